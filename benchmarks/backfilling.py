@@ -26,10 +26,10 @@ from window_consumer.spark.backfill import (
     planning,
     ranges,
 )
-from window_consumer.spark.backfill.backlog import Backlog
+from window_consumer.spark.backfill.backlog import BackfillRun
 from window_consumer.spark.backfill.ledger import (
-    About,
-    Ledger,
+    BackfillIdentity,
+    BackfillLedger,
 )
 from window_consumer.spark.backfill.ranges import Spans
 
@@ -85,7 +85,7 @@ def run(
         for name in app.handlers:
             chosen = planning.choose(app.plan(file), topic, name=name)
             with TopicReader(chosen.worker.consumer, ClientLog(LOGGER)) as reader:
-                spans = ranges.resolve(ranges.Wanted(topic), reader)
+                spans = ranges.resolve(ranges.WantedRange(topic), reader)
             if ranges.count_of(spans) != sum(counts):
                 raise RunError(f"{topic} holds {ranges.count_of(spans)} records, not {sum(counts)}")
             _rate(spark, directory, chosen, f"{name}, warm", ranges.next_chunk(spans, _WARM))
@@ -95,13 +95,15 @@ def run(
 
 
 def _rate(
-    spark: SparkSession, directory: str, chosen: planning.Chosen, name: str, spans: Spans
+    spark: SparkSession, directory: str, chosen: planning.ChosenHandler, name: str, spans: Spans
 ) -> float:
     """Run a range and return its records a second."""
-    about = About(name, chosen.worker.name, chosen.worker.config.group, chosen.topic, None, name)
-    ended = Backlog(
+    about = BackfillIdentity(
+        name, chosen.worker.name, chosen.worker.config.group, chosen.topic, None, name
+    )
+    ended = BackfillRun(
         session=spark,
-        ledger=Ledger(spark, directory),
+        ledger=BackfillLedger(spark, directory),
         about=about,
         plan=planning.worker_plan(app, chosen),
         consumer=chosen.worker.consumer,

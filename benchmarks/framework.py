@@ -17,7 +17,7 @@ from benchmarks.calls import AsyncHandler, BatchHandler, Calls, Handler
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import (
     GC_THRESHOLD,
     SWITCH_INTERVAL_S,
@@ -31,8 +31,8 @@ from window_consumer.runtime.running import Running
 WORKER = "work"
 START_S = 30.0
 
-_LOOK_S = 0.005
-_PATIENCE_S = 60.0
+_CHECK_S = 0.005
+_DEADLINE_S = 60.0
 """So long without a finished record, and the rest counts as lost."""
 
 
@@ -53,7 +53,7 @@ def planned(  # noqa: PLR0913 - a run's where and what
     keys: Mapping[str, Any] = MappingProxyType({}),
     app: App | None = None,
     sections: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[App, Plan]:
+) -> tuple[App, AppPlan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
 
     What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
@@ -103,7 +103,7 @@ def run(  # noqa: PLR0913 - a run's where and what
     it costs next to nothing. The other runs are timed from outside of the handler, which really
     does nothing, see ``watch``. ``variant`` names a kind of telemetry.
     """
-    noted = checked or workload.notes_every_call
+    noted = checked or workload.wants_every_call
     calls = Calls(counts, keyed=workload.ordering == "key") if noted else None
     handler = _coroutine(workload, calls) if workload.coroutine else _function(workload, calls)
     kind = telemetry.VARIANTS[variant]
@@ -145,7 +145,7 @@ def watch(
     counters = running.counters[WORKER]
     finished = before = 0
     began = changed = time.perf_counter()
-    while finished < expected and not running.wait(_LOOK_S):
+    while finished < expected and not running.wait(_CHECK_S):
         now, count = time.perf_counter(), finished_of(counters)
         if count != finished:
             if not finished and count < expected:
@@ -153,9 +153,9 @@ def watch(
             finished, changed = count, now
         elif not finished:
             began = now
-        if now - changed > _PATIENCE_S:
+        if now - changed > _DEADLINE_S:
             break
-    return Stretch(finished, (finished - before) / max(changed - began, _LOOK_S))
+    return Stretch(finished, (finished - before) / max(changed - began, _CHECK_S))
 
 
 def end(running: Running) -> None:

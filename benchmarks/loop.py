@@ -23,7 +23,7 @@ Settings = Literal["tuned", "default"]
 _BATCH = 500
 _WAIT_S = 0.1
 _COMMIT_S = 1.0
-_PATIENCE_S = 60.0
+_DEADLINE_S = 60.0
 
 
 def run(
@@ -90,8 +90,8 @@ def _handle(consumer: Consumer, expected: int) -> float:
         left -= len(batch)
         if batch:
             heard_at = now
-        elif now - heard_at > _PATIENCE_S:
-            raise RunError(f"no record within {_PATIENCE_S:g} s, {left:,} are missing")
+        elif now - heard_at > _DEADLINE_S:
+            raise RunError(f"no record within {_DEADLINE_S:g} s, {left:,} are missing")
         if now - committed_at >= _COMMIT_S:
             committed_at = now
             positions = [

@@ -25,7 +25,7 @@ CAUSES = ("shop.NoConnection", "shop.InvalidOrder", "ValueError", "TimeoutError"
 KEYS = 100_000
 _HOURS = 72
 _END_S = 120.0
-_PATIENCE_S = 1800.0
+_DEADLINE_S = 1800.0
 _STACK = b'  File "/srv/shop.py", line 12, in charge\n    charge(order)\n' * 16
 _MEMORY: Final = "3g"
 
@@ -130,7 +130,7 @@ def _timed(*arguments: str) -> tuple[float, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=_PATIENCE_S,
+        timeout=_DEADLINE_S,
     )
     if ended.returncode:
         raise RunError(f"{' '.join(arguments)}: {ended.stderr[-2000:]}")

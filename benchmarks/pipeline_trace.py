@@ -26,8 +26,8 @@ from window_consumer.model.errors import RunError
 from window_consumer.trace.event_batch import (
     AnyColumn,
     Column,
-    Keys,
-    Places,
+    KeyColumn,
+    OffsetColumn,
     encoded,
 )
 
@@ -70,7 +70,7 @@ def fill(bootstrap: str, topic: str, begin: int, events: int) -> None:
 
 def _batch(first: int, step: str, sequence: int, now_us: int) -> bytes:
     numbers = range(first, first + BATCH)
-    ids, durations, places = Column(), Column(), Places()
+    ids, durations, places = Column(), Column(), OffsetColumn()
     ids.extend([record_id(number) for number in numbers])
     durations.extend([number * 31 % 9_000 for number in numbers])
     places.add_run(first, BATCH)
@@ -90,7 +90,7 @@ def _batch(first: int, step: str, sequence: int, now_us: int) -> bytes:
         "handler": "charge",
         "tags": "web,eu",
     }
-    keys = Keys('["' + '","'.join(map(key_of, numbers)) + '"]')
+    keys = KeyColumn('["' + '","'.join(map(key_of, numbers)) + '"]')
     columns: dict[str, AnyColumn] = {
         "record_id": ids,
         "duration_us": durations,
@@ -109,9 +109,11 @@ def index(
         jobs,
         session,
     )
-    from window_consumer.spark.plan import Plan  # noqa: PLC0415 - as above
+    from window_consumer.spark.plan import PipelinePlan  # noqa: PLC0415 - as above
 
-    plan = Plan(kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic)
+    plan = PipelinePlan(
+        kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic
+    )
     properties = {"spark.driver.memory": memory}
     spark = session.start("bench", master, jars.ready(jars.default_directory()), properties)
     began = time.perf_counter()
@@ -125,7 +127,7 @@ def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str,
     """Ask for ids and keys, in this process and with the command; count what is there."""
     import duckdb  # noqa: PLC0415 - an optional extra
 
-    from window_consumer.trace.question import Question  # noqa: PLC0415 - as above
+    from window_consumer.trace.question import TraceQuery  # noqa: PLC0415 - as above
     from window_consumer.trace.spark.search import Index  # noqa: PLC0415 - as above
 
     table = Index(f"{directory}/tables/trace")
@@ -136,11 +138,11 @@ def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str,
         return len(table.journey(record_id(number))) == len(STEPS)
 
     def has_key(number: int) -> bool:
-        return bool(table.find(Question(key=key_of(number)), 100))
+        return bool(table.find(TraceQuery(key=key_of(number)), 100))
 
     ids = [_timed(has_id, number) for number in chosen]
     keys = [_timed(has_key, number) for number in chosen]
-    files = table._files(Question())  # noqa: SLF001 - what the answers come from
+    files = table._files(TraceQuery())  # noqa: SLF001 - what the answers come from
     counts = duckdb.read_parquet(files).aggregate("count(*), count(DISTINCT event_id)")
     rows, distinct = counts.fetchall()[0]
     config = Path(directory, "pipeline.yaml")

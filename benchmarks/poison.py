@@ -45,7 +45,7 @@ _RATE_PER_S = 150
 _BAD = b"bad"
 _END_S = 60.0
 _READ_S = 20.0
-_LOOK_S = 0.01
+_CHECK_S = 0.01
 
 
 @frozen
@@ -169,7 +169,7 @@ def run(
     shop = poisoned.shop
     late, found = _late(bootstrap, f"{group}.{topic}.dlq", retry, shop.bad_wait_s, len(bad))
     return Run(
-        total / max(time.time() - shop.began, _LOOK_S),
+        total / max(time.time() - shop.began, _CHECK_S),
         usage.cpu_s() - used,
         usage.max_rss_mb(),
         lost=total - len(shop.places) - found,
@@ -210,7 +210,7 @@ def _until_assigned(running: Running) -> None:
         picture = running.snapshots().get(framework.WORKER)
         if picture is not None and len(picture.partitions) >= PARTITIONS:
             return
-        if running.wait(_LOOK_S):
+        if running.wait(_CHECK_S):
             framework.end(running)
         if time.perf_counter() > deadline:
             raise RunError(f"not all partitions were assigned within {_END_S:g} s")

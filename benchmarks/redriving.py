@@ -24,16 +24,16 @@ from window_consumer.cli.logs import (
     tune,
 )
 from window_consumer.config import load
-from window_consumer.dlq.redrive import Counts
+from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import (
     RedriveJob,
-    RedriveWishes,
+    RedriveRequest,
     redrive_jobs,
 )
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
 
-_LOOK_S = 0.01
+_CHECK_S = 0.01
 _END_S = 120.0
 _READ_S = 30.0
 _STACK = b"shop.py:12 in charge\n" * 40
@@ -98,7 +98,7 @@ def run(bootstrap: str, topic: str, group: str) -> dict[str, Any]:
     """Put all dead letters back, the way that the command does it; timed without the start."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     job = _job(bootstrap, topic, group)
-    counts = Counts()
+    counts = RedriveCounts()
     used, began = usage.cpu_s(), time.perf_counter()
     job.run(counts, lambda: False)
     seconds = time.perf_counter() - began
@@ -112,7 +112,7 @@ def _job(bootstrap: str, topic: str, group: str) -> RedriveJob:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "workers.yaml")
         file.write_text(json.dumps(config))
-        (job,) = redrive_jobs(load(file), RedriveWishes())
+        (job,) = redrive_jobs(load(file), RedriveRequest())
     return job
 
 
@@ -129,7 +129,7 @@ def kill_on_the_way(topics: Topics, topic: str, group: str, workload: Workload) 
             while _written(topics, entry_topic(group, topic)) < goal:
                 if process.poll() is not None or time.perf_counter() > deadline:
                     raise RunError(f"it was over before kill {kill}: code {process.returncode}")
-                time.sleep(_LOOK_S)
+                time.sleep(_CHECK_S)
         finally:
             process.kill()
             process.wait()

@@ -17,7 +17,7 @@ from window_consumer.config.units import parse_size
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.running import Running
 
-_LOOK_S = 0.02
+_CHECK_S = 0.02
 _ASSIGNED_S = 60.0
 _END_S = 60.0
 """How long the writer may take beyond its time."""
@@ -72,7 +72,7 @@ def _wait_until_assigned(running: Running) -> None:
         picture = running.snapshots().get(framework.WORKER)
         if picture is not None and len(picture.partitions) == PARTITIONS:
             return
-        if running.wait(_LOOK_S):
+        if running.wait(_CHECK_S):
             framework.end(running)
         if time.perf_counter() > deadline:
             raise RunError(f"not all partitions were assigned within {_ASSIGNED_S:g} s")
@@ -91,7 +91,7 @@ def _growth_while_written(bootstrap: str, topic: str, workload: Workload) -> int
             most = max(most, usage.rss_bytes())
             if time.perf_counter() > deadline:
                 raise RunError("the writer does not end")
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
     finally:
         writer.kill()
         writer.wait()

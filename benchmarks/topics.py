@@ -17,7 +17,7 @@ from window_consumer.model.errors import RunError
 
 _ANSWER_S = 10.0
 _GONE_S = 60.0
-_LOOK_S = 0.1
+_CHECK_S = 0.1
 
 Say = Callable[[str], None]
 
@@ -25,10 +25,10 @@ Say = Callable[[str], None]
 class Topics:
     """The topics of one Kafka."""
 
-    def __init__(self, bootstrap: str, *, patience_s: float = _ANSWER_S):
+    def __init__(self, bootstrap: str, *, deadline_s: float = _ANSWER_S):
         """``patience_s`` is how long an answer may take that nothing depends on."""
         self.bootstrap = bootstrap
-        self._patience_s = patience_s
+        self._deadline_s = deadline_s
         # Trouble with the connection is said once, by us, and not a line every second.
         self._client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
@@ -67,7 +67,7 @@ class Topics:
         while not self.exists(name):
             if time.monotonic() > deadline:
                 raise RunError(f"{name} was made, but is not there after {_GONE_S:g} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
 
     def delete(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
@@ -79,7 +79,7 @@ class Topics:
         while name in self._names():
             if time.monotonic() > deadline:
                 raise RunError(f"{name} was deleted, but is still there after {_GONE_S:g} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
 
     def read_by(self, name: str, group: str) -> list[str]:
         """Return a topic and the retry topics that its records may have moved to."""
@@ -114,11 +114,11 @@ class Topics:
 
     def forget(self, group: str) -> None:
         """Delete a group that was used once; where that fails it stays, which does no harm."""
-        asked = self._admin.delete_consumer_groups([group], request_timeout=self._patience_s)
+        asked = self._admin.delete_consumer_groups([group], request_timeout=self._deadline_s)
         for answer in asked.values():
             # One that comes after the interpreter's end would crash the process.
             with contextlib.suppress(KafkaException, TimeoutError):
-                answer.result(self._patience_s + 1)
+                answer.result(self._deadline_s + 1)
 
     def _names(self) -> Mapping[str, Any]:
         return self._list(self._admin)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-_LOOK_S: Final = 0.2
+_CHECK_S: Final = 0.2
 
 
 def cpu_s() -> float:
@@ -60,7 +60,7 @@ class Peak:
 
     def _run(self) -> None:
         before = 0.0
-        while not self._ended.wait(_LOOK_S):
+        while not self._ended.wait(_CHECK_S):
             now = sum(
                 _resident_mb(each) for each in _below(os.getpid()) if each not in self._before
             )

@@ -119,7 +119,7 @@ class Workload:
     """How often it runs, and each of its baselines, unless somebody says otherwise."""
 
     @property
-    def notes_every_call(self) -> bool:
+    def wants_every_call(self) -> bool:
         """Whether a timed run may note its calls: it costs next to nothing beside a wait.
 
         Not beside a coroutine's: a thousand of them wait at once.

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from window_consumer.admin.commands.live_view import view
-from window_consumer.admin.commands.scene import Scene
+from window_consumer.admin.commands.scene import TopScene
 from window_consumer.demo.cli import run_demo
 from window_consumer.engine.windows_snapshot import CellState
 
@@ -20,22 +20,22 @@ PICTURE = Path(__file__).parent / "images" / "live-window.svg"
 WIDTH = 88
 
 
-def most_telling_moment() -> Scene:
+def most_telling_moment() -> TopScene:
     """Run the demo and return the moment at which most states are to be seen at once."""
-    moments: list[Scene] = []
+    moments: list[TopScene] = []
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
     run_demo(moments.append)
     return max(moments, key=_worth)
 
 
-def draw(moment: Scene) -> str:
+def draw(moment: TopScene) -> str:
     """Return the picture of a moment, as SVG."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(view(moment, WIDTH))
     return console.export_svg(title="window-consumer demo", unique_id="live-window")
 
 
-def _worth(moment: Scene) -> tuple[bool, int, int]:
+def _worth(moment: TopScene) -> tuple[bool, int, int]:
     """Judge a moment: whether a cell hovers, how many states there are, how many cells."""
     windows = [window for worker in moment.workers for window in worker.snapshot.partitions]
     states = [cell.state for window in windows for cell in window.cells]

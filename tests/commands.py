@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from tests import fork_server
 from window_consumer.kafka.embedded import EmbeddedBroker
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 """Far more than anything takes here: a busy machine shall not break a test."""
 
 
@@ -72,7 +72,7 @@ class Command:
         with self._news:
             return self._texts["out"] + self._texts["err"]
 
-    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = PATIENCE_S) -> None:
+    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = DEADLINE_S) -> None:
         """Wait until the text has come so often; a command that ends without it is a failure."""
         with self._news:
             self._news.wait_for(lambda: self._has(text, times) or not self._open, timeout_s)
@@ -84,7 +84,7 @@ class Command:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> Ended:
+    def wait(self, timeout_s: float = DEADLINE_S) -> Ended:
         """Wait for the end. Whatever a command has to say of a mistake, it is no traceback."""
         code = self.process.wait(timeout_s)
         for reader in self._readers:
@@ -118,7 +118,7 @@ class Commands:
         for command in self._started:
             if command.process.poll() is None:
                 command.process.kill()
-                command.process.wait(PATIENCE_S)
+                command.process.wait(DEADLINE_S)
 
     def application(self, source: str, name: str = "shop") -> None:
         (self.directory / f"{name}.py").write_text(source)
@@ -174,4 +174,4 @@ def produce(bootstrap: str, topic: str, *values: bytes) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0

@@ -28,24 +28,24 @@ MODULES = [
 def undocumented(module: ModuleType) -> Iterator[str]:
     """Yield the public names that a module defines itself and does not document."""
     name = module.__name__
-    if not _says_something(module.__doc__):
+    if not _has_content(module.__doc__):
         yield name
     for key, value in vars(module).items():
         if key.startswith("_") or getattr(value, "__module__", None) != name:
             continue
         if isinstance(value, type):
             yield from _undocumented_in(value, f"{name}.{key}")
-        elif isinstance(value, FunctionType) and not _says_something(value.__doc__):
+        elif isinstance(value, FunctionType) and not _has_content(value.__doc__):
             yield f"{name}.{key}"
 
 
 def _undocumented_in(owner: type, name: str) -> Iterator[str]:
-    if not _says_something(vars(owner).get("__doc__")):
+    if not _has_content(vars(owner).get("__doc__")):
         yield name
     for key, value in vars(owner).items():
         if key.startswith("_") or not isinstance(value, _MEMBERS) or _is_a_value(value):
             continue
-        if not _says_something(_promise(owner, key)):
+        if not _has_content(_promise(owner, key)):
             yield f"{name}.{key}"
 
 
@@ -63,7 +63,7 @@ def _promise(owner: type, key: str) -> str | None:
     return None
 
 
-def _says_something(doc: str | None) -> bool:
+def _has_content(doc: str | None) -> bool:
     return doc is not None and len(doc.strip()) >= _SHORTEST
 
 

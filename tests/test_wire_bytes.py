@@ -14,19 +14,19 @@ from window_consumer.engine.commit_metadata import (
 from window_consumer.model.key_forms import as_text
 from window_consumer.trace.event_batch import (
     AnyColumn,
-    Keys,
-    Places,
+    KeyColumn,
+    OffsetColumn,
     encoded,
 )
 
 
 def test_the_bytes_of_a_batch_of_trace_events() -> None:
-    places = Places()
+    places = OffsetColumn()
     places.add([5, 6, 9])
     columns: dict[str, AnyColumn] = {
         "offset": places,
         "time_us": one_by_one([1, 2, 3]),
-        "key": Keys.of([b"a", b"b", b"a"], as_text),
+        "key": KeyColumn.of([b"a", b"b", b"a"], as_text),
     }
     assert encoded("w", 7, 3, CONSTANTS, columns) == (
         b'{"format":1,"writer":"w","sequence":7,"count":3,"all":{"role": "consum'

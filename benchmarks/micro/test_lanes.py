@@ -13,13 +13,13 @@ from window_consumer.engine.scheduling.ordering import (
     Ordering,
     Unordered,
 )
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.record_queue import RecordRun
 
 RECORDS = 2_000
 SLICE = 100
 
 
-def pass_through(ordering: Ordering, run: Run) -> int:
+def pass_through(ordering: Ordering, run: RecordRun) -> int:
     """Let all records through, eight slices at a time."""
     ordering.add(run)
     passed = 0
@@ -40,11 +40,11 @@ def pass_through(ordering: Ordering, run: Run) -> int:
 def test_pass_2_000_records_through_lanes(benchmark: Any, keys: int) -> None:
     """Few keys: nearly all wait in line. Many: nearly none does."""
     batch = messages(RECORDS, keys)
-    run = Run.of(batch, range(RECORDS))
+    run = RecordRun.of(batch, range(RECORDS))
     assert benchmark(lambda: pass_through(ByKey(Lanes()), run)) == RECORDS
 
 
 def test_pass_2_000_records_through_without_lanes(benchmark: Any) -> None:
     """What the lanes are to be compared with."""
-    run = Run.of(messages(RECORDS), range(RECORDS))
+    run = RecordRun.of(messages(RECORDS), range(RECORDS))
     assert benchmark(lambda: pass_through(Unordered(Lanes()), run)) == RECORDS

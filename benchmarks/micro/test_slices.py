@@ -21,7 +21,7 @@ from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import Slot
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 RECORDS = 500
 
@@ -35,7 +35,7 @@ def partition() -> Partition:
 
 def caller(handler: Any) -> Caller:
     """Return what a slot calls."""
-    return Caller(handler, Faults(str).failure)
+    return Caller(handler, ErrorReports(str).failure)
 
 
 def test_call_a_handler_that_does_nothing_for_a_slice_of_500(benchmark: Any) -> None:
@@ -80,7 +80,7 @@ def test_learn_the_length_of_a_slice(benchmark: Any) -> None:
     length = SliceLength(0.005, 2_000)
 
     def learn() -> int:
-        length.note(500, 0.0005)
+        length.record(500, 0.0005)
         length.learn()
         return length.records
 

@@ -131,9 +131,9 @@ class Maven:
     def _home(self) -> Path:
         """Return a Java that is new enough: the usual one, or one that lies beside it."""
         usual = shutil.which("java")
-        homes = [Path(usual).resolve().parents[1]] if usual else []
-        homes += sorted(Path("/usr/lib/jvm").glob("*"))
-        for home in homes:
+        lane_ownership = [Path(usual).resolve().parents[1]] if usual else []
+        lane_ownership += sorted(Path("/usr/lib/jvm").glob("*"))
+        for home in lane_ownership:
             if _version_of(home) >= self.java_at_least:
                 return home
         raise NotInstalledError(f"no Java {self.java_at_least} or later found")

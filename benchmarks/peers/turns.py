@@ -35,7 +35,7 @@ ONE_BY_ONE_S = 3.0
 _GRACE_S = 3.0
 """So long after the end of its process a group's offsets may still move."""
 
-_LOOK_S = 0.02
+_CHECK_S = 0.02
 _TAIL_CHARS = 1_500
 
 
@@ -88,8 +88,8 @@ def take_turn(
         said = _run(peer.name, [*command, *given], place, longest_s)
         journal = Journal.read(place / "journal")
     filled = fill(contents)
-    patience_s = _GRACE_S if len(set(journal.numbers)) == contents.records else 0.0
-    committed = _committed(said.answer, topics, contents, group, patience_s)
+    deadline_s = _GRACE_S if len(set(journal.numbers)) == contents.records else 0.0
+    committed = _committed(said.answer, topics, contents, group, deadline_s)
     topics.forget(group)
     verdict = judge(journal, filled, committed)
     return Turn(
@@ -151,11 +151,11 @@ def _wait(process: subprocess.Popen[bytes], longest_s: float) -> tuple[int | Non
         if not late and time.monotonic() > deadline:
             late = True
             os.killpg(process.pid, signal.SIGKILL)
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)
 
 
 def _committed(
-    answer: Mapping[str, Any], topics: Topics, contents: Contents, group: str, patience_s: float
+    answer: Mapping[str, Any], topics: Topics, contents: Contents, group: str, deadline_s: float
 ) -> Mapping[int, int]:
     """Return what the group has committed, as soon as that is all, or after so many seconds.
 
@@ -165,9 +165,9 @@ def _committed(
         return {int(partition): offset for partition, offset in answer["committed"].items()}
     client = {"bootstrap.servers": topics.bootstrap}
     everything = dict(enumerate(fill(contents).log_ends))
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + deadline_s
     while True:
         committed = committed_offsets(client, group, contents.name)
         if committed == everything or time.monotonic() >= deadline:
             return committed
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)

@@ -14,8 +14,8 @@ from attrs import frozen
 
 from window_consumer.admin.board import (
     Board,
+    BoardAddress,
     CellPlace,
-    Place,
 )
 from window_consumer.admin.server import serving
 from window_consumer.config.sections.listening import (
@@ -24,7 +24,7 @@ from window_consumer.config.sections.listening import (
 )
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.trace.page import Trace, TracePages
 
@@ -38,7 +38,7 @@ class MadeUpBoard:
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
         self.told_value: dict[str, Any] | None = None
-        self.verdict: Verdict | None = Verdict.SKIPPED
+        self.verdict: InterventionResult | None = InterventionResult.SKIPPED
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         self.asked.append(f"windows {stacks} {history}")
@@ -56,15 +56,15 @@ class MadeUpBoard:
         self.asked.append(f"value {at.partition} {at.offset}")
         return self.told_value
 
-    def halt(self, at: Place, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")
         return at.worker == "charge"
 
-    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+    def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         self.asked.append(f"{wanted} {at.worker} {at.partition}@{at.offset}")
         return self.verdict
 
-    def look(self) -> None:
+    def take_samples(self) -> None:
         """Nothing to do."""
 
 
@@ -101,11 +101,11 @@ class Asking:
 
     @contextmanager
     def connected(self) -> Iterator[http.client.HTTPConnection]:
-        where, patience = ("127.0.0.1", self.port), 60.0
+        where, start_timeout = ("127.0.0.1", self.port), 60.0
         connection = (
-            http.client.HTTPConnection(*where, timeout=patience)
+            http.client.HTTPConnection(*where, timeout=start_timeout)
             if self.tls is None
-            else http.client.HTTPSConnection(*where, timeout=patience, context=self.tls)
+            else http.client.HTTPSConnection(*where, timeout=start_timeout, context=self.tls)
         )
         try:
             yield connection

@@ -11,9 +11,9 @@ from time import monotonic, sleep
 import yaml
 from attrs import frozen
 
-from tests.commands import PATIENCE_S, kafka_of
+from tests.commands import DEADLINE_S, kafka_of
 from window_consumer import App, Record
-from window_consumer.admin.board import BoardOfWorkers
+from window_consumer.admin.board import WorkersBoard
 from window_consumer.config.sections.mask import (
     MaskRule,
     MaskRules,
@@ -27,7 +27,7 @@ from window_consumer.model.redaction import Mask
 class SeenShop:
     """The two that are asked about the worker ``charge``."""
 
-    board: BoardOfWorkers
+    board: WorkersBoard
     health: Health
 
 
@@ -39,7 +39,7 @@ def seen_shop(directory: Path, broker: EmbeddedBroker) -> Iterator[SeenShop]:
     @app.handler("orders", group="shop", ordering="key", concurrency=4)
     def charge(order: Record) -> None:
         if order.text() == "hang":
-            release.wait(PATIENCE_S)
+            release.wait(DEADLINE_S)
         if order.text() == "broken":
             raise ValueError("no account hunter2")
 
@@ -56,8 +56,8 @@ def seen_shop(directory: Path, broker: EmbeddedBroker) -> Iterator[SeenShop]:
         broker.produce("orders", text, key=b"anna", partition=partition, headers=headers)
     broker.produce("orders", b"fine", key=b"hugo", partition=1)
     rules = MaskRules((MaskRule(topics=("orders",), fields=("iban",)),))
-    seen = SeenShop(BoardOfWorkers("", Mask(["hunter2"]), rules), Health())
-    with app.start(file, start_timeout=PATIENCE_S) as running:
+    seen = SeenShop(WorkersBoard("", Mask(["hunter2"]), rules), Health())
+    with app.start(file, start_timeout=DEADLINE_S) as running:
         try:
             seen.board.attach(running)
             seen.health.attach(running)
@@ -67,11 +67,11 @@ def seen_shop(directory: Path, broker: EmbeddedBroker) -> Iterator[SeenShop]:
             release.set()
 
 
-def _wait(board: BoardOfWorkers) -> None:
+def _wait(board: WorkersBoard) -> None:
     """Wait until everything is to be seen, and there are samples."""
-    until = monotonic() + PATIENCE_S
+    until = monotonic() + DEADLINE_S
     while monotonic() < until:
-        board.look()
+        board.take_samples()
         (worker,) = board.windows(stacks=False, history=True)["workers"]
         windows = worker["snapshot"]
         if windows and worker["blocking"] and worker["history"] and windows["calls"]:

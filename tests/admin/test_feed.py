@@ -100,7 +100,7 @@ def ends_within(connection: socket.socket, events: int) -> bool:
 
 def test_who_reads_nothing_is_cut_off_and_the_others_go_on() -> None:
     board = MadeUpBoard(ballast="x" * 1_000_000)
-    with asking(board, patience_s=0.3) as ask, page(ask) as silent, page(ask) as reading:
+    with asking(board, deadline_s=0.3) as ask, page(ask) as silent, page(ask) as reading:
         events = 0
         while events < 15:  # more than the system holds for one that does not read
             data = reading.recv(1 << 20)
@@ -112,7 +112,7 @@ def test_who_reads_nothing_is_cut_off_and_the_others_go_on() -> None:
 
 def test_who_asks_nothing_is_cut_off() -> None:
     with (
-        asking(patience_s=0.2) as ask,
+        asking(deadline_s=0.2) as ask,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as silent,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as slow,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as halfway,

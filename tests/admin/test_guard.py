@@ -19,14 +19,14 @@ from tests.logged import events_in, fields_of, lines_of
 from window_consumer.admin.login_delay import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
-    WrongTokens,
+    LoginDelay,
 )
 from window_consumer.admin.server import serving
 from window_consumer.config.sections.listening import (
     AdminConfig,
     TlsConfig,
 )
-from window_consumer.engine.guards.interventions import Verdict
+from window_consumer.engine.guards.interventions import InterventionResult
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
@@ -111,13 +111,13 @@ def test_wrong_tokens_are_written_down_with_their_address_and_answered_late(
 
 def test_each_wrong_token_of_an_address_is_answered_later_up_to_a_bound() -> None:
     now = 0.0
-    wrong = WrongTokens(lambda: now)
-    delays = [wrong.note("10.0.0.7") for _ in range(20)]
+    wrong = LoginDelay(lambda: now)
+    delays = [wrong.record_failure("10.0.0.7") for _ in range(20)]
     assert delays[:3] == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S]
     assert delays[-1] == LONGEST_DELAY_S
-    assert wrong.note("10.0.0.8") == FIRST_DELAY_S
+    assert wrong.record_failure("10.0.0.8") == FIRST_DELAY_S
     now = 100.0
-    assert wrong.note("10.0.0.7") == FIRST_DELAY_S
+    assert wrong.record_failure("10.0.0.7") == FIRST_DELAY_S
 
 
 @pytest.mark.parametrize(
@@ -246,15 +246,15 @@ def test_what_there_is_not_is_told_as_json_too(ask: Asking) -> None:
 @pytest.mark.parametrize(
     ("verdict", "status"),
     [
-        (Verdict.SKIPPED, 200),
-        (Verdict.LEAVING, 202),
-        (Verdict.NOT_ASSIGNED, 404),
-        (Verdict.RUNNING, 409),
+        (InterventionResult.SKIPPED, 200),
+        (InterventionResult.LEAVING, 202),
+        (InterventionResult.NOT_ASSIGNED, 404),
+        (InterventionResult.RUNNING, 409),
         (None, 504),
     ],
 )
 def test_what_became_of_a_record_is_told_by_status_and_in_words(
-    verdict: Verdict | None, status: int
+    verdict: InterventionResult | None, status: int
 ) -> None:
     board = MadeUpBoard()
     board.verdict = verdict

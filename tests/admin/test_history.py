@@ -15,7 +15,7 @@ from window_consumer.admin.frames import (
 )
 from window_consumer.admin.history import (
     KEPT,
-    History,
+    SampleHistory,
 )
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
@@ -35,7 +35,7 @@ def worker(windows: WindowsSnapshot | None) -> WorkerSnapshot:
 
 
 def test_rates_are_of_what_came_between_two_samples() -> None:
-    history = History()
+    history = SampleHistory()
     history.add(1000, seen(processed=100, retried=7, moved_to=Counter({"10s": 3})))
     after = seen(processed=150, retried=8, moved_to=Counter({"10s": 7}), dead_by=Counter(FATAL=2))
     history.add(3000, after)
@@ -45,7 +45,7 @@ def test_rates_are_of_what_came_between_two_samples() -> None:
 
 
 def test_percentiles_are_of_the_calls_between_two_samples() -> None:
-    history = History()
+    history = SampleHistory()
     slow = Histogram((0,) * 12 + (1000,) + (0,) * 8, 500.0)
     quick = Histogram((0, 50, *slow.counts[2:]), 500.1)
     history.add(0, evolve(seen(), durations=slow))
@@ -57,7 +57,7 @@ def test_percentiles_are_of_the_calls_between_two_samples() -> None:
 
 
 def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
-    history = History()
+    history = SampleHistory()
     history.add(0, seen(processed=100, moved_to=Counter({"10s": 3})))
     history.add(2000, seen(processed=1, moved_to=Counter({"10s": 1})))
     (sample,) = history.samples
@@ -66,7 +66,7 @@ def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
 
 
 def test_only_the_last_ten_minutes_are_kept_and_told_from_where_one_was() -> None:
-    history = History()
+    history = SampleHistory()
     for number in range(KEPT + 50):
         history.add(number * 2000, seen())
     assert len(history.samples) == KEPT
@@ -98,7 +98,7 @@ def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
 
 
 def test_where_nothing_moves_there_is_no_time_to_drain_and_the_json_is_valid() -> None:
-    history, driven = History(), Driven()
+    history, driven = SampleHistory(), Driven()
     driven.deliver(*notes(*range(20)))
     driven.engine.on_log_ends({ORDERS: 20})
     for at_ms in (0, 5000, 10_000):

@@ -24,7 +24,7 @@ from window_consumer.admin.client import (
 )
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.diagnosis import diagnose
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.frames import worker_frame
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.windows_snapshot import (
@@ -34,7 +34,7 @@ from window_consumer.engine.windows_snapshot import (
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.worker_snapshot import (
     WorkerSnapshot,
     to_json,
@@ -127,9 +127,9 @@ class Answering:
 
     answers: list[tuple[str, str]]
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> HttpAnswer:
         text, kind = self.answers.pop(0)
-        return Answer(200, text, kind)
+        return HttpAnswer(200, text, kind)
 
 
 def told_by(*answers: str, has_windows: bool = True) -> list[Any]:
@@ -137,11 +137,11 @@ def told_by(*answers: str, has_windows: bool = True) -> list[Any]:
     with fake_worker() as worker:
         worker.answer = Answering([(each, "application/json") for each in answers])
         process = Process(AdminAddress.parse(worker.url), Access(), has_windows)
-        return [process.look(10.0 * number, stacks=True)[0][0] for number in range(len(answers))]
+        return [process.observe(10.0 * number, stacks=True)[0][0] for number in range(len(answers))]
 
 
 def diagnosis(looks: list[Any], **more: Any) -> Any:
-    seen = Evidence("charge", "", "key", "threads", looks, **{"blocks": True, **more})
+    seen = WorkerEvidence("charge", "", "key", "threads", looks, **{"blocks": True, **more})
     return json.loads(json.dumps(diagnose([seen]).as_json()))
 
 

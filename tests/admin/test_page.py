@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.admin.boards import Shop, call
 from window_consumer.admin.feed import FRAME_S
-from window_consumer.engine.guards.interventions import Verdict
+from window_consumer.engine.guards.interventions import InterventionResult
 
 pytestmark = pytest.mark.alone
 
@@ -264,7 +264,7 @@ def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> Non
     assert not [each for each in board.asked if each.startswith("skip")]
     page.keyboard.press("Enter")
     expect(page.locator("#details").get_by_role("status")).to_have_text("Offset 7 is skipped.")
-    board.verdict = Verdict.RUNNING
+    board.verdict = InterventionResult.RUNNING
     page.get_by_role("button", name="Offset 7: Dead letter").click()
     page.get_by_role("button", name="Offset 7: Really? It leaves for the dead letters").click()
     alert = page.locator("#details").get_by_role("alert")

@@ -50,7 +50,7 @@ def message(
     )
 
 
-def told(
+def masked_picture(
     shown: ShownRecords, *messages: StoredMessage, error: str = "", source: str = "orders"
 ) -> list[dict[str, Any]]:
     records = tuple(RecordDetails(7, "waiting", each, 1, error) for each in messages)
@@ -61,7 +61,7 @@ def told(
 
 def test_a_record_tells_its_key_and_headers_and_never_its_value() -> None:
     headers = [("tenant", b"eu"), ("raw", b"\xff\x00"), ("none", None)]
-    (record,) = told(shown(), message(b"the value", b"\xff-anna", headers))
+    (record,) = masked_picture(shown(), message(b"the value", b"\xff-anna", headers))
     assert (record["key"], record["bytes"], record["more_headers"]) == ("\\xff-anna", 9, 0)
     assert record["headers"] == [["tenant", "eu"], ["raw", "0xff00"], ["none", None]]
     assert "the value" not in json.dumps(record)
@@ -69,7 +69,7 @@ def test_a_record_tells_its_key_and_headers_and_never_its_value() -> None:
 
 def test_keys_and_headers_are_bounded_in_number_and_length() -> None:
     headers: Headers = [("n" * 1000, b"v" * 100_000)] * (MOST_HEADERS + 5)
-    (record,) = told(shown(), message(b"", b"k" * 100_000, headers))
+    (record,) = masked_picture(shown(), message(b"", b"k" * 100_000, headers))
     assert len(record["headers"]) == MOST_HEADERS
     assert record["more_headers"] == 5
     assert len(json.dumps(record)) < MOST_HEADERS * 420 + 500
@@ -79,7 +79,7 @@ def test_keys_and_headers_are_bounded_in_number_and_length() -> None:
 def test_what_is_hidden_is_hidden_in_keys_headers_and_in_the_error_that_quotes_it() -> None:
     value = b'{"pay": {"iban": "DE4711"}}'
     quoting = message(value, b'{"iban": 1}', [("X-Auth", b"sesame"), ("also", b"of DE4711")])
-    (record,) = told(shown(HIDDEN), quoting, error="ValueError: DE4711, sesame, hunter2")
+    (record,) = masked_picture(shown(HIDDEN), quoting, error="ValueError: DE4711, sesame, hunter2")
     assert record["error"] == "ValueError: ***, ***, ***"
     assert record["key"] == '{"iban": "***"}'
     assert record["headers"] == [["X-Auth", "***"], ["also", "of ***"]]
@@ -87,9 +87,9 @@ def test_what_is_hidden_is_hidden_in_keys_headers_and_in_the_error_that_quotes_i
 
 def test_rules_count_for_the_copies_of_a_topics_records() -> None:
     copy = message(b'{"iban": "DE4711"}', topic="shop.orders.retry.10s")
-    (record,) = told(shown(HIDDEN), copy, error="E: DE4711")
+    (record,) = masked_picture(shown(HIDDEN), copy, error="E: DE4711")
     assert record["error"] == "E: ***"
-    (record,) = told(shown(HIDDEN), copy, error="E: DE4711", source="bills")
+    (record,) = masked_picture(shown(HIDDEN), copy, error="E: DE4711", source="bills")
     assert record["error"] == "E: DE4711"
 
 
@@ -100,31 +100,33 @@ def test_headers_that_say_how_a_copys_record_failed_do_not_quote_what_is_hidden(
     rule = MaskRule(fields=("iban",), whole=whole)
     headers = [("wc-error-message", b"no account DE4711"), ("tenant", b"eu")]
     copy = message(b'{"iban": "DE4711"}', headers=headers)
-    (record,) = told(shown(rule), copy)
+    (record,) = masked_picture(shown(rule), copy)
     assert record["headers"] == [["wc-error-message", "no account ***"], ["tenant", "eu"]]
     large = message(b'{"iban": "DE4711"}' + b" " * MOST_JSON, headers=headers)
-    (record,) = told(shown(rule), large)
+    (record,) = masked_picture(shown(rule), large)
     assert record["headers"] == [["wc-error-message", MASKED], ["tenant", "eu"]]
     assert record["error"] == ""
-    (record,) = told(shown(rule), large, error="E: no account DE4711")
+    (record,) = masked_picture(shown(rule), large, error="E: no account DE4711")
     assert record["error"].startswith("E (what it says is not shown")
 
 
 def test_an_error_is_withheld_where_its_value_is_too_large_to_look_into() -> None:
     limits = {"most_looked_into": 150, "most_json": 80}
     small, large = message(b"x" * 60), message(b"x" * 81)
-    first, second, third = told(
+    first, second, third = masked_picture(
         shown(HIDDEN, **limits), small, large, small, error="ValueError: DE4711"
     )
     assert first["error"] == "ValueError: DE4711"
     for each in (second, third):
         assert each["error"].startswith("ValueError (what it says is not shown: the value is too")
-    assert [each["error"] for each in told(shown(HIDDEN, **limits), small, large, large)] == [
+    assert [
+        each["error"] for each in masked_picture(shown(HIDDEN, **limits), small, large, large)
+    ] == [
         "",
         "",
         "",
     ]
-    assert told(shown(**limits), large, error="E: DE4711")[0]["error"] == "E: DE4711"
+    assert masked_picture(shown(**limits), large, error="E: DE4711")[0]["error"] == "E: DE4711"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_of_a_value_nothing_is_shown_that_a_rule_hides(value: bytes, form: str, 
 def test_a_topics_values_and_keys_can_be_hidden_as_a_whole() -> None:
     rule = MaskRule(topics=("ord*",), whole=("value", "key"))
     assert shown(rule).value(message(b"{}"), "orders")["form"] == "hidden"
-    assert told(shown(rule), message(b"{}"))[0]["key"] == "***"
+    assert masked_picture(shown(rule), message(b"{}"))[0]["key"] == "***"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def test_the_hottest_key_of_a_partition_is_masked_like_the_others(
     seen = take_snapshot(driven.engine, driven.now, 0.0)
     found = shown(*rules)
     (partition,) = found.snapshot(
-        seen, lambda topic, key: found.rules.told_key([topic], key)
+        seen, lambda topic, key: found.rules.loggable_key([topic], key)
     ).partitions
     assert partition.hottest_key == told
 
@@ -222,7 +224,7 @@ def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_
     headers = [("wc-error-message", b"no account 00017"), ("tenant", b"00018"), ("eu", b"x")]
     failed = message(value, b"key 00019", headers=headers)
     began = thread_time()
-    records = told(shown(HIDDEN), *[failed] * 4, error="ValueError: no account 00017")
+    records = masked_picture(shown(HIDDEN), *[failed] * 4, error="ValueError: no account 00017")
     assert thread_time() - began < 0.5  # it was 2 s for each
     for record in records:
         assert record["error"].startswith("ValueError (what it says is not shown: it has more")
@@ -238,5 +240,5 @@ def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_
 
 def test_hundreds_of_hidden_texts_are_found_wherever_they_are_told() -> None:
     value = json.dumps({"iban": [f"DE{each:04d}" for each in range(900)]}).encode()
-    (record,) = told(shown(HIDDEN), message(value), error="E: DE0017, DE08990 and DE0900")
+    (record,) = masked_picture(shown(HIDDEN), message(value), error="E: DE0017, DE08990 and DE0900")
     assert record["error"] == "E: ***, ***0 and DE0900"

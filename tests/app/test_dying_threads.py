@@ -14,7 +14,7 @@ from window_consumer import App, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import RunError
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 def application() -> App:
@@ -35,7 +35,7 @@ def kill(thread: threading.Thread) -> None:
 
 
 def thread_of(role: str) -> threading.Thread:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         for thread in threading.enumerate():
             if thread.name == role:
@@ -60,7 +60,7 @@ def test_a_thread_of_a_worker_that_dies_stops_it_with_a_failure(
         kill(thread_of(role))
         if role.endswith("slot-0"):
             embedded.produce("orders", b"two", partition=0)
-        assert running.wait(PATIENCE_S)
+        assert running.wait(DEADLINE_S)
     finally:
         running.stop()
     with pytest.raises(RunError) as raised, running:
@@ -76,10 +76,10 @@ def test_a_supervisor_that_dies_is_a_failure_and_its_workers_end(
     running = application().start(config=config_for(embedded, tmp_path))
     poll = thread_of("wc-charge-poll")
     kill(thread_of("wc-supervisor"))
-    assert running.wait(PATIENCE_S)
+    assert running.wait(DEADLINE_S)
     with pytest.raises(RunError, match="the supervisor"), running:
         pass
-    poll.join(PATIENCE_S)
+    poll.join(DEADLINE_S)
     assert not poll.is_alive()
 
 
@@ -91,7 +91,7 @@ def config_for(broker: EmbeddedBroker, directory: Path) -> Path:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

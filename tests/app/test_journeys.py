@@ -15,7 +15,7 @@ from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_tail import (
     EventTail,
-    Tail,
+    TailEnd,
 )
 from window_consumer.trace.lookup import Journeys
 
@@ -30,7 +30,7 @@ class CountedTail(EventTail):
         since: Mapping[int, int] | None,
         may_have: Callable[[bytes], bool],
         fits: Callable[[TraceEvent], bool],
-    ) -> Tail:
+    ) -> TailEnd:
         """Note it, and read."""
         asked.append(since)
         return super().read(since, may_have, fits)

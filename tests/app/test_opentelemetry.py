@@ -14,7 +14,7 @@ from opentelemetry.trace import Tracer
 
 from tests.telemetry.otel.memory import SAMPLED, Memory, record
 from window_consumer import App, Record
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.otel.instruments import Figures
 from window_consumer.metrics.otel.sdk import Sdk
@@ -22,7 +22,7 @@ from window_consumer.metrics.otel.wire import (
     metering,
     spanning,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 
 class Recording(Sdk):
@@ -39,7 +39,7 @@ class Recording(Sdk):
         return self.figures
 
 
-def planned(directory: Path, section: str) -> Plan:
+def planned(directory: Path, section: str) -> AppPlan:
     app = App("shop")
 
     @app.handler("orders", group="shop-charge", kafka={"client.id": "till"})
@@ -77,7 +77,7 @@ def test_spans_name_the_worker_and_are_counted_among_its_metrics(tmp_path: Path)
         spans = spanning(plan, beside, sdk)
         assert spans is not None
         assert spans.figures_of("charge") is None
-        calls = spans.calls_of(plan.workers[0], Faults())
+        calls = spans.calls_of(plan.workers[0], ErrorReports())
         for offset in range(3):
             span = calls.of_record(record(offset, headers=SAMPLED))
             if span is not None:
@@ -100,7 +100,7 @@ def test_a_share_of_the_records_is_chosen_without_a_producer(
     with ExitStack() as beside:
         spans = spanning(plan, beside, Recording())
         assert spans is not None
-        calls = spans.calls_of(plan.workers[0], Faults())
+        calls = spans.calls_of(plan.workers[0], ErrorReports())
         assert (calls.of_record(record(1)) is not None) == chosen
 
 

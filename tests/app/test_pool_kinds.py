@@ -53,7 +53,7 @@ class PoolWithoutSlots:
         slice_.elapsed = perf_counter() - slice_.started
         self._completions.put(slice_)
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         del stalled
         return None
 

@@ -18,7 +18,7 @@ from window_consumer.kafka.embedded import (
 )
 from window_consumer.runtime.running import Running
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 class Shop:
@@ -52,7 +52,7 @@ class Shop:
         }
         file = self._directory / "workers.yaml"
         file.write_text(json.dumps({"kafka": kafka, "workers": {"charge": worker}}))
-        return app.start(file, start_timeout=PATIENCE_S)
+        return app.start(file, start_timeout=DEADLINE_S)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def shop(embedded: EmbeddedBroker, tmp_path: Path) -> Shop:
 
 
 def until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

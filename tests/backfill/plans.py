@@ -65,7 +65,7 @@ def plan_of(app: App, directory: Path, worker: str, text: str) -> WorkerPlan:
         {"orders": Ladder({}, Target("dlq", 4, 4))},
         troubles=TopicTroubles(worker, str),
     )
-    return planning.worker_plan(app, planning.Chosen(plan, prepared, "orders"))
+    return planning.worker_plan(app, planning.ChosenHandler(plan, prepared, "orders"))
 
 
 def with_rate(plan: WorkerPlan, per_s: float) -> WorkerPlan:

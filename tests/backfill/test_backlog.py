@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from window_consumer.spark.backfill.backlog import (
-        Backlog,
-        Progress,
+        BackfillProgress,
+        BackfillRun,
     )
 
 PARTITIONS = 3
@@ -78,34 +78,34 @@ class Place:
         file.write_text(configuration(self.bootstrap, self.topic, retry, "failing"), "utf-8")
         return file
 
-    def chosen(self, worker: str, *overrides: str) -> planning.Chosen:
+    def chosen(self, worker: str, *overrides: str) -> planning.ChosenHandler:
         plan = app.plan(self.config(), overrides=overrides)
         return planning.choose(plan, self.topic, name=worker)
 
     def backlog(
         self, spark: SparkSession, worker: str, overrides: Sequence[str] = (), **more: Any
-    ) -> Backlog:
+    ) -> BackfillRun:
         from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it needs Spark
         from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
-            About,
-            Ledger,
+            BackfillIdentity,
+            BackfillLedger,
         )
 
         chosen = self.chosen(worker, *overrides)
-        about = About("one", worker, chosen.worker.config.group, self.topic, None, "all")
+        about = BackfillIdentity("one", worker, chosen.worker.config.group, self.topic, None, "all")
         given = {
             "session": spark,
-            "ledger": Ledger(spark, str(self.directory / "results")),
+            "ledger": BackfillLedger(spark, str(self.directory / "results")),
             "about": about,
             "plan": planning.worker_plan(app, chosen),
             "consumer": chosen.worker.consumer,
             "chunk_records": 50,
         }
-        return backlog.Backlog(**{**given, **more})
+        return backlog.BackfillRun(**{**given, **more})
 
     def spans(self) -> dict[int, Span]:
         with self.reader() as reader:
-            return ranges.resolve(ranges.Wanted(self.topic), reader)
+            return ranges.resolve(ranges.WantedRange(self.topic), reader)
 
     def reader(self) -> TopicReader:
         return TopicReader({"bootstrap.servers": self.bootstrap}, ClientLog(LOGGER))
@@ -178,7 +178,7 @@ def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) 
 
 def test_reading_is_limited_over_all_tasks(spark: SparkSession, place: Place) -> None:
     place.produce(60)
-    heard: list[Progress] = []
+    heard: list[BackfillProgress] = []
     backlog = place.backlog(
         spark, "plain", rate_per_s=20.0, chunk_records=100, on_progress=heard.append
     )
@@ -196,9 +196,9 @@ def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
 ) -> None:
     there = place.directory / "there again"
     place.produce(60, lambda _number: str(there).encode())
-    heard: list[Progress] = []
+    heard: list[BackfillProgress] = []
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: BackfillProgress) -> None:
         heard.append(progress)
         if progress.held_up:
             there.touch()
@@ -304,15 +304,15 @@ def test_a_range_of_times_is_a_range_of_offsets(place: Place) -> None:
     start = since_1970("2026-01-01T03:00", 1000)
     stop = since_1970("2026-01-01T06:00:00+01:00", 1000)
     with place.reader() as reader:
-        wanted = ranges.Wanted(place.topic, start, stop)
+        wanted = ranges.WantedRange(place.topic, start, stop)
         assert ranges.resolve(wanted, reader) == {1: Span(3, 5)}
-        assert ranges.resolve(ranges.Wanted(place.topic, start), reader) == {1: Span(3, 10)}
-        later = ranges.Wanted(place.topic, since_1970("2027-01-01", 1000))
+        assert ranges.resolve(ranges.WantedRange(place.topic, start), reader) == {1: Span(3, 10)}
+        later = ranges.WantedRange(place.topic, since_1970("2027-01-01", 1000))
         assert ranges.resolve(later, reader) == {}
-        by_offset = ranges.Wanted(place.topic, to_offsets={1: 4}, from_offsets={1: 2})
+        by_offset = ranges.WantedRange(place.topic, to_offsets={1: 4}, from_offsets={1: 2})
         assert ranges.resolve(by_offset, reader) == {1: Span(2, 4)}
         with pytest.raises(UsageError, match=r"--from-offset 9=.*has the partitions 0 to 2"):
-            ranges.resolve(ranges.Wanted(place.topic, from_offsets={9: 1}), reader)
+            ranges.resolve(ranges.WantedRange(place.topic, from_offsets={9: 1}), reader)
 
 
 def test_what_retention_has_taken_is_told(place: Place) -> None:
@@ -324,7 +324,7 @@ def test_what_retention_has_taken_is_told(place: Place) -> None:
     cluster.delete_records({TopicPartition(place.topic, 1): 4})
     with place.reader() as reader:
         for text, is_told in (("02:00", True), ("05:00", False)):
-            wanted = ranges.Wanted(place.topic, since_1970(f"2026-01-01T{text}", 1000))
+            wanted = ranges.WantedRange(place.topic, since_1970(f"2026-01-01T{text}", 1000))
             found = list(ranges.warnings(wanted, ranges.resolve(wanted, reader), reader, {}, 0))
             assert bool(found) is is_told
             assert not is_told or "begins at 2026-01-01T04:00:00Z" in found[0]

@@ -17,7 +17,7 @@ from tests.pipeline.conftest import QUICK
 from window_consumer.testing.real_kafka import RealKafka
 
 RECORDS, CHUNK = 1200, 200
-PATIENCE_S = 240.0
+DEADLINE_S = 240.0
 
 SHOP = """
 import os, time
@@ -88,7 +88,7 @@ def kill(command: Command) -> None:
     command.process.wait()
     wait_until(
         lambda: not any(map(runs, children)),
-        PATIENCE_S,
+        DEADLINE_S,
         "Java has heard that its driver is gone",
     )
 
@@ -113,22 +113,22 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     gate = directory / "gate"
     gate.write_text("150")  # a chunk has a hundred records of each partition
     first = commands.start(*given)
-    first.wait_for(f"{CHUNK} of {RECORDS:,}", timeout_s=PATIENCE_S)
+    first.wait_for(f"{CHUNK} of {RECORDS:,}", timeout_s=DEADLINE_S)
     kill(first)
     before, done = calls(directory), recorded(directory)
     assert done == Counter((partition, offset) for partition in (0, 1) for offset in range(100))
     gate.write_text("250")
     second = commands.start(*given)
-    second.wait_for(f"{2 * CHUNK} of {RECORDS:,}", timeout_s=PATIENCE_S)
+    second.wait_for(f"{2 * CHUNK} of {RECORDS:,}", timeout_s=DEADLINE_S)
     # Between two chunks it would end at once.
-    wait_until(lambda: begun(directory, 200), PATIENCE_S, "the third chunk runs")
+    wait_until(lambda: begun(directory, 200), DEADLINE_S, "the third chunk runs")
     second.signal(signal.SIGINT)
     gate.write_text(str(OPEN))
-    stopped = second.wait(PATIENCE_S)
+    stopped = second.wait(DEADLINE_S)
     assert stopped.code == 130, stopped.said
     assert "offsets left; the same command goes on from there" in stopped.err
     assert len(recorded(directory)) == 3 * CHUNK  # the chunk that ran has ended
-    ended = commands.start(*given).wait(PATIENCE_S)
+    ended = commands.start(*given).wait(DEADLINE_S)
     assert ended.code == 0, ended.said
     assert "Spark tries them again" in ended.err
     again = calls(directory, before)

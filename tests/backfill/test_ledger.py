@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.members import wait_until
-from tests.pipeline.gates import PATIENCE_S, held_up
+from tests.pipeline.gates import DEADLINE_S, held_up
 from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import RunError
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from window_consumer.spark.backfill.ledger import (
-        About,
-        Ledger,
+        BackfillIdentity,
+        BackfillLedger,
     )
     from window_consumer.spark.backfill.ranges import Spans
 
 
-def ledger(spark: SparkSession, directory: Path) -> Ledger:
+def ledger(spark: SparkSession, directory: Path) -> BackfillLedger:
     """Return the ledger of another driver: one with a session of its own."""
-    from window_consumer.spark.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.ledger import BackfillLedger  # noqa: PLC0415 - it needs Spark
 
-    return Ledger(spark.newSession(), str(directory))
+    return BackfillLedger(spark.newSession(), str(directory))
 
 
-def about(name: str = "one") -> About:
-    from window_consumer.spark.backfill.ledger import About  # noqa: PLC0415 - it needs Spark
+def about(name: str = "one") -> BackfillIdentity:
+    from window_consumer.spark.backfill.ledger import BackfillIdentity  # noqa: PLC0415 - it needs Spark
 
-    return About(name, "charge", "shop", "orders", None, "all")
+    return BackfillIdentity(name, "charge", "shop", "orders", None, "all")
 
 
 def rows(spark: SparkSession, first: int, end: int) -> DataFrame:
@@ -61,7 +61,7 @@ def test_a_chunk_that_another_driver_has_recorded_is_refused(
     with ThreadPoolExecutor(1) as pool:
         refused = pool.submit(other.record, rows(spark, 0, 9), "one", 0)
         with pytest.raises(RunError, match="somebody else runs the backfill one, too"):
-            refused.result(PATIENCE_S)
+            refused.result(DEADLINE_S)
     done = other.done("one")
     assert (done.ends, done.chunk, done.records, done.failed) == ({0: 5}, 0, 5, 2)
 
@@ -74,26 +74,26 @@ def test_of_two_drivers_that_run_a_chunk_at_once_one_records_it(
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(one.record, held_up(rows(spark, 0, 9), running, gate), "one", 0)
         try:
-            wait_until(running.exists, PATIENCE_S, "the first one runs its chunk")
+            wait_until(running.exists, DEADLINE_S, "the first one runs its chunk")
             assert other.record(rows(spark, 0, 5), "one", 0) == 2
         finally:
             gate.touch()
         with pytest.raises(RunError, match="somebody else runs the backfill one, too"):
-            slow.result(PATIENCE_S)
+            slow.result(DEADLINE_S)
     assert other.done("one").ends == {0: 5}
 
 
 def test_a_driver_that_begins_what_another_has_just_begun_runs_that_ones_range(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from window_consumer.spark.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.ledger import BackfillLedger  # noqa: PLC0415 - it needs Spark
 
     other = ledger(spark, tmp_path)
 
-    class Later(Ledger):
+    class Later(BackfillLedger):
         """Writes its range when another one has, after it had looked for one."""
 
-        def _write(self, about: About, spans: Spans) -> None:
+        def _write(self, about: BackfillIdentity, spans: Spans) -> None:
             other.begin(about, {0: Span(0, 7)})
             super()._write(about, spans)
             raise RuntimeError("[DELTA_CONCURRENT_TRANSACTION] as Delta says, if at once")
@@ -116,7 +116,7 @@ def test_a_table_that_somebody_else_is_making_is_waited_for(
         wait([made], timeout=2)  # it looks at what is half made, and is not ended by that
         shutil.copy(versions / f"{0:020}.json", log / "unfinished")
         (log / "unfinished").rename(log / f"{0:020}.json")
-        assert made.result(PATIENCE_S).done("one").records == 0
+        assert made.result(DEADLINE_S).done("one").records == 0
 
 
 def test_a_chunk_without_a_record_does_not_stand_in_the_way_of_the_next_one(
@@ -130,6 +130,6 @@ def test_a_chunk_without_a_record_does_not_stand_in_the_way_of_the_next_one(
     done = later.done("one")
     assert (done.chunk, done.ends) == (1, {0: 5})
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(later.record, rows(spark, 5, 9), "one", 2).result(PATIENCE_S) == 2
+        assert pool.submit(later.record, rows(spark, 5, 9), "one", 2).result(DEADLINE_S) == 2
     assert later.done("one").records == 9
     assert later.done("two").chunk == -1

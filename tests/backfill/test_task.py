@@ -18,7 +18,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import LostHeaders
 from window_consumer.spark.backfill.messages import messages_of
 from window_consumer.spark.backfill.task import (
-    Task,
+    BackfillTask,
     WorkerPlan,
     run,
 )
@@ -34,7 +34,7 @@ def _fresh() -> None:
 
 
 def rows_of(plan: WorkerPlan, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [row for batch in Task.of(plan)(arrow(rows)) for row in batch.to_pylist()]
+    return [row for batch in BackfillTask.of(plan)(arrow(rows)) for row in batch.to_pylist()]
 
 
 def numbered(count: int, value: bytes = b"x", partition: int = 0) -> list[Row]:

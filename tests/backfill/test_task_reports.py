@@ -18,7 +18,7 @@ from window_consumer.engine.guards.circuit_breaker import (
     BreakerNews,
     BreakerState,
 )
-from window_consumer.spark.backfill.task import Task
+from window_consumer.spark.backfill.task import BackfillTask
 from window_consumer.spark.backfill.task_reports import (
     Mailbox,
     Reporter,
@@ -26,7 +26,7 @@ from window_consumer.spark.backfill.task_reports import (
 )
 from window_consumer.spark.commands.backfill_progress import in_words
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def test_a_task_tells_how_far_it_is_and_that_its_breaker_is_open(
         return report is not None and report.is_held_up
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(lambda: list(Task.of(plan)(arrow(rows))))
-        wait_until(is_held_up, PATIENCE_S, "it tells of its breaker")
+        running = pool.submit(lambda: list(BackfillTask.of(plan)(arrow(rows))))
+        wait_until(is_held_up, DEADLINE_S, "it tells of its breaker")
         open_ = reported()
         there.touch()
-        found = [row for batch in running.result(PATIENCE_S) for row in batch.to_pylist()]
+        found = [row for batch in running.result(DEADLINE_S) for row in batch.to_pylist()]
     assert open_ is not None
     assert (open_.task, open_.partitions) == (0, (0, 1, 2))
     assert open_.done < 60
@@ -71,7 +71,7 @@ def test_the_last_attempt_of_a_task_counts(mailbox: Mailbox) -> None:
         reporter = Reporter(mailbox.address, task, attempt)
         reporter.report(done, [2, 0], None)
         reporter.close()
-    wait_until(lambda: len(mailbox.reports()) == 2, PATIENCE_S, "all are here")
+    wait_until(lambda: len(mailbox.reports()) == 2, DEADLINE_S, "all are here")
     assert sorted((each.task, each.attempt, each.done) for each in mailbox.reports()) == [
         (0, 1, 2),
         (1, 0, 5),
@@ -91,7 +91,7 @@ def test_what_no_task_of_this_chunk_has_sent_is_not_heard(mailbox: Mailbox) -> N
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for data in (*bad, json.dumps({**good, "task": 3}).encode()):
             stranger.sendto(data, (mailbox.address.host, mailbox.address.port))
-    wait_until(lambda: bool(mailbox.reports()), PATIENCE_S, "the good one is here")
+    wait_until(lambda: bool(mailbox.reports()), DEADLINE_S, "the good one is here")
     assert [each.task for each in mailbox.reports()] == [3]
 
 
@@ -102,7 +102,7 @@ def test_what_a_breaker_is_open_for_crosses_no_network(mailbox: Mailbox) -> None
         reporter = Reporter(address, task, 0)
         reporter.report(0, [], news)
         reporter.close()
-    wait_until(lambda: len(mailbox.reports()) == 2, PATIENCE_S, "both are here")
+    wait_until(lambda: len(mailbox.reports()) == 2, DEADLINE_S, "both are here")
     assert {each.task: each.why for each in mailbox.reports()} == {0: news.why, 1: ""}
 
 
@@ -114,7 +114,7 @@ def test_a_driver_that_is_away_is_no_trouble() -> None:
         reporter.report(1, [0], None, at_once=True)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as driver:
         driver.bind((closed.address.host, closed.address.port))
-        driver.settimeout(PATIENCE_S)
+        driver.settimeout(DEADLINE_S)
         for _ in range(2):  # the first one gets the refusal of the last
             reporter.report(4, [0], None, at_once=True)
         assert json.loads(driver.recv(8192))["done"] == 4
@@ -131,7 +131,7 @@ def test_a_driver_whose_name_is_unknown_gets_no_reports(mailbox: Mailbox) -> Non
 def test_progress_within_a_chunk_and_open_breakers_are_shown() -> None:
     from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - needs pyspark, and takes long
 
-    progress = backlog.Progress(
+    progress = backlog.BackfillProgress(
         total=1000, done=200, failed=0, seconds=10.0, here=200, tasks=(1, 4), running=300, held_up=2
     )
     text = in_words(progress)

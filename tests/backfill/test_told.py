@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from window_consumer.spark.backfill.backlog import told
+from window_consumer.spark.backfill.backlog import end_of
 
 FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
 
@@ -26,6 +26,6 @@ FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
     ],
 )
 def test_an_end_is_told_with_what_to_do(text: str, said: str) -> None:
-    found = told(Exception(text + FRAMES))
+    found = end_of(Exception(text + FRAMES))
     assert said in found
     assert "Task.scala" not in found

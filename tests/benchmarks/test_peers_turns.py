@@ -43,7 +43,7 @@ def turn(peer: str, *, timed: bool = True, program: str = PROGRAM) -> Turn:
     everything = json.dumps(dict(enumerate(fill(CONTENTS).log_ends)))
     command = [sys.executable, "-c", program, f"committed={everything}"]
     (nobody,) = free_addresses(1)
-    return take_turn(PEERS[peer], command, workload(), Topics(nobody, patience_s=0.1), timed=timed)
+    return take_turn(PEERS[peer], command, workload(), Topics(nobody, deadline_s=0.1), timed=timed)
 
 
 def told(found: Turn) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_where_the_handler_does_nothing_the_rate_comes_from_runs_that_do_not_not
     (nobody,) = free_addresses(1)
     command = [sys.executable, "-c", PROGRAM, "committed={}"]
     found, failed = _turns(
-        PEERS["window-key"], command, workload(contents), Topics(nobody, patience_s=0.1), runs=2
+        PEERS["window-key"], command, workload(contents), Topics(nobody, deadline_s=0.1), runs=2
     )
     assert [each.timed for each in found] == kinds
     assert failed == ""

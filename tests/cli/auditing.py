@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from window_consumer.audit.balance import effective
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     decode,
 )
 
@@ -93,9 +93,9 @@ class Books:
     counts: tuple[AuditCount, ...]
     ends: Mapping[str, int]
 
-    def sums(self) -> Counter[tuple[str, Tier]]:
+    def sums(self) -> Counter[tuple[str, CountTier]]:
         """Return the effective counts by topic and tier."""
-        found: Counter[tuple[str, Tier]] = Counter()
+        found: Counter[tuple[str, CountTier]] = Counter()
         for count in effective(self.counts).counts:
             found[count.topic, count.tier] += count.count
         return found
@@ -106,13 +106,13 @@ class Books:
             yield f"nobody has counted {still_open}"
         sums = self.sums()
         for topic, end in self.ends.items():
-            produced, unknown = sums[topic, Tier.PRODUCED], sums[topic, Tier.UNKNOWN]
+            produced, unknown = sums[topic, CountTier.PRODUCED], sums[topic, CountTier.UNKNOWN]
             if not produced <= end <= produced + unknown:
                 yield f"{topic}: {produced} written and {unknown} unknown, there are {end}"
             consumed = sum(
                 count
                 for (name, tier), count in sums.items()
-                if name == topic and tier not in {Tier.PRODUCED, Tier.UNKNOWN}
+                if name == topic and tier not in {CountTier.PRODUCED, CountTier.UNKNOWN}
             )
             if topic != DLQ and consumed != end:
                 yield f"{topic}: {consumed} consumed, there are {end}"

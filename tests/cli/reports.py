@@ -7,10 +7,10 @@ from typing import Any
 from window_consumer.dlq.spark.findings import (
     HOUR_MS,
     SIDES,
-    Cause,
+    DeadLetterFindings,
     Example,
-    Findings,
-    Keys,
+    FailureGroup,
+    KeySpread,
     Share,
 )
 
@@ -50,7 +50,7 @@ def example(**changed: Any) -> Example:
     return Example(**fields)
 
 
-def cause(*, sides: dict[str, tuple[Share, ...]] | None = None, **changed: Any) -> Cause:
+def cause(*, sides: dict[str, tuple[Share, ...]] | None = None, **changed: Any) -> FailureGroup:
     fields: dict[str, Any] = {
         "fingerprint": "0123456789abcdef",
         "reason": "FATAL",
@@ -61,7 +61,7 @@ def cause(*, sides: dict[str, tuple[Share, ...]] | None = None, **changed: Any) 
         "put_back": 0,
         "first_ms": hours_ago(5),
         "last_ms": hours_ago(0.1),
-        "keys": Keys(distinct=2, count=10, without=0, top=(("c1", 9), ("c2", 1))),
+        "keys": KeySpread(distinct=2, count=10, without=0, top=(("c1", 9), ("c2", 1))),
         "periods": {hours_ago(5): 4, hours_ago(0): 6},
         "examples": (example(),),
         **changed,
@@ -73,10 +73,10 @@ def cause(*, sides: dict[str, tuple[Share, ...]] | None = None, **changed: Any) 
         "version": (share("2", of="shop-charge"),),
         **(sides or {}),
     }
-    return Cause(sides=told, **fields)
+    return FailureGroup(sides=told, **fields)
 
 
-def findings(*causes: Cause, **changed: Any) -> Findings:
+def findings(*causes: FailureGroup, **changed: Any) -> DeadLetterFindings:
     count = sum(each.count for each in causes)
     periods: dict[int, int] = {}
     for each in causes:
@@ -97,7 +97,9 @@ def findings(*causes: Cause, **changed: Any) -> Findings:
         "period_ms": HOUR_MS,
         "periods": dict(sorted(periods.items())),
         "sides": causes[0].sides if causes else dict.fromkeys(SIDES, ()),
-        "keys": Keys(distinct=1, count=count, without=0, top=(("c1", count),) if count else ()),
+        "keys": KeySpread(
+            distinct=1, count=count, without=0, top=(("c1", count),) if count else ()
+        ),
         **changed,
     }
-    return Findings(**fields)
+    return DeadLetterFindings(**fields)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.admin.admin import Asking
-from tests.commands import PATIENCE_S, Command, Commands, kafka_of
+from tests.commands import DEADLINE_S, Command, Commands, kafka_of
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.runtime.worker_snapshot import from_json
@@ -202,7 +202,7 @@ def test_copies_are_shown_and_paused_at_one_address(
     assert ask("/api/workers/charge/partitions/orders/0/cells/0").status == 404
     embedded.produce("orders", b'{"iban": "DE4711", "to": "anna"}', partition=1)
     record = "/api/workers/charge/partitions/orders/1/records/0"
-    until = monotonic() + PATIENCE_S
+    until = monotonic() + DEADLINE_S
     while ask(record).status == 404:
         assert monotonic() < until
     assert ask(record).json["values"]
@@ -223,7 +223,7 @@ def workers_of(ask: Asking, path: str, field: str, count: int = 1) -> list[dict[
 
     Who is silent for a second is not waited for by who is asked.
     """
-    until = monotonic() + PATIENCE_S
+    until = monotonic() + DEADLINE_S
     while True:
         answer = ask(path).json
         told: list[dict[str, Any]] = answer["workers"]

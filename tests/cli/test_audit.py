@@ -11,13 +11,13 @@ import pytest
 from tests.cli import auditing
 from tests.commands import Commands, kafka_of
 from window_consumer.audit.balance import (
-    Verdict,
+    BalanceVerdict,
     balance,
     effective,
 )
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     decode,
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -96,7 +96,7 @@ def test_everything_that_comes_and_goes_is_counted_and_shipped(
         ("invoices", "produced"): 1,
     }
     retried = [b for b in balance(counts) if b.topic == "shop.orders.retry.100ms"]
-    assert [each.verdict for each in retried] == [Verdict.BALANCED]
+    assert [each.verdict for each in retried] == [BalanceVerdict.BALANCED]
     assert sum(count.final for count in counts) == 2
     assert not list((tmp_path / "audit").iterdir())
 
@@ -111,7 +111,7 @@ def test_the_books_balance_to_the_record_when_worker_and_producer_are_killed(
     assert not list(books.problems()), books.sums()
     assert books.ends[auditing.ORDERS] >= 2_000
     unknown = [
-        each for each in books.counts if each.tier is Tier.UNKNOWN and each.topic == "orders"
+        each for each in books.counts if each.tier is CountTier.UNKNOWN and each.topic == "orders"
     ]
     assert all(len(each.ids) == each.count for each in unknown)
     assert not list((tmp_path / "audit").iterdir())

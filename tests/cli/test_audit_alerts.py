@@ -37,9 +37,9 @@ def alerts(broker: EmbeddedBroker, directory: Path) -> Alerts:
 
 
 def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    assert alerts(broker, tmp_path).tell([row(1), row(2)]) == 2
-    assert alerts(broker, tmp_path).tell([row(2), row(1)]) == 0
-    assert alerts(broker, tmp_path).tell([row(1), row(3), row(1, finding="exchanged")]) == 2
+    assert alerts(broker, tmp_path).write_new([row(1), row(2)]) == 2
+    assert alerts(broker, tmp_path).write_new([row(2), row(1)]) == 0
+    assert alerts(broker, tmp_path).write_new([row(1), row(3), row(1, finding="exchanged")]) == 2
     told = broker.read_all("alerts")
     assert [message.key() for message in told][:2] == [b"orders/shop/60000", b"orders/shop/120000"]
     assert [json.loads(message.value())["bucket_ms"] // 60_000 for message in told] == [1, 2, 3, 1]
@@ -53,8 +53,8 @@ def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
 def test_what_was_not_taken_is_told_the_next_time(broker: EmbeddedBroker, tmp_path: Path) -> None:
     missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path), 1.0)
     with pytest.raises(RunError, match="alerts to nowhere"):
-        missing.tell([row(1)])
-    assert alerts(broker, tmp_path).tell([row(1)]) == 1
+        missing.write_new([row(1)])
+    assert alerts(broker, tmp_path).write_new([row(1)]) == 1
 
 
 def test_what_kafka_has_refused_is_told_the_next_time(
@@ -63,16 +63,16 @@ def test_what_kafka_has_refused_is_told_the_next_time(
     made = alerts(broker, tmp_path)
     broker.push_request_errors(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(RunError, match="alerts to alerts"):
-        made.tell([row(1)])
-    assert made.tell([row(1)]) == 1
+        made.write_new([row(1)])
+    assert made.write_new([row(1)]) == 1
     assert len(broker.read_all("alerts")) == 1
 
 
 def test_a_note_that_was_cut_short_by_a_kill_harms_neither_the_others_nor_the_next(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    assert alerts(broker, tmp_path).tell([row(1), row(2)]) == 2
+    assert alerts(broker, tmp_path).write_new([row(1), row(2)]) == 2
     notes = tmp_path / "audit-alerts.jsonl"
     notes.write_bytes(notes.read_bytes()[:-20])
-    assert alerts(broker, tmp_path).tell([row(1), row(2), row(3)]) == 2
-    assert alerts(broker, tmp_path).tell([row(1), row(2), row(3)]) == 0
+    assert alerts(broker, tmp_path).write_new([row(1), row(2), row(3)]) == 2
+    assert alerts(broker, tmp_path).write_new([row(1), row(2), row(3)]) == 0

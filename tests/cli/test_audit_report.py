@@ -10,7 +10,7 @@ import pytest
 from tests.commands import Commands
 from window_consumer.audit.commands.printing import (
     WITHOUT_TIMESTAMP,
-    Bucket,
+    BucketParam,
     name_of,
 )
 
@@ -78,11 +78,11 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(
 def test_a_bucket_is_told_by_its_start(text: str, start_ms: int | None) -> None:
     if start_ms is None:
         with pytest.raises(click.BadParameter):
-            Bucket().convert(text, None, None)
+            BucketParam().convert(text, None, None)
     else:
-        assert Bucket().convert(text, None, None) == start_ms
+        assert BucketParam().convert(text, None, None) == start_ms
 
 
 @pytest.mark.parametrize("start_ms", [0, NOON_MS])
 def test_what_the_report_prints_of_a_bucket_can_be_asked_for(start_ms: int) -> None:
-    assert Bucket().convert(name_of(start_ms), None, None) == start_ms
+    assert BucketParam().convert(name_of(start_ms), None, None) == start_ms

@@ -73,6 +73,6 @@ def test_what_a_group_has_not_finished_is_told_by_its_commits(
 
 def test_a_cluster_that_is_away_is_a_problem_and_no_error() -> None:
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-    found = standing([("orders", "readers")], nowhere, LOG, patience_s=2.0)
+    found = standing([("orders", "readers")], nowhere, LOG, deadline_s=2.0)
     assert (found.caught_up, found.compacted) == ((), ())
     assert "127.0.0.1:1" in (found.problem or "")

@@ -20,7 +20,7 @@ from window_consumer.kafka.topic_reader import (
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import jars
 from window_consumer.spark.backfill.ranges import (
-    Wanted,
+    WantedRange,
     next_chunk,
     resolve,
     warnings,
@@ -65,13 +65,13 @@ def test_wrong_options_are_refused(arguments: Sequence[str], said: str) -> None:
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="--from 2026-02-01T00:00:00Z is not before --to 2026-01"):
-        Wanted("orders", since_1970("2026-02-01", 1000), since_1970("2026-01-01", 1000))
+        WantedRange("orders", since_1970("2026-02-01", 1000), since_1970("2026-01-01", 1000))
 
 
 def test_offsets_that_end_before_they_begin_are_refused() -> None:
     """... and not taken for a partition without records."""
     with pytest.raises(UsageError, match="--from-offset 1=500 is not before --to-offset 1=500"):
-        Wanted("orders", from_offsets={0: 3, 1: 500}, to_offsets={0: 5, 1: 500})
+        WantedRange("orders", from_offsets={0: 3, 1: 500}, to_offsets={0: 5, 1: 500})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_offsets_that_are_not_there_are_told(
     embedded.create_topic("orders", 1)
     produce(embedded.bootstrap, "orders", *[b"x"] * 50)
     ends = {} if to_offset is None else {0: to_offset}
-    wanted = Wanted("orders", from_offsets={0: from_offset}, to_offsets=ends)
+    wanted = WantedRange("orders", from_offsets={0: from_offset}, to_offsets=ends)
     with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
         found = list(warnings(wanted, resolve(wanted, reader), reader, {}, DAY))
     assert len(found) == len(said)
@@ -210,7 +210,7 @@ def test_reading_below_the_local_retention_is_told(
 ) -> None:
     embedded.create_topic("orders", 1)
     with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
-        wanted = Wanted("orders", since_1970(from_text, 1000))
+        wanted = WantedRange("orders", since_1970(from_text, 1000))
         said = list(warnings(wanted, {}, reader, settings, DAY))
     assert bool(said) is is_below
     assert not is_below or "remote storage" in said[0]

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from tests.commands import Commands
 from window_consumer.demo.checker import (
-    Evidence,
+    DemoRun,
     judge,
 )
 from window_consumer.demo.cli import conclude
 from window_consumer.demo.shop import (
     ORDERS,
-    Call,
+    ShopCall,
     orders,
 )
 
@@ -59,9 +59,11 @@ def test_the_demo_has_orders_that_fail_and_several_of_each_customer() -> None:
 # ---- the checker, fed with made-up histories: three orders of one customer in one partition
 
 
-def call(offset: int, *, attempt: int = 1, succeeded: bool = True, at: float | None = None) -> Call:
+def call(
+    offset: int, *, attempt: int = 1, succeeded: bool = True, at: float | None = None
+) -> ShopCall:
     started = float(offset) if at is None else at
-    return Call(
+    return ShopCall(
         order=offset,
         key=b"customer",
         partition=0,
@@ -73,7 +75,7 @@ def call(offset: int, *, attempt: int = 1, succeeded: bool = True, at: float | N
     )
 
 
-GOOD = Evidence(
+GOOD = DemoRun(
     produced={0: (0, 0), 1: (0, 1), 2: (0, 2)},
     calls=[
         call(0),
@@ -120,7 +122,7 @@ def test_a_record_that_was_handled_or_copied_twice_is_a_duplicate() -> None:
         pytest.param([call(0), call(0, at=3)], id="a record again from the beginning"),
     ],
 )
-def test_calls_out_of_order_are_violations(calls: list[Call]) -> None:
+def test_calls_out_of_order_are_violations(calls: list[ShopCall]) -> None:
     report = judge(attrs.evolve(GOOD, calls=calls))
     assert report.order_violations > 0
     assert not report.good
@@ -153,7 +155,7 @@ def test_a_commit_that_is_not_the_end_is_seen() -> None:
     ],
 )
 def test_the_exit_code_says_whether_all_was_well(
-    evidence: Evidence, code: int, *, as_json: bool
+    evidence: DemoRun, code: int, *, as_json: bool
 ) -> None:
     console = Console(file=io.StringIO())
     assert conclude(judge(evidence), console, as_json=as_json) == code

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
-from tests.commands import PATIENCE_S, Commands, Ended
+from tests.commands import DEADLINE_S, Commands, Ended
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 AROUND = """
@@ -51,7 +51,7 @@ def debug(shop: Commands, name: str, *typed: str) -> Ended:
         input="".join(f"{line}\n" for line in typed),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=DEADLINE_S,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)

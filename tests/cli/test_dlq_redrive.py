@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands import Commands, kafka_of
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     decode,
 )
 from window_consumer.kafka.embedded import (
@@ -329,7 +329,7 @@ def test_what_is_put_back_is_counted_by_an_audit(shop: Commands, embedded: Embed
         if count.count
     ]
     assert {(count.tier, count.topic, count.group) for count in counts} == {
-        (Tier.REDRIVEN, ENTRY, "shop")
+        (CountTier.REDRIVEN, ENTRY, "shop")
     }
     by_partition = {count.partition: 0 for count in counts}
     for count in counts:

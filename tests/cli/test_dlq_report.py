@@ -31,8 +31,8 @@ from window_consumer.dlq.report.suggested_commands import (
 )
 from window_consumer.dlq.report.text import print_findings
 from window_consumer.dlq.spark.findings import (
-    Cause,
-    Keys,
+    FailureGroup,
+    KeySpread,
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
@@ -62,7 +62,7 @@ class Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-def hostile_cause() -> Cause:
+def hostile_cause() -> FailureGroup:
     names = ("reason", "handler", "version", "host", "partition", "group", "topic", "by")
     return cause(
         fingerprint=HOSTILE,
@@ -70,7 +70,7 @@ def hostile_cause() -> Cause:
         error_class=HOSTILE,
         error_message=HOSTILE,
         sides={name: (share(HOSTILE, of=HOSTILE),) for name in (*names, "dead_letters")},
-        keys=Keys(distinct=1, count=10, without=0, top=((HOSTILE, 10),)),
+        keys=KeySpread(distinct=1, count=10, without=0, top=((HOSTILE, 10),)),
         examples=(
             example(
                 id=HOSTILE,
@@ -298,8 +298,8 @@ def test_where_no_earlier_version_is_known_the_report_says_so(
 def test_keys_are_told_as_one_few_or_many(
     top: tuple[tuple[str, int], ...], distinct: int, spread: str
 ) -> None:
-    assert Keys(distinct=distinct, count=100, without=0, top=top).spread == spread
-    assert Keys(distinct=1, count=2, without=0, top=(("a", 2),)).spread == "unknown"
+    assert KeySpread(distinct=distinct, count=100, without=0, top=top).spread == spread
+    assert KeySpread(distinct=1, count=2, without=0, top=(("a", 2),)).spread == "unknown"
 
 
 def test_secrets_of_the_configuration_are_taken_out() -> None:

@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
-from tests.commands import PATIENCE_S, Commands, kafka_of
+from tests.commands import DEADLINE_S, Commands, kafka_of
 from tests.docs.pages import ROOT
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING
 from window_consumer.kafka.embedded import (
@@ -208,7 +208,7 @@ def run_pytest(shop: Commands) -> subprocess.CompletedProcess[str]:
         env={**ours, "PYTHONPATH": f"{shop.directory}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=DEADLINE_S,
         check=False,
     )
 

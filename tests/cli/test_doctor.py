@@ -14,7 +14,7 @@ import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
+from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.telemetry.workers import a_snapshot, fake_worker, told
 from window_consumer.admin.client import (
     Access,
@@ -208,7 +208,7 @@ def address_of(command: Command, what: str) -> str:
 
 def wait_until_it_shows(address: str) -> None:
     """Wait until the window hovers and partitions come and go: the rest shows at once."""
-    deadline = monotonic() + PATIENCE_S
+    deadline = monotonic() + DEADLINE_S
     while monotonic() < deadline:
         told = ask(AdminAddress.parse(address), Access()).workers
         seen = {each.name: each.windows for each in told}

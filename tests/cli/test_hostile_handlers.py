@@ -7,7 +7,7 @@ import time
 import pytest
 from attrs import frozen
 
-from tests.commands import PATIENCE_S, Commands, Ended, kafka_of
+from tests.commands import DEADLINE_S, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -144,7 +144,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         client = kafka_of(broker) | secrets
         commands.configure({"kafka": client, "workers": {"charge": {}}})
         running = commands.start("run", "shop:app", env={"PASSWORD": MASKED[0]})
-        wait_until(lambda: committed() == {0: len(acts)}, PATIENCE_S, "committed = end")
+        wait_until(lambda: committed() == {0: len(acts)}, DEADLINE_S, "committed = end")
         ended = running.stop()
         copies = broker.read_all("shop.orders.dlq")
     by_act = {copy.value().decode(): copy for copy in copies}

@@ -16,7 +16,7 @@ from window_consumer.admin.commands.live_view import (
 )
 from window_consumer.admin.commands.scene import (
     Memory,
-    Scene,
+    TopScene,
     WorkerScene,
 )
 from window_consumer.engine.counters import Counters
@@ -44,7 +44,7 @@ HARMLESS = r"\x1b]0;owned\x07\x1b[2J[bold red]x[/bold red]"
 def drawn(*workers: WorkerScene, width: int = 80, height: int | None = None, **more: Any) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False)
-    console.print(view(Scene("top", 1.5, workers, **more), width, height))
+    console.print(view(TopScene("top", 1.5, workers, **more), width, height))
     return file.getvalue()
 
 

@@ -28,7 +28,7 @@ from window_consumer.spark.commands import (
 )
 from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import Runner
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ class Job(SimpleNamespace):
 
     is_pattern = False
 
-    def topic_of(self, _plan: Plan) -> str:
+    def topic_of(self, _plan: PipelinePlan) -> str:
         return "events"
 
 
@@ -112,7 +112,7 @@ class Jobs:
         self.stop = threading.Event()
         self.all_was_read: bool | None = None
 
-    def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
+    def start(self, _session: Any, _plan: PipelinePlan, job: Job, how: Any) -> Any:
         self.hows.append(how)
         self.restarts.append(how.restart)
         self.clusters.append(how.origin.cluster)
@@ -166,7 +166,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
     monkeypatch.setattr(runner, "AGAIN_S", 0.01)
 
     @contextmanager
-    def session(_plan: Plan) -> Iterator[Any]:
+    def session(_plan: PipelinePlan) -> Iterator[Any]:
         yield SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=lambda _level: None))
 
     monkeypatch.setattr(runner, "session_for", session)
@@ -187,7 +187,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         jobs = Jobs(*raised)
         made.append(jobs)
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
-        plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
+        plan = PipelinePlan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
         asked = stop or (threading.Event() if every_s is None else jobs.stop)
         runner_of_jobs = Runner(
             plan,
@@ -292,7 +292,9 @@ def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
     jobs = Jobs(None)
     monkeypatch.setattr(runner, "_jobs", lambda: jobs)
     session: Any = None
-    once = Runner(Plan(kafka={}, directory=str(tmp_path)), lambda _: "id", lambda _: {}, aside=True)
+    once = Runner(
+        PipelinePlan(kafka={}, directory=str(tmp_path)), lambda _: "id", lambda _: {}, aside=True
+    )
     with (
         runner._alone(str(tmp_path), "audit"),
         pytest.raises(UsageError, match="another process runs the job audit"),

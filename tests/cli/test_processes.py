@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import reading
-from tests.commands import PATIENCE_S, Command, Commands, kafka_of
+from tests.commands import DEADLINE_S, Command, Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 SHOP = """
@@ -88,7 +88,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline, pause = perf_counter() + PATIENCE_S, Event()
+    deadline, pause = perf_counter() + DEADLINE_S, Event()
     while not condition():
         assert perf_counter() < deadline
         pause.wait(0.01)

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
-from tests.commands import PATIENCE_S, Commands, kafka_of
+from tests.commands import DEADLINE_S, Commands, kafka_of
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
 
@@ -57,7 +57,7 @@ def send(broker: EmbeddedBroker, *records: tuple[bytes, list[tuple[str, bytes]],
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for value, headers, timestamp in records:
         producer.produce("orders", value, b"a", headers=[*headers], timestamp=timestamp)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 ROUTES = {"refunded": "header('type') ~ 'ref*' and key != 'staff'"}

@@ -13,7 +13,7 @@ from attrs import frozen
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.cli.test_health import address_of
-from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
+from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
 from tests.telemetry.asking import asked
 from window_consumer.engine.commit_metadata import decode
@@ -136,7 +136,7 @@ def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(sho
     running.signal(signal.SIGTERM)
     # The line about it is written before the poll thread hears of it.
     ready = f"{address_of(running)}/readyz"
-    wait_until(lambda: "charge: draining" in asked(ready)[1], PATIENCE_S, "a worker that drains")
+    wait_until(lambda: "charge: draining" in asked(ready)[1], DEADLINE_S, "a worker that drains")
     shop.release()
     ended = running.wait()
     assert ended.code == 0
@@ -163,7 +163,7 @@ def test_after_a_second_signal_a_new_start_repeats_what_was_unfinished_and_nothi
 ) -> None:
     running = shop.start(b"wait", b"fine", charge={"commit_interval": "10ms"})
     running.wait_for("finished fine")
-    wait_until(lambda: has_finished_ranges(shop), PATIENCE_S, "a commit with a finished range")
+    wait_until(lambda: has_finished_ranges(shop), DEADLINE_S, "a commit with a finished range")
     running.signal(signal.SIGTERM)
     running.wait_for("stopping")
     running.signal(signal.SIGTERM)
@@ -181,7 +181,7 @@ def has_finished_ranges(shop: Shop) -> bool:
     settings = {**shop.broker.client_settings(), "group.id": "shop"}
     consumer = Consumer(settings)
     try:
-        found = consumer.committed([TopicPartition("orders", 0)], timeout=PATIENCE_S)
+        found = consumer.committed([TopicPartition("orders", 0)], timeout=DEADLINE_S)
         note = decode(found[0].metadata)
     finally:
         consumer.close()
@@ -256,7 +256,7 @@ def test_sigusr1_prints_the_windows_and_where_the_running_handlers_stand(shop: S
     # Said within the call, which is counted when it has returned.
     metrics = f"{address_of(running)}/metrics"
     counted = 'window_consumer_records_processed_total{worker="charge"} 1\n'
-    wait_until(lambda: counted in asked(metrics)[1], PATIENCE_S, "a call is counted")
+    wait_until(lambda: counted in asked(metrics)[1], DEADLINE_S, "a call is counted")
     running.signal(signal.SIGUSR1)
     running.wait_for("time.sleep(1_000_000)")  # the stack's last line
     said = running.said
@@ -273,7 +273,7 @@ def test_sigusr1_prints_the_windows_and_where_the_running_handlers_stand(shop: S
 @pytest.mark.slow
 def test_a_start_cell_that_hovers_is_said_after_half_a_minute(hovering: Command) -> None:
     hovering.wait_for(
-        "orders[0] hovers: its start cell has made no progress for 30 s", timeout_s=2 * PATIENCE_S
+        "orders[0] hovers: its start cell has made no progress for 30 s", timeout_s=2 * DEADLINE_S
     )
     ended = hovering.stop()
     assert "the first open record is offset 0, attempt 1" in ended.err

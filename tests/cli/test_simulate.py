@@ -16,12 +16,12 @@ from tests.simulation import mutants
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, header
 from window_consumer.simulator.cli import (
-    Task,
+    SimulatedWorker,
     run,
 )
 from window_consumer.simulator.likeness import Likeness
 from window_consumer.simulator.schedule import DEATHS
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SHOP = """
 from window_consumer import App, Fatal, Record
@@ -135,8 +135,8 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(
     file.write_text(json.dumps({"workers": {"charge": {}}}))
     plan = shop.app.plan(file)
     replay = "window-consumer simulate shop:app"
-    broken = Subject(make_engine=mutants.CommitsPastAnOpenCell)
-    task = Task(range(30), False, None, (), False, replay, broken)
+    broken = SystemUnderTest(make_engine=mutants.CommitsPastAnOpenCell)
+    task = SimulatedWorker(range(30), False, None, (), False, replay, broken)
     assert run(shop.app, plan, task) == 1
     told = capsys.readouterr().out
     found = re.search(r"charge: seed (\d+): .*belong together", told)
@@ -144,10 +144,12 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(
     assert f"{replay} --only charge --seed {found[1]}" in told
     assert re.search(r"charge: 30 schedules, \d+ with a broken promise", told)
     seed = int(found[1])
-    again = Task(range(seed, seed + 1), True, None, (), False, replay, broken)
+    again = SimulatedWorker(range(seed, seed + 1), True, None, (), False, replay, broken)
     assert run(shop.app, plan, again) == 1
     assert "commits orders" in capsys.readouterr().out
-    assert run(shop.app, plan, Task(range(seed, seed + 1), False, None, (), False, "")) == 0
+    assert (
+        run(shop.app, plan, SimulatedWorker(range(seed, seed + 1), False, None, (), False, "")) == 0
+    )
 
 
 def test_schedules_have_the_rules_of_the_worker_and_now_and_then_small_windows(
@@ -176,7 +178,7 @@ def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixtur
     shop = Shop()
     shop.down = True
     with shop.run({"ordering": "key", "retry": {"on_failure": "block"}}) as wc_app:
-        task = Task(range(10), False, None, (b"{}",), True, "")
+        task = SimulatedWorker(range(10), False, None, (b"{}",), True, "")
         assert run(shop.app, wc_app.plan, task) == 0
     assert "every promise kept" in capsys.readouterr().out
     assert shop.seen
@@ -189,7 +191,7 @@ def test_a_worker_that_finds_its_concurrency_is_simulated(
     shop = Shop()
     with shop.run({"concurrency": {"auto": ends}}) as wc_app:
         plan = wc_app.plan
-    task = Task(range(20), tell=False, steps=40, values=(), calling=False, replay="")
+    task = SimulatedWorker(range(20), tell=False, steps=40, values=(), calling=False, replay="")
     assert run(shop.app, plan, task) == 0
     assert "charge: 20 schedules, every promise kept" in capsys.readouterr().out
 
@@ -204,7 +206,10 @@ def test_rules_that_wait_for_long_are_waited_for(
         "retry": {"attempts": 2, "levels": ["10s", "2h"]},
     }
     file.write_text(json.dumps({"workers": {"charge": worker}}))
-    assert run(shop.app, shop.app.plan(file), Task(range(40), False, None, (), False, "")) == 0
+    assert (
+        run(shop.app, shop.app.plan(file), SimulatedWorker(range(40), False, None, (), False, ""))
+        == 0
+    )
     assert "40 schedules, every promise kept" in capsys.readouterr().out
 
 
@@ -223,7 +228,7 @@ def test_children_die_where_slots_are_processes(
     plans = [drawn(Random(seed)) for seed in range(40)]
     assert {plan.deaths for plan in plans} == set(DEATHS)
     assert not any(plan.handlers.deadly for plan in plans)
-    assert run(app, app.plan(file), Task(range(10), True, None, (), False, "")) == 0
+    assert run(app, app.plan(file), SimulatedWorker(range(10), True, None, (), False, "")) == 0
     assert "the process of a slot of m" in capsys.readouterr().out
 
 
@@ -252,7 +257,7 @@ def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(
         "retry": {"on_failure": "overtake"},
     }
     file.write_text(json.dumps({"workers": {"orders": worker}}))
-    task = Task(range(30), False, None, (b"{}",), True, "")
+    task = SimulatedWorker(range(30), False, None, (b"{}",), True, "")
     assert run(app, app.plan(file), task) == 0
     assert "30 schedules, every promise kept" in capsys.readouterr().out
     assert seen == {"traced"}

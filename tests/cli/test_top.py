@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PATIENCE_S, Commands, Ended
+from tests.commands import DEADLINE_S, Commands, Ended
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 
 Top = Callable[..., Ended]
 
@@ -97,7 +97,7 @@ def test_wrong_usage_is_exit_code_2(top: Top, arguments: tuple[str, ...], said: 
 def test_a_wrong_token_is_one_line(top: Top, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOW_CONSUMER_TOKEN", "s3cret")
     with fake_worker() as worker:
-        worker.answer = lambda: Answer(401, "no")
+        worker.answer = lambda: HttpAnswer(401, "no")
         ended = top(worker.url)
     assert ended.code == 1
     assert "the token is wrong" in ended.err
@@ -124,7 +124,7 @@ IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
 def read_soon(terminal: int) -> bytes:
-    ready, _, _ = select.select([terminal], [], [], PATIENCE_S)
+    ready, _, _ = select.select([terminal], [], [], DEADLINE_S)
     assert ready, "nothing is drawn any more"
     return os.read(terminal, 65536)
 
@@ -152,7 +152,7 @@ def test_in_a_terminal_ctrl_c_ends_it_and_puts_the_terminal_back(tmp_path: Path)
                 said += piece
         except OSError:
             pass  # the other side has closed the terminal
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(DEADLINE_S) == 0
     os.close(ours)
     entered, left = b"\x1b[?1049h", b"\x1b[?1049l"
     assert said.count(entered) == said.count(left) == 1

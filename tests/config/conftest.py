@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     load,
 )
 from window_consumer.config.cores import usable_cores
@@ -28,7 +28,7 @@ class Refusal(str):
 
 
 @pytest.fixture
-def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loaded]:
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedConfig]:
     """Load a text as workers.yaml of the current directory, without any environment variable."""
     monkeypatch.chdir(tmp_path)
 
@@ -38,7 +38,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
         handlers: Mapping[str, Mapping[str, Any]] | None = None,
         environ: Mapping[str, str] | None = None,
         cores: Callable[[], int] = usable_cores,
-    ) -> Loaded:
+    ) -> LoadedConfig:
         Path("workers.yaml").write_text(text, encoding="utf-8")
         return load(Path("workers.yaml"), handlers or {}, overrides, environ or {}, cores=cores)
 
@@ -46,7 +46,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
 
 
 @pytest.fixture
-def refused(loaded: Callable[..., Loaded]) -> Callable[..., Refusal]:
+def refused(loaded: Callable[..., LoadedConfig]) -> Callable[..., Refusal]:
     """Load a text that has to be refused and return the message."""
 
     def message(*arguments: str, **options: Any) -> Refusal:

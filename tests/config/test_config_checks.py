@@ -8,12 +8,12 @@ import pytest
 
 from tests.config.conftest import Refusal
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     load,
 )
 from window_consumer.model.errors import ConfigError
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., Refusal]
 WorkerText = Callable[..., str]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
 )
 from window_consumer.config.sections.concurrency import (
     AutoConcurrency,
     concurrency_kind,
 )
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

@@ -12,7 +12,7 @@ from window_consumer.config import (
     BreakerConfig,
     Config,
     DlqConfig,
-    Loaded,
+    LoadedConfig,
     RetryConfig,
     StallConfig,
     TopicsConfig,
@@ -22,10 +22,10 @@ from window_consumer.config import (
     example,
     json_schema,
 )
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import options
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 
 SECTIONS = (
     StallConfig,
@@ -93,12 +93,12 @@ def test_the_page_shows_types_ranges_and_defaults_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(("default", "kind"), KINDS)
-def test_a_default_as_it_is_written_reads_as_the_default(default: Any, kind: Kind) -> None:
+def test_a_default_as_it_is_written_reads_as_the_default(default: Any, kind: ValueKind) -> None:
     assert kind.read(yaml.safe_load(kind.write(default))) == default
 
 
 @pytest.mark.parametrize(("default", "kind"), KINDS)
-def test_a_default_as_it_is_written_is_valid_by_the_schema(default: Any, kind: Kind) -> None:
+def test_a_default_as_it_is_written_is_valid_by_the_schema(default: Any, kind: ValueKind) -> None:
     schema = {**kind.schema, "$defs": json_schema()["$defs"]}
     raw = yaml.safe_load(kind.write(default))
     assert jsonschema.Draft202012Validator(schema).is_valid(raw)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     load,
 )
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

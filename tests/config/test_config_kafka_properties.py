@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     effective_kafka,
 )
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

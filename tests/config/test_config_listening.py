@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 
@@ -21,12 +21,12 @@ WORKER = "workers: {a: {topics: [t], group: g}}\n"
     ],
 )
 def test_an_address_is_a_host_and_a_port(
-    loaded: Callable[..., Loaded], listen: str, address: tuple[str, int]
+    loaded: Callable[..., LoadedConfig], listen: str, address: tuple[str, int]
 ) -> None:
     assert loaded(f"{WORKER}health:\n  listen: {listen}\n").config.health.address == address
 
 
-def test_nothing_listens_by_default(loaded: Callable[..., Loaded]) -> None:
+def test_nothing_listens_by_default(loaded: Callable[..., LoadedConfig]) -> None:
     assert loaded(WORKER).config.health.address is None
 
 
@@ -66,7 +66,7 @@ def admin(listen: str, more: str) -> str:
     ],
 )
 def test_who_may_get_to_the_live_window(
-    loaded: Callable[..., Loaded], listen: str, more: str
+    loaded: Callable[..., LoadedConfig], listen: str, more: str
 ) -> None:
     assert loaded(admin(listen, more)).config.admin.address is not None
 
@@ -101,7 +101,7 @@ def test_what_is_too_open_is_refused(
 
 
 def test_one_port_is_not_for_both(
-    loaded: Callable[..., Loaded], refused: Callable[..., str]
+    loaded: Callable[..., LoadedConfig], refused: Callable[..., str]
 ) -> None:
     def both(where: str) -> str:
         return f"{admin(where, '')}health: {{listen: '{where}'}}\n"
@@ -110,7 +110,7 @@ def test_one_port_is_not_for_both(
     loaded(both("127.0.0.1:0"))  # any free one, and another one
 
 
-def test_the_token_is_a_secret(loaded: Callable[..., Loaded]) -> None:
+def test_the_token_is_a_secret(loaded: Callable[..., LoadedConfig]) -> None:
     found = loaded(admin("127.0.0.1:0", ", token: 0123456789abcdef"))
     assert "0123456789abcdef" in found.secrets
     assert "0123456789abcdef" not in repr(found.config)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.support import Note
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     MaskRule,
     MaskRules,
 )
@@ -25,7 +25,7 @@ dlq: {mask: [x-auth-*]}
 """
 
 
-def rules(loaded: Callable[..., Loaded]) -> MaskRules:
+def rules(loaded: Callable[..., LoadedConfig]) -> MaskRules:
     return loaded(WORKER + RULES).config.mask_rules
 
 
@@ -47,12 +47,14 @@ def hidden(rules: MaskRules, *topics: str | None) -> list[str]:
     ],
 )
 def test_a_rule_counts_for_its_topics_and_where_none_is_named_for_all(
-    loaded: Callable[..., Loaded], topics: list[str | None], names: list[str]
+    loaded: Callable[..., LoadedConfig], topics: list[str | None], names: list[str]
 ) -> None:
     assert hidden(rules(loaded), *topics) == names
 
 
-def test_parts_are_hidden_as_a_whole_where_a_rule_says_so(loaded: Callable[..., Loaded]) -> None:
+def test_parts_are_hidden_as_a_whole_where_a_rule_says_so(
+    loaded: Callable[..., LoadedConfig],
+) -> None:
     found = rules(loaded)
     assert found.of(["cards-1"]).hides("key")
     assert not found.of(["cards-1"]).hides("value")
@@ -60,17 +62,17 @@ def test_parts_are_hidden_as_a_whole_where_a_rule_says_so(loaded: Callable[..., 
 
 
 def test_keys_in_the_log_are_as_they_are_unless_a_rule_hides_them(
-    loaded: Callable[..., Loaded],
+    loaded: Callable[..., LoadedConfig],
 ) -> None:
     found = rules(loaded)
-    assert found.told_key(["cards-1"], b"anna") == MASKED
-    assert found.told_key(["g.cards-1.retry.1s", None], b"anna") == MASKED
-    assert found.told_key(["orders"], b'{"iban": 1}') == '{"iban": "***"}'
-    assert found.told_key(["orders"], None) is None
-    assert MaskRules().told_key(["orders"], b"\xff") == b"\xff"
+    assert found.loggable_key(["cards-1"], b"anna") == MASKED
+    assert found.loggable_key(["g.cards-1.retry.1s", None], b"anna") == MASKED
+    assert found.loggable_key(["orders"], b'{"iban": 1}') == '{"iban": "***"}'
+    assert found.loggable_key(["orders"], None) is None
+    assert MaskRules().loggable_key(["orders"], b"\xff") == b"\xff"
 
 
-def test_nothing_is_hidden_where_nothing_is_said(loaded: Callable[..., Loaded]) -> None:
+def test_nothing_is_hidden_where_nothing_is_said(loaded: Callable[..., LoadedConfig]) -> None:
     mask = loaded(WORKER).config.mask_rules.of([None])
     assert not mask.hides_fields
     assert mask.json({"iban": 1}) == {"iban": 1}

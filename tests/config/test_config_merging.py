@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

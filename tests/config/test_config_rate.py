@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 from window_consumer.config.sections.rate import rate_kind
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 from window_consumer.config.sections.ttl import HeaderTtl
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

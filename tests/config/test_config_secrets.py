@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     Mask,
     is_secret_key,
 )
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     Mask,
-    Sample,
+    TraceSample,
 )
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
@@ -18,20 +18,20 @@ WORKER = "workers: {a: {topics: [t], group: g}}\n"
 @pytest.mark.parametrize(
     ("written", "sample"),
     [
-        ("1%", Sample(0.01)),
-        ("100%", Sample(1.0)),
-        ("{by: key, ratio: 12.5%}", Sample(0.125, "key")),
-        ("{ratio: 5%}", Sample(0.05)),
-        ('"${SHARE_OF_NOBODY:-2%}"', Sample(0.02)),
+        ("1%", TraceSample(0.01)),
+        ("100%", TraceSample(1.0)),
+        ("{by: key, ratio: 12.5%}", TraceSample(0.125, "key")),
+        ("{ratio: 5%}", TraceSample(0.05)),
+        ('"${SHARE_OF_NOBODY:-2%}"', TraceSample(0.02)),
     ],
 )
 def test_a_sample_is_a_share_of_records_or_of_keys(
-    loaded: Callable[..., Loaded], written: str, sample: Sample
+    loaded: Callable[..., LoadedConfig], written: str, sample: TraceSample
 ) -> None:
     assert loaded(f"{WORKER}trace: {{sample: {written}}}\n").config.trace.sample == sample
 
 
-def test_nothing_is_traced_by_default(loaded: Callable[..., Loaded]) -> None:
+def test_nothing_is_traced_by_default(loaded: Callable[..., LoadedConfig]) -> None:
     assert loaded(WORKER).config.trace.sample is None
 
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_is_refused_and_says_what_can(
 
 
 def test_the_secret_for_keys_is_printed_nowhere(
-    loaded: Callable[..., Loaded], refused: Callable[..., str]
+    loaded: Callable[..., LoadedConfig], refused: Callable[..., str]
 ) -> None:
     trace = "{sample: 1%, keys: hmac, key_secret: sesame-sesame-sesame}"
     found = loaded(f"{WORKER}trace: {trace}\n")

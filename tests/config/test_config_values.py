@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     example,
     load,
 )
@@ -18,7 +18,7 @@ from window_consumer.model.errors import (
     UsageError,
 )
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

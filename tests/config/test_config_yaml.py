@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     load,
 )
 from window_consumer.model.errors import ConfigError
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
 WorkerText = Callable[..., str]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.conformance.stages import PATIENCE_S
+from tests.conformance.stages import DEADLINE_S
 from window_consumer.model.errors import (
     CommitFailedError,
     WindowConsumerError,
@@ -52,7 +52,7 @@ class Reader:
         self._owner = threading.get_ident()
 
     def _committed_or_first(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        found = self.source.committed(names, PATIENCE_S)
+        found = self.source.committed(names, DEADLINE_S)
         return {name: found[name].next_offset or 0 for name in names}
 
     # ---- the Listener
@@ -109,13 +109,13 @@ class Reader:
 
     def until(self, what: Callable[[], object], *others: Reader) -> None:
         """Take turns, and let others take theirs, until it is so."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while not what():
-            assert time.monotonic() < deadline, f"it did not happen: {self._told_last()}"
+            assert time.monotonic() < deadline, f"it did not happen: {self._reported_last()}"
             for reader in (self, *others):
                 reader.turn()
 
-    def _told_last(self) -> str:
+    def _reported_last(self) -> str:
         return "\n".join(str(event)[:300] for event in self.journal[-20:])
 
     def join(self, *topics: str) -> Reader:

@@ -41,7 +41,7 @@ from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource
 from window_consumer.testing.real_kafka import RealKafka
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 """How long a test waits for what has to happen; usually it takes milliseconds."""
 
 COMPACTED = {
@@ -120,7 +120,7 @@ class Stage(ABC):
     def close(self) -> None:
         """Close what the test has left open."""
         for source in self._sources:
-            source.close(PATIENCE_S)
+            source.close(DEADLINE_S)
 
 
 class FakeStage(Stage):
@@ -236,7 +236,7 @@ class ClientStage(Stage):
                 headers=list(headers),
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
-        assert self._producer.flush(PATIENCE_S) == 0
+        assert self._producer.flush(DEADLINE_S) == 0
         assert not failures
 
     def write_unreadable(self, topic: str, value: bytes) -> None:
@@ -325,7 +325,7 @@ class KafkaStage(ClientStage):
     def delete_before(self, name: TopicPartition, offset: int) -> None:
         wanted = ClientPartition(*name, offset)
         (answer,) = self._admin.delete_records([wanted]).values()
-        answer.result(PATIENCE_S)
+        answer.result(DEADLINE_S)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         topics.widen(self._admin, topic, partitions)
@@ -339,17 +339,17 @@ class KafkaStage(ClientStage):
     def transaction(self, topic: str, *values: bytes, commit: bool = True) -> None:
         before = self._end(topic)
         producer = Producer({**self.bare, "transactional.id": self.unique_name("transaction")})
-        producer.init_transactions(PATIENCE_S)
+        producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value, partition=0)
-        producer.flush(PATIENCE_S)
+        producer.flush(DEADLINE_S)
         if commit:
-            producer.commit_transaction(PATIENCE_S)
+            producer.commit_transaction(DEADLINE_S)
         else:
-            producer.abort_transaction(PATIENCE_S)
+            producer.abort_transaction(DEADLINE_S)
         producer.close()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while self._end(topic) <= before + len(values):  # the marker is written a moment later
             assert time.monotonic() < deadline, "the transaction's marker does not come"
 
@@ -360,7 +360,7 @@ class KafkaStage(ClientStage):
         topic = self.topic(config=COMPACTED)
         for value in (b"0", b"1", b"2"):
             self.write(topic, value, key=b"same")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while [message.offset() for message in self.read(topic)][:1] != [2]:
             assert time.monotonic() < deadline, "the log was not compacted"
             self.write(topic, b"last", key=b"other")  # a write closes the old segment

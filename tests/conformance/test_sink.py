@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conformance.conftest import Full, Quiet
-from tests.conformance.stages import PATIENCE_S, Stage
+from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import (
     Copy,
@@ -29,7 +29,7 @@ class Answers:
         self.sink.write(copy, lambda error: self.given.append((what, error)))
 
     def until(self, what: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while not what():
             assert time.monotonic() < deadline, f"it did not happen: {self.given}"
             self.sink.serve(0.02)
@@ -38,7 +38,7 @@ class Answers:
         """Write a copy and return its only answer."""
         self.write(copy, copy)
         self.until(lambda: self.given)
-        assert self.sink.close(PATIENCE_S) == 0
+        assert self.sink.close(DEADLINE_S) == 0
         ((_, error),) = self.given
         return error
 
@@ -86,7 +86,7 @@ def test_every_copy_has_one_answer_and_the_order_of_a_partition_is_kept(stage: S
     for number in range(2_000):
         answers.write(number, copy(topic, b"%d" % number, partition=number % 2))
     answers.until(lambda: len(answers.given) >= 2_000)
-    assert answers.sink.close(PATIENCE_S) == 0
+    assert answers.sink.close(DEADLINE_S) == 0
     assert sorted(answers.given) == [(number, None) for number in range(2_000)]
     values = [m.value() for m in stage.read(topic)]
     assert values == [b"%d" % number for start in (0, 1) for number in range(start, 2_000, 2)]
@@ -162,12 +162,12 @@ def test_closing_waits_for_the_answers(stage: Stage) -> None:
     answers = Answers(stage.sink(**{"linger.ms": 500}))
     for number in range(100):
         answers.write(number, copy(topic))
-    assert answers.sink.close(PATIENCE_S) == 0
+    assert answers.sink.close(DEADLINE_S) == 0
     assert answers.given == [(number, None) for number in range(100)]
 
 
 def test_a_sink_that_has_written_nothing_closes_at_once(stage: Stage) -> None:
-    assert stage.sink().close(PATIENCE_S) == 0
+    assert stage.sink().close(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("quiet", ["embedded"], indirect=True)

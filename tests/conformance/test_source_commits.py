@@ -9,11 +9,11 @@ import pytest
 
 from tests.conformance.conftest import Full, Quiet
 from tests.conformance.reader import Reader
-from tests.conformance.stages import PATIENCE_S, Stage
+from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.protocols import (
     Commit,
-    Committed,
+    CommittedOffset,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -27,7 +27,7 @@ def test_nothing_is_committed_at_first(stage: Stage, reader_on: ReaderOn) -> Non
     topic = stage.topic()
     name = TopicPartition(topic, 0)
     reader = reader_on(stage).join(topic)
-    assert reader.source.committed([name], PATIENCE_S) == {name: Committed(None, "")}
+    assert reader.source.committed([name], DEADLINE_S) == {name: CommittedOffset(None, "")}
 
 
 def test_what_is_committed_can_be_read_with_its_metadata(stage: Stage, reader_on: ReaderOn) -> None:
@@ -35,10 +35,10 @@ def test_what_is_committed_can_be_read_with_its_metadata(stage: Stage, reader_on
     first, second, third = (TopicPartition(topic, partition) for partition in range(3))
     reader = reader_on(stage).join(topic)
     assert reader.commit(Commit(first, 3, FITS), Commit(second, 0, "")) == [None, None]
-    assert reader.source.committed([first, second, third], PATIENCE_S) == {
-        first: Committed(3, FITS),
-        second: Committed(0, ""),
-        third: Committed(None, ""),
+    assert reader.source.committed([first, second, third], DEADLINE_S) == {
+        first: CommittedOffset(3, FITS),
+        second: CommittedOffset(0, ""),
+        third: CommittedOffset(None, ""),
     }
 
 
@@ -50,9 +50,9 @@ def test_a_new_member_reads_what_another_has_committed(
     stage.write(topic, *[b"v"] * 10)
     first = reader_on(stage).join(topic)
     first.commit(Commit(name, 6, "note"))
-    assert first.source.close(PATIENCE_S)
+    assert first.source.close(DEADLINE_S)
     second = Reader(stage.source(group)).join(topic)
-    assert second.source.committed([name], PATIENCE_S) == {name: Committed(6, "note")}
+    assert second.source.committed([name], DEADLINE_S) == {name: CommittedOffset(6, "note")}
     assert second.read(name, 4) == [6, 7, 8, 9]
 
 
@@ -76,8 +76,8 @@ def test_a_commit_may_go_back_and_its_metadata_may_change_alone(
     reader = reader_on(stage).join(topic)
     for offset, metadata in ((5, "one"), (5, "two"), (2, "back")):
         assert reader.commit(Commit(name, offset, metadata)) == [None]
-        found = reader.source.committed([name], PATIENCE_S)
-        assert found == {name: Committed(offset, metadata)}
+        found = reader.source.committed([name], DEADLINE_S)
+        assert found == {name: CommittedOffset(offset, metadata)}
 
 
 def test_metadata_of_4096_bytes_is_refused(full: Full, reader_on: ReaderOn) -> None:
@@ -87,7 +87,7 @@ def test_metadata_of_4096_bytes_is_refused(full: Full, reader_on: ReaderOn) -> N
     (refusal,) = reader.commit(Commit(name, 5, DOES_NOT_FIT))
     assert refusal is not None
     assert (refusal.metadata_too_large, refusal.retriable) == (True, True)
-    assert reader.source.committed([name], PATIENCE_S) == {name: Committed(None, "")}
+    assert reader.source.committed([name], DEADLINE_S) == {name: CommittedOffset(None, "")}
 
 
 def test_a_refused_partition_is_known_after_two_attempts_and_the_others_are_taken(
@@ -104,9 +104,9 @@ def test_a_refused_partition_is_known_after_two_attempts_and_the_others_are_take
     assert (answers[0], answers[2]) == (None, None)
     assert answers[1] is not None
     assert answers[1].metadata_too_large
-    assert reader.source.committed([good, fine], PATIENCE_S) == {
-        good: Committed(5, "a"),
-        fine: Committed(7, "b"),
+    assert reader.source.committed([good, fine], DEADLINE_S) == {
+        good: CommittedOffset(5, "a"),
+        fine: CommittedOffset(7, "b"),
     }
 
 
@@ -127,12 +127,12 @@ def test_commit_now_returns_the_answers(full: Full, reader_on: ReaderOn) -> None
     topic = full.topic(2)
     good, bad = TopicPartition(topic, 0), TopicPartition(topic, 1)
     reader = reader_on(full).join(topic)
-    assert reader.source.commit_now([Commit(good, 5, "now")], PATIENCE_S) == {good: None}
-    assert reader.source.committed([good], PATIENCE_S) == {good: Committed(5, "now")}
-    refusal = reader.source.commit_now([Commit(bad, 5, DOES_NOT_FIT)], PATIENCE_S)[bad]
+    assert reader.source.commit_now([Commit(good, 5, "now")], DEADLINE_S) == {good: None}
+    assert reader.source.committed([good], DEADLINE_S) == {good: CommittedOffset(5, "now")}
+    refusal = reader.source.commit_now([Commit(bad, 5, DOES_NOT_FIT)], DEADLINE_S)[bad]
     assert refusal is not None
     assert refusal.metadata_too_large
-    assert reader.source.commit_now([], PATIENCE_S) == {}
+    assert reader.source.commit_now([], DEADLINE_S) == {}
     for _ in range(5):
         reader.turn()
     assert reader.answers == {}
@@ -146,7 +146,7 @@ def test_no_record_is_lost_around_commit_now(stage: Stage, reader_on: ReaderOn) 
     reader = reader_on(stage).join(topic)
     for number in range(20):
         reader.turn(max_records=10)
-        answers = reader.source.commit_now([Commit(names[0], number, "")], PATIENCE_S)
+        answers = reader.source.commit_now([Commit(names[0], number, "")], DEADLINE_S)
         assert answers == {names[0]: None}
     for name in names:
         assert reader.read(name, 500) == list(range(500))
@@ -159,11 +159,11 @@ def test_an_earlier_answer_is_not_taken_for_that_of_commit_now(
     name = TopicPartition(topic, 0)
     reader = reader_on(full).join(topic)
     reader.source.commit([Commit(name, 1, DOES_NOT_FIT)])
-    assert reader.source.commit_now([Commit(name, 2, "fits")], PATIENCE_S) == {name: None}
+    assert reader.source.commit_now([Commit(name, 2, "fits")], DEADLINE_S) == {name: None}
     reader.source.commit([Commit(name, 3, "fits")])
-    refusal = reader.source.commit_now([Commit(name, 4, DOES_NOT_FIT)], PATIENCE_S)[name]
+    refusal = reader.source.commit_now([Commit(name, 4, DOES_NOT_FIT)], DEADLINE_S)[name]
     assert refusal is not None
-    assert reader.source.committed([name], PATIENCE_S) == {name: Committed(3, "fits")}
+    assert reader.source.committed([name], DEADLINE_S) == {name: CommittedOffset(3, "fits")}
 
 
 class CommitsAtTheEnd(Reader):
@@ -173,7 +173,7 @@ class CommitsAtTheEnd(Reader):
         super().on_revoked(names)
         self.source.commit([Commit(name, 3, "on its way") for name in names])
         commits = [Commit(name, 5, "last") for name in names]
-        assert self.source.commit_now(commits, PATIENCE_S) == dict.fromkeys(names)
+        assert self.source.commit_now(commits, DEADLINE_S) == dict.fromkeys(names)
 
 
 def test_commits_are_taken_within_a_revoke(full_or_eager: Full, group: str) -> None:
@@ -184,8 +184,8 @@ def test_commits_are_taken_within_a_revoke(full_or_eager: Full, group: str) -> N
     first.until(lambda: first.held and second.held, second)
     (revoked,) = first.told("revoked")
     assert second.held <= revoked
-    found = second.source.committed(sorted(revoked), PATIENCE_S)
-    assert found == dict.fromkeys(revoked, Committed(5, "last"))
+    found = second.source.committed(sorted(revoked), DEADLINE_S)
+    assert found == dict.fromkeys(revoked, CommittedOffset(5, "last"))
 
 
 def test_a_commit_is_not_to_be_repeated_for_a_partition_that_is_given_up_while_it_is_on_its_way(
@@ -196,7 +196,7 @@ def test_a_commit_is_not_to_be_repeated_for_a_partition_that_is_given_up_while_i
     first.until(lambda: len(first.held) == 2)
     second = Reader(full_or_eager.source(group))
     second.source.subscribe([topic], second)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not first.told("revoked"):
         assert time.monotonic() < deadline
         for _ in range(40):
@@ -226,6 +226,6 @@ def test_a_silent_broker_is_an_error_for_every_question(quiet: Quiet, reader_on:
         ):
             with pytest.raises(BrokerUnavailableError):
                 question()
-    assert reader.source.committed([name], PATIENCE_S) == {name: Committed(4, "")}
-    assert reader.source.log_range(name, PATIENCE_S) == (0, 0)
-    assert topic in reader.source.facts([topic], PATIENCE_S)
+    assert reader.source.committed([name], DEADLINE_S) == {name: CommittedOffset(4, "")}
+    assert reader.source.log_range(name, DEADLINE_S) == (0, 0)
+    assert topic in reader.source.facts([topic], DEADLINE_S)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.conformance.conftest import BY_RANGE, Full, kinds
 from tests.conformance.reader import Event, Reader
-from tests.conformance.stages import PATIENCE_S, Stage
+from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import (
     Commit,
-    Committed,
+    CommittedOffset,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -112,7 +112,7 @@ def test_who_leaves_hears_nothing_and_the_others_get_its_partitions(
     pair = Pair(sharing, group, [topic])
     pair.meet(4)
     before = len(pair.journal)
-    assert pair.second.source.close(PATIENCE_S)
+    assert pair.second.source.close(DEADLINE_S)
     pair.first.until(lambda: pair.first.held == names_of(topic, 4))
     assert {event[0] for event in pair.journal[before:]} == {"first"}
 
@@ -145,7 +145,7 @@ def test_a_partition_that_was_paused_is_read_when_it_is_dealt_again(
     pair.first.source.pause(sorted(pair.first.held))
     pair.first.begin = lambda names: dict.fromkeys(names, 0)
     pair.meet(4)
-    assert pair.second.source.close(PATIENCE_S)
+    assert pair.second.source.close(DEADLINE_S)
     pair.first.until(lambda: pair.first.held == names_of(topic, 4))
     dealt_again = set.union(set(), *pair.first.told("assigned")[1:])
     assert dealt_again
@@ -252,7 +252,9 @@ def test_a_commit_of_a_member_that_is_not_the_owner_is_taken(sharing: Full, grou
     pair.first.source.commit([Commit(name, 20, "stranger")])
     pair.first.until(lambda: name in pair.first.answers, pair.second)
     assert pair.first.answers[name] == [None]
-    assert pair.second.source.committed([name], PATIENCE_S) == {name: Committed(20, "stranger")}
+    assert pair.second.source.committed([name], DEADLINE_S) == {
+        name: CommittedOffset(20, "stranger")
+    }
 
 
 # ---- errors of the listener, and the end
@@ -271,7 +273,7 @@ def test_what_the_listener_raises_is_raised_by_poll_and_the_source_can_be_closed
     reader = BrokenReader(sharing.source(group))
     with pytest.raises(RuntimeError, match="the listener is broken"):
         reader.join(topic)
-    assert reader.source.close(PATIENCE_S)
+    assert reader.source.close(DEADLINE_S)
     successor = Reader(sharing.source(group)).join(topic)
     assert successor.held == names_of(topic, 1)
 
@@ -284,9 +286,9 @@ def test_a_source_that_has_not_subscribed_or_is_closed_cannot_be_used(
     for _ in range(2):
         with pytest.raises(RunError, match="closed, or has not subscribed yet"):
             source.poll(1, 0)
-        assert source.close(PATIENCE_S)
+        assert source.close(DEADLINE_S)
     reader = Reader(stage.source(group)).join(topic)
-    assert reader.source.close(PATIENCE_S)
+    assert reader.source.close(DEADLINE_S)
     with pytest.raises(RunError, match="closed, or has not subscribed yet"):
         reader.source.poll(1, 0)
-    assert reader.source.close(PATIENCE_S)
+    assert reader.source.close(DEADLINE_S)

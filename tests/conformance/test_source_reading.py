@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.conftest import Full
 from tests.conformance.reader import Reader
-from tests.conformance.stages import PATIENCE_S, Stage
+from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import RunError
 from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import Commit
@@ -257,11 +257,11 @@ def test_a_log_is_told_from_its_first_offset_to_its_end(stage: Stage, reader_on:
     topic = stage.topic()
     name = TopicPartition(topic, 0)
     reader = reader_on(stage).join(topic)
-    assert reader.source.log_range(name, PATIENCE_S) == (0, 0)
+    assert reader.source.log_range(name, DEADLINE_S) == (0, 0)
     stage.write(topic, *numbered(0, 10))
-    assert reader.source.log_range(name, PATIENCE_S) == (0, 10)
+    assert reader.source.log_range(name, DEADLINE_S) == (0, 10)
     stage.delete_before(name, 4)
-    assert reader.source.log_range(name, PATIENCE_S) == (4, 10)
+    assert reader.source.log_range(name, DEADLINE_S) == (4, 10)
 
 
 def test_the_end_of_a_log_that_is_read_is_known_without_asking(
@@ -283,7 +283,7 @@ def test_the_log_of_a_partition_that_is_not_there_is_an_error(
     reader = reader_on(full).join(topic)
     for stranger in (TopicPartition(topic, 9), TopicPartition(full.unique_name("nowhere"), 0)):
         with pytest.raises(RunError, match="log of"):
-            reader.source.log_range(stranger, PATIENCE_S)
+            reader.source.log_range(stranger, DEADLINE_S)
 
 
 def test_the_end_of_a_log_lies_beyond_the_marker_of_a_transaction(
@@ -294,8 +294,8 @@ def test_the_end_of_a_log_lies_beyond_the_marker_of_a_transaction(
     reader = reader_on(full).join(topic)
     full.transaction(topic, b"0", b"1")
     reader.read(name, 2)
-    reader.until(lambda: reader.source.log_range(name, PATIENCE_S)[1] > 2)
-    assert reader.source.log_range(name, PATIENCE_S) == (0, 3)
+    reader.until(lambda: reader.source.log_range(name, DEADLINE_S)[1] > 2)
+    assert reader.source.log_range(name, DEADLINE_S) == (0, 3)
 
 
 # ---- holes
@@ -334,7 +334,7 @@ def test_what_compaction_took_is_passed_over(full: Full, reader_on: ReaderOn) ->
     reader = reader_on(full)
     reader.begin = lambda names: dict.fromkeys(names, 0)
     reader.join(topic)
-    _, end = reader.source.log_range(name, PATIENCE_S)
+    _, end = reader.source.log_range(name, DEADLINE_S)
     reader.until(lambda: reader.source.positions([name]) == {name: end})
     offsets = reader.offsets(name)
     assert offsets == sorted(set(offsets))
@@ -411,7 +411,7 @@ def test_what_was_fetched_before_a_position_fell_out_of_range_is_delivered_befor
     full.delete_before(name, 90)
     reader.read(name, 6)  # makes room: the client fetches on, and is told
     for _ in range(30):  # round trips on the connection that brings the answer
-        reader.source.log_range(name, PATIENCE_S)
+        reader.source.log_range(name, DEADLINE_S)
     reader.max_records = 500
     reader.until(lambda: {99} <= set(reader.offsets(name)))
     ((delivered, position),) = handed_out
@@ -493,9 +493,9 @@ def test_after_a_topic_was_made_anew_a_seek_reads_all_of_the_new_one(
     full.write(topic, *numbered(0, 10))
     reader = reader_on(full).join(topic)
     reader.read(name, 10)
-    before = reader.source.facts([topic], PATIENCE_S)[topic].topic_id
+    before = reader.source.facts([topic], DEADLINE_S)[topic].topic_id
     full.remake(topic)
-    reader.until(lambda: reader.source.facts([topic], PATIENCE_S)[topic].topic_id != before)
+    reader.until(lambda: reader.source.facts([topic], DEADLINE_S)[topic].topic_id != before)
     full.write(topic, *(b"new %d" % number for number in range(5)))
     reader.records.clear()
     reader.until(lambda: name in reader.held)
@@ -510,4 +510,4 @@ def test_what_was_committed_of_a_deleted_topic_is_gone(full: Full, reader_on: Re
     reader = reader_on(full).join(topic)
     assert reader.commit(Commit(name, 7, "note")) == [None]
     full.remake(topic)
-    reader.until(lambda: reader.source.committed([name], PATIENCE_S)[name].next_offset is None)
+    reader.until(lambda: reader.source.committed([name], DEADLINE_S)[name].next_offset is None)

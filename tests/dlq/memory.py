@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import define, field, frozen
 
 from window_consumer.dlq.redrive import (
-    Counts,
     Redrive,
+    RedriveCounts,
     RedriveRules,
 )
 from window_consumer.dlq.redrive_copy import Destination
@@ -106,7 +106,7 @@ class Cluster:
         dry: bool = False,
         clock: ManualClock | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
-    ) -> Counts:
+    ) -> RedriveCounts:
         """Run one process to its end."""
         process = Process(self, self.progress)
         run = Redrive(

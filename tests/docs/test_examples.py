@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.admin.certificates import make_certificate
-from tests.commands import PATIENCE_S, Commands
+from tests.commands import DEADLINE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.testing import TestApp
@@ -56,7 +56,7 @@ def test_the_first_handler_runs_the_way_that_the_readme_says() -> None:
         worker = commands.start("run", "shop:app", env=address)
         worker.wait_for("reads 4 partitions")
         send = [sys.executable, str(EXAMPLES / "send.py")]
-        subprocess.run(send, env={**os.environ, **address}, check=True, timeout=PATIENCE_S)
+        subprocess.run(send, env={**os.environ, **address}, check=True, timeout=DEADLINE_S)
         worker.wait_for("charged customer-", times=19)
         worker.wait_for("fatal, it leaves")
         ended = worker.stop()
@@ -114,7 +114,7 @@ def test_tests_that_the_documentation_shows_pass(page: Path, tmp_path: Path) -> 
         },
         capture_output=True,
         text=True,
-        timeout=5 * PATIENCE_S,
+        timeout=5 * DEADLINE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, fields_dict
 
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import WorkerLook
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
@@ -79,9 +79,9 @@ def look(at_s: float, **given: Any) -> WorkerLook:
 
 def evidence(
     step: Step | None = None, *, looks: int = 11, ordering: str = "unordered", **more: Any
-) -> Evidence:
+) -> WorkerEvidence:
     """A look a second; ``step`` returns what is different in each."""
-    return Evidence(
+    return WorkerEvidence(
         worker="charge",
         where=more.pop("where", ""),
         ordering=ordering,

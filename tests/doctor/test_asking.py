@@ -25,7 +25,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_copy_that_is_late_once_is_looked_at_as_if_it_had_not_been_asked(
     here = told(process="2")
     answers = iter([told(process="1") | {"missing": ["2"]}, here, here, here])
     with fake_worker() as worker:
-        worker.answer = lambda: Answer(200, json.dumps(next(answers)), "application/json")
+        worker.answer = lambda: HttpAnswer(200, json.dumps(next(answers)), "application/json")
         examination.processes = [at(worker.url)]
         diagnosis = examination.run(1.5)
     assert diagnosis.causes == ()
@@ -113,7 +113,7 @@ def test_workers_that_the_configuration_does_not_have_are_named(examination: Exa
 class Interrupting(Process):
     """Somebody presses Ctrl-C while it is looked at."""
 
-    def look(self, at_s: float, *, stacks: bool) -> Seen:  # noqa: ARG002 - as its base
+    def observe(self, at_s: float, *, stacks: bool) -> Seen:  # noqa: ARG002 - as its base
         raise KeyboardInterrupt
 
 
@@ -133,12 +133,12 @@ def test_ctrl_c_ends_it_although_clusters_are_asked(
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(404, "no"), "/metrics answers with status 404"),
-        (Answer(200, "<html>"), "these are no metrics of a worker"),
+        (HttpAnswer(404, "no"), "/metrics answers with status 404"),
+        (HttpAnswer(200, "<html>"), "these are no metrics of a worker"),
     ],
 )
 def test_metrics_that_are_none_are_noted(
-    examination: Examination, answer: Answer, said: str
+    examination: Examination, answer: HttpAnswer, said: str
 ) -> None:
     with fake_worker() as worker:
         worker.answer = lambda: answer

@@ -19,9 +19,9 @@ from tests.doctor.made_up import (
     stack,
     working,
 )
-from window_consumer.admin.doctor.causes import Cause
+from window_consumer.admin.doctor.causes import LikelyCause
 from window_consumer.admin.doctor.diagnosis import diagnose
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import GroupLook
 from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
@@ -30,16 +30,16 @@ from window_consumer.engine.windows_snapshot import (
 from window_consumer.runtime.worker_snapshot import FailingRecord
 
 
-def found(seen: Evidence) -> list[str]:
+def found(seen: WorkerEvidence) -> list[str]:
     return [cause.kind.value for cause in diagnose([seen]).causes]
 
 
-def figures(cause: Cause, *names: str) -> list[object]:
+def figures(cause: LikelyCause, *names: str) -> list[object]:
     """Return figures that the sentence rests on, and sentences show."""
     return [pytest.approx(cause.figures[name]) for name in names]
 
 
-def the_cause(seen: Evidence, kind: str) -> Cause:
+def the_cause(seen: WorkerEvidence, kind: str) -> LikelyCause:
     (cause,) = diagnose([seen]).causes
     assert cause.kind == kind
     assert cause.sentence in "\n".join(diagnose([seen]).as_text())
@@ -316,7 +316,7 @@ STACK = """
 """
 
 
-def hovering(seconds: float, **more: Any) -> Evidence:
+def hovering(seconds: float, **more: Any) -> WorkerEvidence:
     held = partition(lag=100, open=1, hovering_s=seconds, **more.pop("held", {}))
     return evidence(lambda _: {"partitions": (held,), "processed": 7, **more})
 
@@ -376,7 +376,7 @@ def test_a_worker_that_is_not_there(phase: str) -> None:
 # ---- nothing comes
 
 
-def starved(**more: Any) -> Evidence:
+def starved(**more: Any) -> WorkerEvidence:
     empty = partition(lag=None, open=2, unread=4998)
     return evidence(working(busy=0.05, per_s=50, partitions=[empty]), **more)
 

@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from tests.engine.support import Driven, notes
-from window_consumer.admin.doctor.samples import look_at
-from window_consumer.admin.doctor.scraped import looks_at
+from window_consumer.admin.doctor.samples import worker_look
+from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import (
     LoopSnapshot,
@@ -28,7 +28,7 @@ def a_picture() -> WindowsSnapshot:
     driven.tick(0.1)
     for slice_ in driven.out:
         driven.claim(slice_, 1)
-    driven.engine.note_change(driven.now)
+    driven.engine.on_rebalance(driven.now)
     seen = take_snapshot(driven.engine, driven.now + 2.0, driven.wall_ms)
     return attrs.evolve(seen, loop=LoopSnapshot(3.5, 1.25))
 
@@ -42,8 +42,8 @@ def a_worker(windows: WindowsSnapshot | None, *, is_ready: bool = True) -> Worke
 def test_both_ways_show_the_same() -> None:
     seen = a_picture()
     measures = Measures(a_worker(seen), seen.counters, "key")
-    (scraped,) = looks_at(exposition([measures], common={"process": "2"}), 7.0)
-    told = look_at(a_worker(seen), 7.0)
+    (scraped,) = worker_looks(exposition([measures], common={"process": "2"}), 7.0)
+    told = worker_look(a_worker(seen), 7.0)
     assert scraped.worker == attrs.evolve(told.worker, windows=scraped.windows)
     assert (scraped.running, scraped.running_s) == (told.running, None)
     for name in ("slots", "durations", "loop", "cannot_write"):
@@ -64,7 +64,7 @@ def as_metrics_say(each: PartitionSnapshot) -> PartitionSnapshot:
 
 def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
     measures = Measures(a_worker(None, is_ready=False), a_picture().counters, "key")
-    (scraped,) = looks_at(exposition([measures]), 7.0)
+    (scraped,) = worker_looks(exposition([measures]), 7.0)
     assert not scraped.worker.is_ready
     assert scraped.windows.partitions == ()
 
@@ -72,4 +72,4 @@ def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
 @pytest.mark.parametrize("text", ["", "<html>", 'up{job="node"} 1\n', "a{ 1"])
 def test_what_are_no_metrics_of_a_worker_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="no metrics of a worker"):
-        looks_at(text, 0.0)
+        worker_looks(text, 0.0)

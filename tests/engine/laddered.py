@@ -11,7 +11,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
 )
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
@@ -21,10 +21,10 @@ LEVELS = (SHORT, MIDDLE, LONG)
 RETRIED = TopicPartition("g.orders.retry.1s", 0)
 RETRIED_LATER = TopicPartition("g.orders.retry.10s", 0)
 ENTRY = TopicPartition("g.orders.retry.now", 0)
-RUNGS = {
-    RETRIED.topic: Rung("orders", SHORT, is_copy=True),
-    RETRIED_LATER.topic: Rung("orders", MIDDLE, is_copy=True),
-    ENTRY.topic: Rung("orders", None, is_copy=True),
+RETRY_LEVELS = {
+    RETRIED.topic: RetryTopicLevel("orders", SHORT, is_copy=True),
+    RETRIED_LATER.topic: RetryTopicLevel("orders", MIDDLE, is_copy=True),
+    ENTRY.topic: RetryTopicLevel("orders", None, is_copy=True),
 }
 
 
@@ -36,7 +36,7 @@ class Laddered(Driven):
     ):
         given = {"retry": spent_after(1, levels=LEVELS), **rules}
         super().__init__(names=(), **given)
-        self.engine = Engine(self.engine.rules, lambda: 0.0, RUNGS)
+        self.engine = Engine(self.engine.rules, lambda: 0.0, RETRY_LEVELS)
         self.assign(*owned)
 
     def assign(self, *names: TopicPartition) -> None:

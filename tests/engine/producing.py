@@ -8,7 +8,7 @@ from tests.engine.support import Driven
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.scheduling.slices import (
-    Returned,
+    RecordsReturned,
     Slice,
 )
 from window_consumer.model.errors import PublishFailedError
@@ -46,7 +46,7 @@ class ProducingDriven(Driven):
                 slice_.deviate().held.append(message)
             elif message.offset() in results:
                 found = results[message.offset()]
-                slice_.deviate().returned.append(Returned((message,), found))
+                slice_.deviate().returned.append(RecordsReturned((message,), found))
                 held.add(lane)
         self.finish(slice_)
 

@@ -9,9 +9,9 @@ from window_consumer.engine.guards.circuit_breaker import (
     HOLD_S,
     PROBES,
     SETTLE_S,
-    Breaker,
     BreakerRules,
     BreakerState,
+    CircuitBreaker,
 )
 
 ERROR = "TimeoutError: no answer"
@@ -21,7 +21,7 @@ class Watched:
     """A breaker, its clock, and the names of the states it came into."""
 
     def __init__(self, **rules: float):
-        self.breaker = Breaker(BreakerRules(**rules))  # type: ignore[arg-type] # keyword arguments of the class
+        self.breaker = CircuitBreaker(BreakerRules(**rules))  # type: ignore[arg-type] # keyword arguments of the class
         self.now = 1000.0
         self.states: list[str] = []
         self.reasons: list[str] = []
@@ -48,7 +48,7 @@ class Watched:
 
     def wait(self, seconds: float, *, may_retry: bool = False) -> None:
         self.now += seconds
-        for news in self.breaker.look(self.now, may_retry=may_retry):
+        for news in self.breaker.advance(self.now, may_retry=may_retry):
             if news.why or news.state is not BreakerState.HALF_OPEN:
                 self.states.append(news.state.value)
                 self.reasons.append(news.why)
@@ -436,7 +436,7 @@ def test_switched_off_it_never_does_anything() -> None:
 
 @pytest.mark.parametrize("state", list(BreakerState))
 def test_an_unknown_transition_raises_and_changes_nothing(state: BreakerState) -> None:
-    breaker = Breaker(BreakerRules())
+    breaker = CircuitBreaker(BreakerRules())
     breaker.state = state
     with pytest.raises(ValueError, match="cannot become"):
         breaker._enter(state, 0.0, "")

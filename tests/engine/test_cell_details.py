@@ -17,7 +17,7 @@ from window_consumer.engine.cell_details import (
 )
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.model.errors import (
-    PassedOver,
+    NoHandlerMatched,
     Skip,
 )
 
@@ -77,7 +77,7 @@ def test_who_was_skipped_is_told_apart_from_who_is_for_nobody() -> None:
     driven = Driven(slots=2, cell_records=4, batch_records=1)
     driven.deliver(*notes(5, 6, 7))
     driven.tick()
-    errors = {6: Skip(), 7: PassedOver("is for none of the handlers")}
+    errors = {6: Skip(), 7: NoHandlerMatched("is for none of the handlers")}
     while driven.out:
         slice_ = driven.out[-1]
         (message,) = driven.claim(slice_)

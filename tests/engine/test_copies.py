@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.engine.support import ORDERS, Driven, Note, failure
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
     cut,
@@ -24,7 +24,7 @@ from window_consumer.model.fault import Fault
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Copy
 
-ORIGIN = Origin("shop-charge", "charge", "1.2.3")
+ORIGIN = CopyOrigin("shop-charge", "charge", "1.2.3")
 TARGET = Target("shop-charge.orders.dlq", partitions=4, source_partitions=4)
 USERS: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", None), ("a", b"\xff"), ("", b"")]
 

@@ -8,7 +8,7 @@ TEN_MS = 0.010
 def with_learnt_cost(slots: int, cost_s: float) -> Driven:
     """An Engine that knows what a call takes, with nothing to do."""
     driven = Driven(slots=slots, cell_records=5000)
-    driven.engine.dispatcher._length.note(1000, 1000 * cost_s)
+    driven.engine.dispatcher._length.record(1000, 1000 * cost_s)
     driven.engine.dispatcher._length.learn()
     return driven
 

@@ -300,7 +300,7 @@ def test_a_first_half_that_is_taken_back_goes_before_the_second(ordering: str) -
     die(it, it.out[0])
     it.tick()
     (first,) = it.out
-    assert it.engine.settling.take_back(first, it.now) == 2
+    assert it.engine.completion.take_back(first, it.now) == 2
     it.finish(first)
     it.tick()
     assert out(it) == [(1, [0, 1, 2, 3])]

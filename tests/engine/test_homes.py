@@ -10,10 +10,10 @@ from tests.engine.laddered import ENTRY, LEVELS, RETRIED, RETRIED_LATER, Laddere
 from tests.engine.support import ORDERS, Note, note_of, spent_after
 from window_consumer.engine.decisions import (
     Assigned,
-    Away,
+    OwnerAway,
 )
 from window_consumer.engine.guards.circuit_breaker import BreakerRules
-from window_consumer.engine.guards.crash_history import UncleanEnds
+from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.scheduling.lane_ownership import (
     AGAIN_S,
     WORTH_SAYING_S,
@@ -254,7 +254,7 @@ class Suspected(Laddered):
 
     def __init__(self) -> None:
         super().__init__(owned=[ORDERS, ELSEWHERE], ordering="key")
-        ends = UncleanEnds(ends=1, log_end=100, crashes=((5, 1),))
+        ends = UncleanExits(ends=1, log_end=100, crashes=((5, 1),))
         copies = Assigned(RETRIED, 5, committed=(5, ""), unclean=ends)
         self.engine.on_assigned([copies], self.now)
         self.deliver(self.copy(5, due_in=0.0), name=RETRIED)
@@ -322,7 +322,7 @@ def test_copies_that_wait_for_long_are_told_now_and_then() -> None:
     driven = with_a_copy()
     assert driven.tick(WORTH_SAYING_S / 2).away == []
     assert driven.tick(WORTH_SAYING_S / 2).away == [
-        Away(RETRIED, ORDERS, copies=1, seconds=WORTH_SAYING_S)
+        OwnerAway(RETRIED, ORDERS, copies=1, seconds=WORTH_SAYING_S)
     ]
     assert driven.tick(AGAIN_S - 1.0).away == []
     assert len(driven.tick(1.0).away) == 1

@@ -22,7 +22,7 @@ def in_turn(
     """An Engine with each partition in order that knows what a call takes, with nothing to do."""
     driven = Driven(names=names, slots=slots, ordering="partition")
     if cost_s is not None:
-        driven.engine.dispatcher._length.note(1000, 1000 * cost_s)
+        driven.engine.dispatcher._length.record(1000, 1000 * cost_s)
         driven.engine.dispatcher._length.learn()
     return driven
 

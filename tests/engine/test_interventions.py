@@ -10,7 +10,7 @@ from tests.engine.support import ORDERS, OTHERS, Driven, failure, note_of, notes
 from window_consumer.engine.guards.circuit_breaker import BreakerRules
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
@@ -24,7 +24,7 @@ KEYS = [b"a", b"a", b"b"]
 BLOCKING: dict[str, Any] = {"ordering": "key", "retry": spent_after(1, on_failure="block")}
 
 
-def intervene(driven: Driven, offset: int, wanted: Intervention = SKIP) -> Verdict:
+def intervene(driven: Driven, offset: int, wanted: Intervention = SKIP) -> InterventionResult:
     return driven.engine.on_intervention(ORDERS, offset, wanted, driven.now)
 
 
@@ -54,7 +54,7 @@ def test_a_skipped_record_frees_its_lane_and_is_counted_and_committed() -> None:
     driven.engine.observe(heard)
     assert driven.out == []
     assert driven.committable == 0
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
     assert [each.offset() for each in driven.tick().dispatch[0].messages] == [1]
     driven.finish_all()
     assert driven.committable == 3
@@ -71,10 +71,10 @@ def test_a_record_sent_to_the_dead_letters_is_finished_by_the_ack_of_its_copy() 
     driven = with_a_failed_record(**BLOCKING)
     heard = Leaving()
     driven.engine.observe(heard)
-    assert intervene(driven, 0, DEAD_LETTER) is Verdict.LEAVING
+    assert intervene(driven, 0, DEAD_LETTER) is InterventionResult.LEAVING
     (failed,) = driven.tick().publish
     assert (failed.reason, failed.level, failed.end) == (Reason.MANUAL, None, "dead_letter")
-    assert intervene(driven, 0) is Verdict.IN_FLIGHT
+    assert intervene(driven, 0) is InterventionResult.IN_FLIGHT
     assert driven.committable == 0
     driven.engine.on_published(failed, None, driven.now)
     driven.finish_all()
@@ -83,7 +83,7 @@ def test_a_record_sent_to_the_dead_letters_is_finished_by_the_ack_of_its_copy() 
     assert driven.committable == 3
     assert heard.left_with == [(0, Outcome.DEAD_LETTERED, Reason.MANUAL)]
     assert driven.engine.counters.dead_by == {"MANUAL": 1}
-    assert intervene(driven, 0) is Verdict.FINISHED
+    assert intervene(driven, 0) is InterventionResult.FINISHED
 
 
 def test_a_record_whose_copy_is_refused_can_be_skipped() -> None:
@@ -96,7 +96,7 @@ def test_a_record_whose_copy_is_refused_can_be_skipped() -> None:
     (failed,) = driven.last.publish
     driven.engine.on_published(failed, too_large, driven.now)
     assert driven.committable == 0
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
     assert driven.committable == 3
     assert driven.tick(20.0).publish == []
 
@@ -106,7 +106,7 @@ def test_a_retry_that_waits_or_is_due_or_is_held_by_a_pause_can_be_skipped() -> 
         driven = with_a_failed_record(retry=spent_after(3))
         driven.engine.on_halted(None, driven.now, halted=halted)
         driven.tick(wait_s)
-        assert intervene(driven, 0) is Verdict.SKIPPED
+        assert intervene(driven, 0) is InterventionResult.SKIPPED
         driven.engine.on_halted(None, driven.now, halted=False)
         assert driven.tick(100.0).dispatch == []
         assert driven.committable == 3
@@ -116,7 +116,7 @@ def test_a_retry_that_is_handed_out_and_has_not_begun_is_taken_back_and_skipped(
     driven = with_a_failed_record(**BLOCKING)
     driven.tick(10.0)
     assert driven.running_offsets == [0]
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
     driven.finish_all()
     assert driven.committable == 3
 
@@ -127,10 +127,10 @@ def test_a_record_whose_call_runs_is_left_alone() -> None:
     (slice_,) = driven.out
     (message,) = driven.claim(slice_)
     for wanted in Intervention:
-        assert intervene(driven, 0, wanted) is Verdict.RUNNING
+        assert intervene(driven, 0, wanted) is InterventionResult.RUNNING
     slice_.deviate().failed.append((message, failure()))
     driven.finish(slice_)
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
 
 
 def test_other_records_are_refused_with_the_reason() -> None:
@@ -139,24 +139,24 @@ def test_other_records_are_refused_with_the_reason() -> None:
     driven.engine.on_halted(None, driven.now, halted=True)
     driven.tick()
     for offset in (1, 9):
-        assert intervene(driven, offset) is Verdict.NOT_FAILED
+        assert intervene(driven, offset) is InterventionResult.NOT_FAILED
     for offset in (5, 10, 2**62):
-        assert intervene(driven, offset) is Verdict.NOT_IN_WINDOW
+        assert intervene(driven, offset) is InterventionResult.NOT_IN_WINDOW
     elsewhere = driven.engine.on_intervention(OTHERS, 0, SKIP, driven.now)
-    assert elsewhere is Verdict.NOT_ASSIGNED
+    assert elsewhere is InterventionResult.NOT_ASSIGNED
     driven.engine.on_halted(None, driven.now, halted=False)
     for _ in range(4):
         driven.tick()
         driven.finish_all()
-    assert intervene(driven, 9) is Verdict.FINISHED
+    assert intervene(driven, 9) is InterventionResult.FINISHED
 
 
 @pytest.mark.parametrize("when_spent", ["drop", "stop"])
 def test_without_dead_letters_a_record_can_only_be_skipped(when_spent: str) -> None:
     rules = spent_after(3, on_failure="block", when_spent=when_spent)
     driven = with_a_failed_record(ordering="key", retry=rules)
-    assert intervene(driven, 0, DEAD_LETTER) is Verdict.NO_DEAD_LETTERS
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0, DEAD_LETTER) is InterventionResult.NO_DEAD_LETTERS
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
 
 
 def test_who_is_sent_away_by_hand_leaves_while_the_breaker_is_open() -> None:
@@ -171,7 +171,7 @@ def test_who_is_sent_away_by_hand_leaves_while_the_breaker_is_open() -> None:
     assert driven.tick().publish == []
     partition = driven.engine.partitions[ORDERS]
     last = max(each.message.offset() for each in partition.failed.values())
-    assert intervene(driven, last, DEAD_LETTER) is Verdict.LEAVING
+    assert intervene(driven, last, DEAD_LETTER) is InterventionResult.LEAVING
     assert [each.message.offset() for each in driven.tick().publish] == [last]
 
 
@@ -182,7 +182,7 @@ def test_of_a_batch_that_is_called_again_one_record_is_taken_out() -> None:
     driven.tick(1.0)
     driven.fail(driven.out[0], 0, 1, 2)
     driven.tick()
-    assert intervene(driven, 0) is Verdict.SKIPPED
+    assert intervene(driven, 0) is InterventionResult.SKIPPED
     assert driven.committable == 0  # its cell is open
     driven.tick(100.0)
     assert driven.running_offsets == [1, 2]

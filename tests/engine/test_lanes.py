@@ -17,14 +17,14 @@ from window_consumer.engine.scheduling.ordering import (
     Taken,
     Unordered,
 )
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.record_queue import RecordRun
 
 A, B, C = b"a", b"b", b"c"
 
 
-def run_of(first: int, *keys: bytes | None) -> Run:
+def run_of(first: int, *keys: bytes | None) -> RecordRun:
     offsets = range(first, first + len(keys))
-    return Run.of(notes(*offsets, keys=keys), offsets)
+    return RecordRun.of(notes(*offsets, keys=keys), offsets)
 
 
 def taken(ordering: Ordering, count: int = 100) -> Taken:
@@ -261,7 +261,7 @@ class LanesModel(RuleBasedStateMachine):
         lanes |= {message.key() for message in run.messages} - {None}
         self.out[hold] += zip(run.seqs, run.messages, strict=True)
 
-    def check_left(self, ordering: ByKey, run: Run, held: set[bytes]) -> None:
+    def check_left(self, ordering: ByKey, run: RecordRun, held: set[bytes]) -> None:
         """Nobody holds the lanes of these records, and they are the first of them that wait."""
         waiting = self.waiting[ordering]
         for seq, message in zip(run.seqs, run.messages, strict=True):

@@ -15,7 +15,7 @@ from tests.engine.laddered import (
 )
 from tests.engine.support import ORDERS, Driven, Note, spent_after
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
@@ -42,7 +42,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 
-ORIGIN = Origin("g", "charge", "7")
+ORIGIN = CopyOrigin("g", "charge", "7")
 
 
 def no_jitter() -> float:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.engine.support import Driven, notes
 from window_consumer.engine.scheduling.adaptive_concurrency import (
+    AdaptiveConcurrency,
     LimitCause,
-    Limiter,
     LimitNews,
     LimitRules,
 )
@@ -28,7 +28,7 @@ class World:
     """A limiter, calls that take as long as somebody says, and always enough to do."""
 
     def __init__(self, *, lower: int = 1, upper: int = 200, seed: int = 1):
-        self.limiter = Limiter(LimitRules(lower), upper)
+        self.limiter = AdaptiveConcurrency(LimitRules(lower), upper)
         self.takes: Takes = lambda _calls: TEN_MS
         self.rng = Random(seed)
         self.now = 100.0
@@ -60,12 +60,12 @@ class World:
             if missing:
                 limiter.wait(self.now)
             # What no slot takes waits for one, as a slice that is out.
-            news = None if missing else limiter.look(self.now, len(self._ends))
+            news = None if missing else limiter.adjust(self.now, len(self._ends))
             if news is not None:
                 self.news.append(news)
             end, _, sent = heapq.heappop(self._ends)
             self.now = end
-            limiter.note(sent, end, self.records, self.failed, end - sent)
+            limiter.record(sent, end, self.records, self.failed, end - sent)
             self.limits.append(limiter.limit)
             ended += 1
         return ended
@@ -128,7 +128,7 @@ def test_it_goes_to_the_upper_end_where_every_slot_is_of_use() -> None:
 def test_slots_that_take_long_to_come_are_not_judged_before_they_are_there() -> None:
     world = World(upper=8)
     world.there, world.comes_s = 2, 3.0
-    world.limiter = Limiter(LimitRules(1, first=2), 8)
+    world.limiter = AdaptiveConcurrency(LimitRules(1, first=2), 8)
     world.takes = world.even(TEN_MS)
     world.go_on(30.0)
     assert world.limits[0] == 2
@@ -238,7 +238,7 @@ def test_a_pause_is_no_slowness() -> None:
     before = world.limiter.base
     for _ in range(10):
         for _ in range(10):
-            world.limiter.look(world.now, 0)
+            world.limiter.adjust(world.now, 0)
             world.now += 0.1
         world.go_on(0.15)
         assert world.limiter.base >= 0.7 * before

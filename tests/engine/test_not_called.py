@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
@@ -117,7 +117,7 @@ def test_a_copy_names_the_handler_that_failed(handler: str, named: bytes) -> Non
     driven = after(Unroutable("odd"))
     (failed,) = driven.last.publish
     failed.failure = Failure(ValueError(), Fault("ValueError", "", "", "f"), handler)
-    origin = Origin("shop", "paid,refunded")
+    origin = CopyOrigin("shop", "paid,refunded")
     copy = copy_of(failed, origin, Target("shop.orders.dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-handler"] == named
     assert driven.engine.partitions[ORDERS].failed

@@ -23,7 +23,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
-    PassedOver,
+    NoHandlerMatched,
     Skip,
 )
 from window_consumer.model.fault import Failure
@@ -116,7 +116,7 @@ def test_what_was_skipped_is_told_apart_from_what_was_done() -> None:
     (slice_,) = driven.tick().dispatch
     claimed = driven.claim(slice_)
     slice_.deviate().skip(claimed[1], Skip())
-    slice_.deviate().skip(claimed[2], PassedOver("is for none of the handlers"))
+    slice_.deviate().skip(claimed[2], NoHandlerMatched("is for none of the handlers"))
     driven.finish(slice_)
     heard = ear.of("DONE", "SKIPPED", "FILTERED")
     assert heard == [("DONE", 0), ("SKIPPED", 1), ("FILTERED", 2)]

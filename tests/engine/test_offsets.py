@@ -34,7 +34,7 @@ def test_offsets_and_sequence_numbers_translate_both_ways(offsets: list[int], dr
     for run in runs_of(offsets):
         delivered.append(run)
     kept = min(drop, len(offsets) - 1)
-    delivered.forget_before(kept)
+    delivered.drop_before(kept)
     for seq in range(kept, len(offsets)):
         assert delivered.offset_of(seq) == offsets[seq]
         assert delivered.seq_of(offsets[seq]) == seq

@@ -17,14 +17,14 @@ from window_consumer.engine.scheduling.ordering import (
     Unordered,
 )
 from window_consumer.engine.scheduling.record_queue import (
-    Run,
+    RecordRun,
     RunQueue,
 )
 
 
-def a_run(first: int, keys: Sequence[bytes | None]) -> Run:
+def a_run(first: int, keys: Sequence[bytes | None]) -> RecordRun:
     offsets = range(first, first + len(keys))
-    return Run.of(notes(*offsets, keys=keys), offsets)
+    return RecordRun.of(notes(*offsets, keys=keys), offsets)
 
 
 def taken(ordering: Ordering, count: int = 100) -> tuple[list[int], LaneHold]:

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.laddered import RETRIED, Laddered
 from tests.engine.support import ONE_BY_ONE, ORDERS, Driven, notes
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.guards.crash_history import UncleanEnds
+from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.start_gate import WorkerHold
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import (
@@ -141,7 +141,7 @@ def test_retries_that_are_due_while_it_is_paused_wait_in_the_partition() -> None
 
 def test_a_partition_with_suspects_starts_nothing_by_itself() -> None:
     driven = Driven(names=())
-    unclean = UncleanEnds(2, 10)
+    unclean = UncleanExits(2, 10)
     driven.engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""), unclean=unclean)], driven.now)
     assert the_partition(driven).holds == {HoldReason.CRASH_SUSPECTS}
     driven.deliver(*notes(0, 1))
@@ -150,12 +150,12 @@ def test_a_partition_with_suspects_starts_nothing_by_itself() -> None:
 
 def test_nothing_holds_a_worker_back_at_first() -> None:
     driven = Driven()
-    assert driven.engine.departures.holds(driven.now) == []
+    assert driven.engine.start_gate.holds(driven.now) == []
 
 
 def test_unacked_results_hold_the_whole_worker_back() -> None:
     driven = Driven()
     driven.engine.producing.bytes = 10**12
-    assert driven.engine.departures.holds(driven.now) == [WorkerHold.UNACKED_RESULTS]
+    assert driven.engine.start_gate.holds(driven.now) == [WorkerHold.UNACKED_RESULTS]
     driven.deliver(*notes(0))
     assert not driven.tick().dispatch

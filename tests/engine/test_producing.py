@@ -16,7 +16,7 @@ from window_consumer.engine.retry.output import (
     MAX_UNACKED_RESULTS,
     RECORD_BYTES,
 )
-from window_consumer.engine.scheduling.slices import Returned
+from window_consumer.engine.scheduling.slices import RecordsReturned
 from window_consumer.model.errors import ResultRefusedError
 from window_consumer.model.headers import Reason
 
@@ -58,7 +58,7 @@ def test_a_batch_is_open_as_a_whole_until_its_results_are_acked() -> None:
     driven.tick()
     (slice_,) = (each for each in driven.out if len(each.messages) > 1)
     messages = tuple(driven.claim(slice_))
-    slice_.deviate().returned.append(Returned(messages, [invoice()]))
+    slice_.deviate().returned.append(RecordsReturned(messages, [invoice()]))
     driven.finish(slice_)
     driven.tick()
     first = messages[0].offset()
@@ -79,7 +79,7 @@ def test_calls_for_parts_of_a_batch_may_have_their_records_in_any_order() -> Non
     messages = driven.claim(slice_)
     assert len(messages) > 2
     for parts in (messages[::2], messages[1::2]):
-        slice_.deviate().returned.append(Returned(parts, [invoice()]))
+        slice_.deviate().returned.append(RecordsReturned(parts, [invoice()]))
     driven.finish(slice_)
     driven.tick()
     assert sorted(m.offset() for each, _ in driven.sending for m in each.messages) == [

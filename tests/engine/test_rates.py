@@ -12,8 +12,8 @@ from window_consumer.engine.guards.circuit_breaker import BreakerRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.rate_limit import (
     FORGET_AT,
-    Bucket,
     RateRules,
+    TokenBucket,
 )
 
 BIG: dict[str, Any] = {"slots": 64, "cell_records": 5000}
@@ -47,7 +47,7 @@ def test_calls_start_at_the_rate_after_the_burst() -> None:
 @pytest.mark.parametrize("burst", [1, 2, 7])
 def test_a_slice_holds_no_more_records_than_there_are_tokens(burst: int) -> None:
     driven = rated(1.0, burst=burst)
-    driven.engine.dispatcher._length.note(1000, 0.001)  # a handler for which slices are long
+    driven.engine.dispatcher._length.record(1000, 0.001)  # a handler for which slices are long
     driven.deliver(*notes(*range(100)))
     driven.tick()
     assert driven.running_offsets == list(range(burst))
@@ -181,7 +181,7 @@ def test_retries_are_charged() -> None:
 
 def test_what_was_taken_back_gets_its_token_again() -> None:
     driven = rated(0.001, burst=6, slots=2)
-    driven.engine.dispatcher._length.note(1000, 0.5)
+    driven.engine.dispatcher._length.record(1000, 0.5)
     driven.deliver(*notes(*range(6)))
     driven.tick()
     first = driven.out[0]
@@ -264,7 +264,7 @@ def test_what_waits_is_seen() -> None:
 
 
 def test_a_bucket_is_in_debt_where_too_many_are_charged_together() -> None:
-    bucket = Bucket(RateRules(10.0, "worker", 5), 0.0)
+    bucket = TokenBucket(RateRules(10.0, "worker", 5), 0.0)
     bucket.charge(10)
     bucket.taken(10, 0.0)
     bucket.fill(0.5)

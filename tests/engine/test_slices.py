@@ -80,16 +80,16 @@ def test_a_slice_grows_until_it_takes_its_target(cost_s: float, records: int) ->
     length = SliceLength(target_s=0.005, max_records=2000)
     assert length.records == 1
     for _ in range(200):
-        length.note(length.records, length.records * cost_s)
+        length.record(length.records, length.records * cost_s)
         length.learn()
     assert length.records == pytest.approx(records, abs=1)
 
 
 def test_one_slow_record_does_not_outweigh_thousands_of_fast_ones() -> None:
     length = SliceLength(target_s=0.005, max_records=2000)
-    length.note(2000, 2000 * 1e-6)
+    length.record(2000, 2000 * 1e-6)
     length.learn()
-    length.note(1, 0.05)
+    length.record(1, 0.05)
     length.learn()
     assert length.cost_s < 1e-4
 
@@ -97,9 +97,9 @@ def test_one_slow_record_does_not_outweigh_thousands_of_fast_ones() -> None:
 def test_a_handler_that_became_slow_is_noticed_within_a_few_calls() -> None:
     length = SliceLength(target_s=0.005, max_records=2000)
     for _ in range(100):
-        length.note(2000, 2000 * 1e-6)
+        length.record(2000, 2000 * 1e-6)
         length.learn()
     for _ in range(20):
-        length.note(1, 0.5)
+        length.record(1, 0.5)
         length.learn()
     assert length.records == 1

@@ -12,8 +12,8 @@ from window_consumer.engine.guards.circuit_breaker import (
     BreakerState,
 )
 from window_consumer.engine.guards.head_of_line import (
+    DEADLINE_S,
     MOST_TOKENS,
-    PATIENCE_S,
     SUCCESSES_PER_TOKEN,
 )
 from window_consumer.engine.guards.stalls import StallRules
@@ -399,7 +399,7 @@ def _keys(count: int) -> list[bytes | None]:
 
 def test_a_slow_head_is_moved_when_its_window_is_almost_full_and_done() -> None:
     driven, slice_ = almost_full()
-    assert driven.tick(PATIENCE_S - 1.0).stalled == []
+    assert driven.tick(DEADLINE_S - 1.0).stalled == []
     decisions = driven.tick(2.0)
     (stalled,) = decisions.stalled
     assert (stalled.offset, stalled.abandon, stalled.is_relief) == (0, True, True)
@@ -414,20 +414,20 @@ def test_a_slow_head_is_moved_when_its_window_is_almost_full_and_done() -> None:
 )
 def test_relief_moves_nothing_where_calls_are_only_reported(rules: Any) -> None:
     driven, _ = almost_full(**rules)
-    assert driven.tick(PATIENCE_S * 2).stalled == []
+    assert driven.tick(DEADLINE_S * 2).stalled == []
 
 
 def test_relief_moves_nothing_where_nothing_was_earned() -> None:
     driven, _ = almost_full()
     driven.engine.stalls._relief._counted = driven.engine.counters.processed
-    assert driven.tick(PATIENCE_S * 2).stalled == []
+    assert driven.tick(DEADLINE_S * 2).stalled == []
 
 
 def test_relief_moves_nothing_while_calls_usually_take_as_long() -> None:
     driven, _ = almost_full()
     driven.engine.dispatcher._length.cost_s = 1.0
-    assert driven.tick(PATIENCE_S * 2).stalled == []
-    assert len(driven.tick(PATIENCE_S * 3).stalled) == 1
+    assert driven.tick(DEADLINE_S * 2).stalled == []
+    assert len(driven.tick(DEADLINE_S * 3).stalled) == 1
 
 
 def test_relief_moves_nothing_while_the_window_has_room_or_much_is_open() -> None:
@@ -442,10 +442,10 @@ def test_relief_moves_nothing_while_the_window_has_room_or_much_is_open() -> Non
             if slice_ not in hung:
                 driven.finish(slice_)
         driven.tick()
-    assert driven.tick(PATIENCE_S * 2).stalled == []
+    assert driven.tick(DEADLINE_S * 2).stalled == []
     driven.deliver(*notes(*range(80, 100)))
     driven.tick()
-    assert driven.tick(PATIENCE_S).stalled == []
+    assert driven.tick(DEADLINE_S).stalled == []
     while driven.engine.partitions[ORDERS].window.open > 1:
         for slice_ in list(driven.out):
             if slice_ not in hung:

@@ -18,22 +18,22 @@ from window_consumer.engine.start_offset import (
     resolve,
 )
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import Committed
+from window_consumer.model.protocols import CommittedOffset
 
 HASH = 77
-NOTHING = Committed(None, "")
+NOTHING = CommittedOffset(None, "")
 
 
-def noted(offset: int, *finished: range, of: int | None = None, **fields: Any) -> Committed:
+def noted(offset: int, *finished: range, of: int | None = None, **fields: Any) -> CommittedOffset:
     note = CommitNote(
         next_offset=offset if of is None else of,
         finished=finished,
         **{"topic_hash": HASH, "known_partitions": 4, **fields},
     )
-    return Committed(offset, encode(note)[0])
+    return CommittedOffset(offset, encode(note)[0])
 
 
-def begin(committed: Committed, rule: Any = "earliest", **found: Any) -> Start:
+def begin(committed: CommittedOffset, rule: Any = "earliest", **found: Any) -> Start:
     given = {"log": (5, 100), "topic_hash": HASH, "known_partitions": 4, **found}
     return resolve(Found(ORDERS, committed, **given), rule)
 
@@ -55,7 +55,7 @@ def test_a_partition_added_after_the_first_start_begins_at_the_earliest(rule: st
 
 
 def test_an_offset_is_taken_as_it_is() -> None:
-    start = begin(Committed(42, ""))
+    start = begin(CommittedOffset(42, ""))
     assert (start.assigned.next_offset, start.assigned.finished) == (42, ())
     assert (start.event, start.warning) == (None, "")
 
@@ -78,7 +78,7 @@ def test_finished_ranges_are_used_where_everything_fits() -> None:
     ],
 )
 def test_ranges_that_do_not_fit_are_not_used_and_a_warning_says_why(
-    committed: Committed, found: dict[str, Any], why: str
+    committed: CommittedOffset, found: dict[str, Any], why: str
 ) -> None:
     start = begin(committed, **found)
     assert start.assigned.next_offset == committed.next_offset
@@ -88,7 +88,7 @@ def test_ranges_that_do_not_fit_are_not_used_and_a_warning_says_why(
 
 
 def test_metadata_of_somebody_else_is_ignored_with_a_warning() -> None:
-    start = begin(Committed(42, "streams:v2"))
+    start = begin(CommittedOffset(42, "streams:v2"))
     assert start.assigned.next_offset == 42
     assert start.event == LogEvent.COMMIT_METADATA_IGNORED
 
@@ -106,7 +106,7 @@ def test_the_log_is_asked_only_where_it_matters() -> None:
     assert needs_log(noted(42), HASH)
     assert needs_log(noted(42, clean=True, crashes=((42, 1),)), HASH)
     assert not needs_log(noted(42, clean=True), HASH)
-    assert not needs_log(Committed(42, ""), HASH)
+    assert not needs_log(CommittedOffset(42, ""), HASH)
 
 
 def test_a_group_that_starts_knows_the_partitions_that_there_are() -> None:
@@ -118,5 +118,5 @@ def test_a_group_that_has_started_remembers_how_many_there_were() -> None:
 
 
 def test_offsets_of_another_consumer_do_not_tell_which_partitions_are_new() -> None:
-    assert partitions_known([Committed(3, ""), NOTHING], 6) == 6
-    assert partitions_known([Committed(3, ""), noted(1), NOTHING], 6) == 4
+    assert partitions_known([CommittedOffset(3, ""), NOTHING], 6) == 6
+    assert partitions_known([CommittedOffset(3, ""), noted(1), NOTHING], 6) == 4

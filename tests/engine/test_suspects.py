@@ -17,8 +17,8 @@ from window_consumer.engine.decisions import (
 )
 from window_consumer.engine.guards.crash_history import (
     FIRST_SUSPECTS,
-    Suspicion,
-    UncleanEnds,
+    CrashHistory,
+    UncleanExits,
     most_ends,
 )
 from window_consumer.engine.retry.policy import RetryRules
@@ -35,7 +35,7 @@ from window_consumer.model.headers import (
 from window_consumer.model.protocols import (
     Batch,
     Commit,
-    Committed,
+    CommittedOffset,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -53,7 +53,9 @@ class Process(Driven):
         self.engine.on_assigned(starts, self.now)
 
     def _start(self, name: TopicPartition, commit: Commit) -> Assigned:
-        found = Found(name, Committed(commit.next_offset, commit.metadata), (0, LOG_END), HASH)
+        found = Found(
+            name, CommittedOffset(commit.next_offset, commit.metadata), (0, LOG_END), HASH
+        )
         return resolve(found, "earliest").assigned
 
     def go(self, *, ack: bool = True) -> Decisions:
@@ -249,12 +251,12 @@ def test_the_process_that_ends_after_all_had_passed_suspects_four_times_as_many(
         life.go()
     again = process(life.committed[ORDERS], count=1000)
     (case,) = again.engine.suspects.cases.values()
-    assert case.suspicion.limit == 4 * FIRST_SUSPECTS
+    assert case.crash_history.limit == 4 * FIRST_SUSPECTS
 
 
 def test_a_record_that_came_after_the_start_is_no_suspect() -> None:
     life = process(after_two_ends(), count=2)
-    life.engine.suspects.cases[life.engine.partitions[ORDERS]].suspicion.log_end = 2
+    life.engine.suspects.cases[life.engine.partitions[ORDERS]].crash_history.log_end = 2
     for _ in range(2):
         life.until_out()
         life.finish(life.out[0])
@@ -266,7 +268,9 @@ def test_a_record_that_came_after_the_start_is_no_suspect() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_an_idle_partition_is_never_suspicious(count: int) -> None:
-    found = Found(ORDERS, Committed(5, committed(5, unclean_ends=count).metadata), (0, 5), HASH)
+    found = Found(
+        ORDERS, CommittedOffset(5, committed(5, unclean_ends=count).metadata), (0, 5), HASH
+    )
     assert resolve(found, "earliest").assigned.unclean is None
 
 
@@ -499,7 +503,7 @@ def _run_until(life: Process, culprit: int) -> bool:
 def test_a_start_says_what_is_suspected_and_why() -> None:
     def warning(**fields: Any) -> str:
         commit = committed(40, **fields)
-        found = Found(ORDERS, Committed(40, commit.metadata), (0, LOG_END), HASH)
+        found = Found(ORDERS, CommittedOffset(40, commit.metadata), (0, LOG_END), HASH)
         return resolve(found, "earliest").warning
 
     assert warning() == ""
@@ -513,16 +517,16 @@ def test_a_start_says_what_is_suspected_and_why() -> None:
 
 
 def test_a_name_counts_as_known_only_while_no_other_commit_is_on_its_way() -> None:
-    suspicion = Suspicion(UncleanEnds(2, 10, 0, ()), 0, 100, 1, now=0.0)
-    suspicion.wanted = 3
-    suspicion.sending(0, (), 0.0, clean=False)
-    suspicion.acked()
-    assert suspicion.names(3)
-    suspicion.wanted = None
-    suspicion.sending(0, (), 0.1, clean=False)
-    suspicion.wanted = 3
-    assert not suspicion.names(3)
-    assert suspicion.unsaid
+    crash_history = CrashHistory(UncleanExits(2, 10, 0, ()), 0, 100, 1, now=0.0)
+    crash_history.wanted = 3
+    crash_history.sending(0, (), 0.0, clean=False)
+    crash_history.acked()
+    assert crash_history.names(3)
+    crash_history.wanted = None
+    crash_history.sending(0, (), 0.1, clean=False)
+    crash_history.wanted = 3
+    assert not crash_history.names(3)
+    assert crash_history.unsaid
 
 
 def test_a_clean_end_forgives_nothing_where_a_batch_has_only_waited_for_company() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.support import ORDERS, Driven, Note
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
@@ -129,7 +129,7 @@ def test_the_copy_says_that_headers_are_lost_and_keeps_the_rest() -> None:
     driven = Driven()
     deliver(driven, [Note(7, b"\xff", headers=LostHeaders.new(), value=b"\x00\xfe")])
     (failed,) = driven.tick(0.5).publish
-    copy = copy_of(failed, Origin("shop", "charge"), Target("dlq", 1, 1), 0.0)
+    copy = copy_of(failed, CopyOrigin("shop", "charge"), Target("dlq", 1, 1), 0.0)
     headers = dict(copy.headers)
     assert (copy.key, copy.value) == (b"\xff", b"\x00\xfe")
     assert headers["wc-headers-lost"] == b"1"
@@ -148,6 +148,6 @@ def test_a_copy_that_is_put_back_and_fails_again_still_says_so() -> None:
     driven.tick()
     driven.fail(driven.out[0], 7)
     (failed,) = driven.tick(5.0).publish
-    copy = copy_of(failed, Origin("shop", "charge"), Target("dlq", 1, 1), 0.0)
+    copy = copy_of(failed, CopyOrigin("shop", "charge"), Target("dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-headers-lost"] == b"1"
     assert "wc-level" not in dict(copy.headers)

@@ -20,7 +20,7 @@ from tests.integration.members import wait_until
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
 
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 @frozen
@@ -49,10 +49,10 @@ class Access:
         """Take everything away that was granted on it."""
         granted = self._granted(kind, name)
         for future in self.admin.delete_acls([granted]).values():
-            assert future.result(PATIENCE_S)
+            assert future.result(DEADLINE_S)
         wait_until(
-            lambda: not self.admin.describe_acls(granted).result(PATIENCE_S),
-            PATIENCE_S,
+            lambda: not self.admin.describe_acls(granted).result(DEADLINE_S),
+            DEADLINE_S,
             f"the broker has no {granted}",
         )
 
@@ -71,9 +71,9 @@ class Access:
 def allow(admin: AdminClient, *bindings: AclBinding) -> None:
     """Make ACLs, and return when the broker, which hears of them from the controller, has them."""
     for future in admin.create_acls(list(bindings)).values():
-        future.result(PATIENCE_S)
+        future.result(DEADLINE_S)
     for each in bindings:
-        wait_until(partial(_has, admin, each), PATIENCE_S, f"the broker has {each}")
+        wait_until(partial(_has, admin, each), DEADLINE_S, f"the broker has {each}")
 
 
 def _has(admin: AdminClient, one: AclBinding) -> bool:
@@ -86,4 +86,4 @@ def _has(admin: AdminClient, one: AclBinding) -> bool:
         one.operation,
         one.permission_type,
     )
-    return bool(admin.describe_acls(exactly).result(PATIENCE_S))
+    return bool(admin.describe_acls(exactly).result(DEADLINE_S))

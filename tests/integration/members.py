@@ -24,10 +24,10 @@ from tests import fork_server
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.testing.events import (
-    Committed,
     Event,
     Killed,
     LogEnd,
+    OffsetCommitted,
     OutlivedLogged,
     Produced,
     from_line,
@@ -183,7 +183,7 @@ class Members:
         for member in self.members:
             events.extend(member.events())
         for partition, offset in self.committed().items():
-            events.append(Committed(self.topic, partition, offset, now))
+            events.append(OffsetCommitted(self.topic, partition, offset, now))
         for partition, offset in self.ends().items():
             events.append(LogEnd(self.topic, partition, offset))
         return list(in_order(events))

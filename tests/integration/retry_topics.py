@@ -16,11 +16,11 @@ from window_consumer.model import headers as names
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.record import Message
 from window_consumer.testing.events import (
-    Committed,
     DeadLettered,
     Ended,
     Event,
     LogEnd,
+    OffsetCommitted,
     OutlivedLogged,
     Started,
     in_order,
@@ -111,7 +111,7 @@ class RetryTopics:
         now = time.monotonic()
         for name in self.names:
             for partition, offset in committed_offsets(self.client, self.group, name).items():
-                yield Committed(name, partition, offset, now)
+                yield OffsetCommitted(name, partition, offset, now)
             for partition, end in self.ends(name).items():
                 if end:
                     yield LogEnd(name, partition, end)

@@ -41,11 +41,11 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import (
-    Committed,
     DeadLettered,
     Ended,
     Event,
     LogEnd,
+    OffsetCommitted,
     OutlivedLogged,
     Produced,
     Started,
@@ -60,7 +60,7 @@ from window_consumer.testing.guarantees import (
     check,
 )
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 """Far more than anything takes here: a busy machine shall not break a test."""
 
 Behaviour = Callable[[Record], object]
@@ -143,7 +143,7 @@ class Shop:
         try:
             with (
                 self.stalls.watched(),
-                app.start(config, start_timeout=PATIENCE_S) as running,
+                app.start(config, start_timeout=DEADLINE_S) as running,
             ):
                 yield running
         finally:
@@ -257,7 +257,7 @@ class Shop:
                 return False  # a group's coordinator is not there before its first member is
 
         try:
-            wait_until(so, PATIENCE_S, why)
+            wait_until(so, DEADLINE_S, why)
         except AssertionError as error:
             raise AssertionError(or_tell()) from error
 
@@ -375,7 +375,7 @@ class Shop:
         if until_end:
             now = time.monotonic()
             for partition, offset in self.committed().items():
-                found.append(Committed(self.topic, partition, offset, now))
+                found.append(OffsetCommitted(self.topic, partition, offset, now))
             for partition, offset in self.ends().items():
                 if offset:
                     found.append(LogEnd(self.topic, partition, offset))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from attrs import define
 
-_LOOK_S = 0.05
+_CHECK_S = 0.05
 _USUAL_S = 0.2
 """So late a thread that only sleeps may be on a machine that is busy, but goes on."""
 
@@ -35,6 +35,6 @@ class Stalls:
     def _watch(self, over: threading.Event) -> None:
         while not over.is_set():
             began = time.monotonic()
-            if not over.wait(_LOOK_S):
-                late = time.monotonic() - began - _LOOK_S
+            if not over.wait(_CHECK_S):
+                late = time.monotonic() - began - _CHECK_S
                 self.seconds += late if late > _USUAL_S else 0.0

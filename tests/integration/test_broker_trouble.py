@@ -16,7 +16,7 @@ import pytest
 from tests.integration.conftest import PROTOCOLS, protocol_settings
 from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
-from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from tests.integration.shop import DEADLINE_S, Shop, fails_on
 from tests.kafka.fenced_broker import FencedBroker
 from window_consumer import Record
 from window_consumer.kafka.embedded import (
@@ -25,7 +25,7 @@ from window_consumer.kafka.embedded import (
     ErrorCode,
     NewRecord,
 )
-from window_consumer.kafka.watchdogs import client as lifeline
+from window_consumer.kafka.watchdogs import client as watchdog
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.worker_log import QUIET_S
 from window_consumer.testing.guarantees import (
@@ -150,7 +150,7 @@ def test_calls_that_end_while_the_broker_is_away_are_committed_later(
     own: RealKafka, shop_at: ShopAt
 ) -> None:
     orders, go_on = shop_at(own), Event()
-    orders.behave = lambda _: go_on.wait(PATIENCE_S)
+    orders.behave = lambda _: go_on.wait(DEADLINE_S)
     orders.produce(range(50))
     patient = {"group.protocol": "classic", "session.timeout.ms": 60_000}
     with orders.running(concurrency=50, kafka=patient):
@@ -174,7 +174,7 @@ def test_records_that_fail_while_the_broker_is_away_wait_and_move_to_their_level
     go_on = Event()
 
     def behave(record: Record) -> None:
-        go_on.wait(PATIENCE_S)
+        go_on.wait(DEADLINE_S)
         if record.attempt == 1:
             raise ValueError("not at attempt 1")
 
@@ -298,10 +298,10 @@ def test_workers_go_on_after_the_cluster_said_that_it_had_no_brokers(
 
     Some of them do not say so.
     """
-    monkeypatch.setattr(lifeline, "LOOK_S", 0.3)
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.3)
     if not clients_say_so:
-        monkeypatch.setattr(lifeline, "SILENT_S", 1.0)
-        monkeypatch.setattr(lifeline.Lifeline, "note", lambda _self, _error: None)
+        monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
+        monkeypatch.setattr(watchdog.ClientWatchdog, "note", lambda _self, _error: None)
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,

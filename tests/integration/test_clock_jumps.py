@@ -9,11 +9,11 @@ from time import perf_counter, sleep, time
 import pytest
 
 from tests.integration.members import wait_until
-from tests.integration.shop import PATIENCE_S
+from tests.integration.shop import DEADLINE_S
 from window_consumer import Record
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
 )
 from window_consumer.engine.retry.policy import RetryRules
@@ -75,7 +75,7 @@ def worker_of(broker: EmbeddedBroker, calls: list[tuple[int, int]]) -> Worker:
 
     setup = WorkerSetup(
         name="work",
-        origin=Origin("shop", "work"),
+        origin=CopyOrigin("shop", "work"),
         engine=EngineRules(slots=4, retry=retry, commit_interval_s=0.05),
         loop=LoopRules(topics=("orders",), stop_timeout_s=5),
         handler=handle,
@@ -97,12 +97,12 @@ def test_a_wall_clock_that_jumps_by_days_changes_no_outcome(broker: EmbeddedBrok
     plain = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
     wait_until(
         lambda: committed_offsets(plain, "shop", "orders") == {0: RECORDS},
-        PATIENCE_S,
+        DEADLINE_S,
         "committed = end",
     )
     worker.stop()
     worker.leave()
-    assert worker.end(PATIENCE_S)
+    assert worker.end(DEADLINE_S)
     failing = range(0, RECORDS, 20)
     first = [(offset, 1) for offset in range(RECORDS)]
     assert sorted(calls) == sorted([*first, *((offset, 2) for offset in failing)])

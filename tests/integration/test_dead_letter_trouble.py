@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import ShopOn
-from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from tests.integration.shop import DEADLINE_S, Shop, fails_on
 from window_consumer import Record
 from window_consumer.kafka.embedded import (
     ApiKey,
@@ -123,7 +123,7 @@ def test_a_copy_that_is_too_large_can_stop_the_worker(shop: ShopOn) -> None:
         pytest.raises(WorkerStoppedError, match=stopped),
         orders.running(retry={**ONCE, "on_oversize": "stop"}) as running,
     ):
-        assert running.wait(PATIENCE_S)
+        assert running.wait(DEADLINE_S)
     assert orders.uncovered() == [1]
     assert orders.dead_letters() == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ConsumerOf
-from tests.integration.shop import PATIENCE_S, Shop
+from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer.kafka.embedded import (
     ApiKey,
     EmbeddedBroker,
@@ -36,7 +36,7 @@ def test_an_idle_worker_asks_at_most_twice_as_often_as_a_default_client(
         Shop({"bootstrap.servers": ours.bootstrap}, "orders", "shop", tmp_path).running() as worker,
     ):
         it.subscribe(["orders"])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while len(it.assignment()) < PARTITIONS or len(worker.snapshots()["work"].partitions) < 4:
             assert it.poll(0.1) is None
             assert time.monotonic() < deadline, "both have their partitions"

@@ -12,7 +12,7 @@ from tests.applications import SHOP
 from tests.commands import Commands
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.retry_topics import RetryTopics, header
-from tests.integration.shop import PATIENCE_S, Shop
+from tests.integration.shop import DEADLINE_S, Shop
 from tests.integration.test_retry_levels import (
     assert_on_time,
     fails,
@@ -153,7 +153,7 @@ def test_records_that_are_put_back_climb_again_beside_their_lanes(shop: ShopOn) 
 
     def behave(record: Record) -> None:
         if record.value == b"slow":
-            go_on.wait(PATIENCE_S)
+            go_on.wait(DEADLINE_S)
         elif record.attempt < 6:
             fails(record)
 

@@ -12,7 +12,7 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import Member, Members, produce, wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
-from tests.integration.shop import PATIENCE_S
+from tests.integration.shop import DEADLINE_S
 from window_consumer.testing.events import Produced
 from window_consumer.testing.guarantees import (
     CommittedReachesEnd,
@@ -71,10 +71,10 @@ def test_members_that_stop_and_die_lose_nothing_and_never_run_two_of_a_key_at_on
     def busy(*joined: Member) -> None:
         """Wait for members to have joined, then for work on new records, some of which failed."""
         for member in joined:
-            wait_until(partial(member.said, "reads"), PATIENCE_S, "it has joined")
+            wait_until(partial(member.said, "reads"), DEADLINE_S, "it has joined")
         calls = members.calls()
         produced.extend(produce(members.bootstrap, members.topic, RECORDS, KEYS))
-        wait_until(lambda: members.calls() > calls + RECORDS // 2, PATIENCE_S, "half of the calls")
+        wait_until(lambda: members.calls() > calls + RECORDS // 2, DEADLINE_S, "half of the calls")
 
     first, second, third = (members.start(APPLICATION) for _ in range(3))
     busy(first, second, third)
@@ -82,7 +82,7 @@ def test_members_that_stop_and_die_lose_nothing_and_never_run_two_of_a_key_at_on
     busy(members.start(APPLICATION))
     members.kill(second)
     busy(members.start(APPLICATION))
-    wait_until(topics.are_drained, PATIENCE_S, "source and levels are committed")
+    wait_until(topics.are_drained, DEADLINE_S, "source and levels are committed")
     members.stop_all()
     assert all(topics.copies(delay) for delay in LEVELS)
     assert topics.dead_letters()

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
-from tests.integration.shop import PATIENCE_S, Shop
+from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer.testing.events import (
     Ended,
     OutlivedLogged,
@@ -64,7 +64,7 @@ def members_of(
 
 
 def until(what: Callable[[], bool], why: str) -> None:
-    wait_until(what, PATIENCE_S, why)
+    wait_until(what, DEADLINE_S, why)
 
 
 def reads(member: Member, partitions: int) -> bool:

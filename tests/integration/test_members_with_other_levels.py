@@ -14,7 +14,7 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import Member, Members, produce, wait_until
 from tests.integration.retry_topics import RetryTopics
-from tests.integration.shop import PATIENCE_S
+from tests.integration.shop import DEADLINE_S
 from window_consumer.model import headers as names
 from window_consumer.testing.events import Produced
 from window_consumer.testing.guarantees import (
@@ -64,7 +64,7 @@ def start(members: Members, level: str, *expected: str) -> Member:
     members.worker = {**members.worker, "retry": retry}
     member = members.start()
     for topic in expected:
-        wait_until(partial(member.said, f"{topic}["), PATIENCE_S, f"it reads {topic}")
+        wait_until(partial(member.said, f"{topic}["), DEADLINE_S, f"it reads {topic}")
     return member
 
 
@@ -81,7 +81,7 @@ def copy_all(bootstrap: str, level: str, produced: Sequence[Produced]) -> None:
         ]
         producer.produce(level, b"copy", record.key, record.partition, headers=headers)
         producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_a_key_and_its_copies_do_not_run_at_once_while_members_have_other_levels
     copy_all(members.bootstrap, of_first, produced[::SIXTH])
     copy_all(members.bootstrap, of_other, produced[1::SIXTH])
     try:
-        wait_until(topics.are_drained, PATIENCE_S, "source and levels are committed")
+        wait_until(topics.are_drained, DEADLINE_S, "source and levels are committed")
     except AssertionError as error:
         pytest.fail(f"{error}\n{members.last_words()}")
     assert members.stop_all() == [0, 0]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.conftest import ShopOn
 from tests.integration.members import Members
-from tests.integration.shop import PATIENCE_S, Shop
+from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 
@@ -65,7 +65,7 @@ def test_a_worker_stops_and_commits_nothing_unless_told_otherwise(shop: ShopOn) 
         pytest.raises(WorkerStoppedError, match=r"offsets 10\.\.19 are gone"),
         orders.running() as running,
     ):
-        assert running.wait(PATIENCE_S)
+        assert running.wait(DEADLINE_S)
     assert orders.calls == []
     assert orders.committed() == {0: 10}
     orders.commit_by_hand(20)
@@ -80,7 +80,7 @@ def test_the_command_ends_with_exit_code_1(shop: ShopOn, tmp_path: Path) -> None
     members = Members(bootstrap, orders.topic, orders.group, tmp_path, {})
     member = members.start()
     try:
-        assert member.process.wait(PATIENCE_S) == 1
+        assert member.process.wait(DEADLINE_S) == 1
     finally:
         members.kill_all()
     assert member.said(f"{orders.topic}[0]: offsets 10..19 are gone")
@@ -92,7 +92,7 @@ def test_the_command_ends_with_exit_code_1(shop: ShopOn, tmp_path: Path) -> None
 def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: str) -> None:
     """The client has fetched little ahead, the window is full, the rest of the log goes away."""
     orders, go_on = shop(1), Event()
-    orders.behave = lambda _: go_on.wait(PATIENCE_S)
+    orders.behave = lambda _: go_on.wait(DEADLINE_S)
     orders.produce("x" * 1000 for _ in range(3000))
     little = {
         "queued.min.messages": 1,

@@ -15,7 +15,7 @@ from tests import reading
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
-from tests.integration.shop import PATIENCE_S
+from tests.integration.shop import DEADLINE_S
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.guards.crash_history import most_ends
 from window_consumer.model import headers as names
@@ -73,7 +73,7 @@ def supervise(members: Members, instance: str) -> int:
         member = members.start(APPLICATION, instance=instance)
         wait_until(
             partial(has_ended_or_is_done, member, members),
-            PATIENCE_S,
+            DEADLINE_S,
             "ended or done",
         )
         if is_done(members):
@@ -147,7 +147,7 @@ def test_the_record_is_known_wherever_its_partition_goes(
             lambda: (
                 any(each.process.poll() is not None for each in running) or members.all_committed()
             ),
-            PATIENCE_S,
+            DEADLINE_S,
             "one ended or all is done",
         )
         for index, member in enumerate(running):
@@ -174,11 +174,11 @@ def test_kills_from_outside_cost_no_record_anything(
     for _ in range(6):
         calls = members.calls()
         member = members.start(APPLICATION, instance="one")
-        wait_until(partial(has_called_since, members, calls), PATIENCE_S, "it works")
+        wait_until(partial(has_called_since, members, calls), DEADLINE_S, "it works")
         member.kill()
     members.work_s = 0.001
     members.start(APPLICATION, instance="one")
-    wait_until(lambda: is_done(members), PATIENCE_S, "all done")
+    wait_until(lambda: is_done(members), DEADLINE_S, "all done")
     assert members.stop_all()[-1] == 0
     assert dead_letters(kafka, members) == []
     assert values_called(members, values) == set(values.values())
@@ -192,7 +192,7 @@ def test_a_clean_stop_leaves_nothing_to_suspect(
     produce(kafka.bootstrap, members.topic, 10, 5)
     (members.directory / "deadly").write_text("")
     members.start(APPLICATION, instance="one")
-    wait_until(lambda: is_done(members), PATIENCE_S, "all done")
+    wait_until(lambda: is_done(members), DEADLINE_S, "all done")
     assert members.stop_all() == [0]
     note = decode(_metadata(kafka, members))
     assert note is not None

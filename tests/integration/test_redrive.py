@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests import reading, topics
-from tests.commands import PATIENCE_S, Command, Commands, Ended
+from tests.commands import DEADLINE_S, Command, Commands, Ended
 from tests.conftest import MakeTopic
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import TopicReader
@@ -75,7 +75,7 @@ class Shop:
             ]
             producer.produce(self.dead_letters, value, b"key %d" % number, number % 2, headers=ours)
             producer.poll(0)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(DEADLINE_S) == 0
 
     def start(self, *options: str) -> Command:
         return self.commands.start("dlq", "redrive", *options)
@@ -96,14 +96,14 @@ class Shop:
     def settings(self, topic: str) -> Mapping[str, str]:
         resource = ConfigResource("topic", topic)
         (answer,) = self.admin.describe_configs([resource]).values()
-        return {name: entry.value for name, entry in answer.result(PATIENCE_S).items()}
+        return {name: entry.value for name, entry in answer.result(DEADLINE_S).items()}
 
     def has(self, topic: str) -> bool:
-        return topic in self.admin.list_topics(timeout=PATIENCE_S).topics
+        return topic in self.admin.list_topics(timeout=DEADLINE_S).topics
 
     def wait_for(self, topic: str, count: int) -> None:
         """Return when a topic holds so many records, or more."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while not (self.has(topic) and self.ends(topic) >= count):
             assert time.monotonic() < deadline, f"{topic} does not reach {count} records"
 
@@ -171,7 +171,7 @@ def test_a_run_that_is_killed_loses_nothing_and_repeats_one_batch_at_most(
         command = shop.start("--rate", str(batch * 10), *mode)
         shop.wait_for(shop.entry, 100 * kill)
         command.signal(signal.SIGKILL)
-        command.process.wait(PATIENCE_S)
+        command.process.wait(DEADLINE_S)
         assert shop.ends(shop.entry) < count, "it was over before it was killed"
     last = shop.redrive(*mode)
     assert 0 < last["read"] < count, "it went on where the killed ones were"
@@ -213,12 +213,12 @@ def test_records_of_aborted_transactions_do_not_go_back(
 ) -> None:
     shop.fail(3)
     producer = Producer({**shop.client, "transactional.id": unique_name("transaction")})
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(DEADLINE_S)
     for commit in (False, True):
         producer.begin_transaction()
         producer.produce(shop.dead_letters, b"v", b"k", 0, headers=[("wc-id", b"%d" % commit)])
-        assert producer.flush(PATIENCE_S) == 0
-        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
+        assert producer.flush(DEADLINE_S) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(DEADLINE_S)
     shop.wait_for(shop.dead_letters, 3 + 4)  # the markers are there, too
     assert shop.redrive()["redriven"] == 4
     assert ids(shop.read(shop.entry))[b"0"] == 0
@@ -239,7 +239,7 @@ def test_a_value_that_is_referred_to_comes_from_the_source_topic(shop: Shop) -> 
     producer = Producer(shop.client)
     producer.produce(shop.source, b"before", partition=1)
     producer.produce(shop.source, large, b"key 0", partition=1)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     good = f"{shop.source}/1/1 sha256:{sha256(large).hexdigest()}".encode()
     other = f"{shop.source}/1/0 sha256:{sha256(large).hexdigest()}".encode()
     gone = f"{shop.source}/1/9 sha256:{sha256(large).hexdigest()}".encode()
@@ -340,7 +340,7 @@ def test_a_worker_that_runs_meanwhile_handles_what_goes_back(shop: Shop) -> None
     producer = Producer(shop.client)
     for number in range(6):
         producer.produce(shop.source, b"order %d" % number, b"key %d" % number)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     shop.wait_for(shop.dead_letters, 6)
     (shop.commands.directory / "mended").touch()
     assert shop.redrive()["redriven"] == 6

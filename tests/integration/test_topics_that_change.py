@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
 from tests.integration.conftest import ShopOn, protocol_settings
-from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from tests.integration.shop import DEADLINE_S, Shop, fails_on
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model.log_events import LogEvent
@@ -63,7 +63,7 @@ def test_what_still_runs_for_the_old_topic_commits_nothing_to_the_new_one(
 
     def behave(record: Record) -> None:
         if record.value == b"50":
-            go_on.wait(PATIENCE_S)
+            go_on.wait(DEADLINE_S)
 
     orders.behave = behave
     with orders.running(kafka=protocol_settings(protocol)):

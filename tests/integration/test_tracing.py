@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PATIENCE_S, Commands, produce
+from tests.commands import DEADLINE_S, Commands, produce
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Fatal, Record, Skip, TracedProducer, TraceSettings
@@ -110,9 +110,9 @@ def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
             producer.produce(
                 topic, value.encode(), key=value, headers=headers, timestamp=sent_ms, partition=0
             )
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(DEADLINE_S) == 0
         producer.close()
-        wait_until(is_all_told, PATIENCE_S, "all steps are told")
+        wait_until(is_all_told, DEADLINE_S, "all steps are told")
     finally:
         running.stop()
         running.wait()
@@ -179,7 +179,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
     for number in range(20_000):  # work for a minute: it does not end before it is looked at
         producer.produce(topic, b"v", headers={"wc-id": f"id-{number}"})
         producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     trace = {"sample": "100%", "topic": events, "flush": "20ms", "way": "spool"}
     commands.application(SLOW_SHOP)
 
@@ -193,7 +193,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
     killed = commands.start("run", "shop:app")
     killed.wait_for("reads 1 partition")
     flushed: dict[str, TraceEvent] = {}
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not flushed:
         assert time.monotonic() < deadline, "nothing was flushed"
         killed.signal(signal.SIGCONT)
@@ -201,7 +201,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
         killed.signal(signal.SIGSTOP)
         flushed = {event.event_id: event for event in _in(spool)}
     killed.signal(signal.SIGKILL)
-    killed.process.wait(PATIENCE_S)
+    killed.process.wait(DEADLINE_S)
     # Of another group: it need not wait until Kafka gives the killed one up.
     configure(unique_name("others"))
     commands.start("run", "shop:app").wait_for("reads 1 partition")
@@ -212,7 +212,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
             assert found.setdefault(event.event_id, event) == event
         return flushed.keys() <= found.keys()
 
-    wait_until(is_all_there, PATIENCE_S, "what was flushed is told")
+    wait_until(is_all_there, DEADLINE_S, "what was flushed is told")
     assert flushed.items() <= found.items()
     assert len(flushed) > 1
 
@@ -246,7 +246,7 @@ def test_without_its_topic_workers_run_and_check_says_so(
             "trace": {"sample": "100%", "topic": missing, "flush": "20ms"},
         }
         (tmp_path / "workers.yaml").write_text(json.dumps(text))
-        (found,) = findings_of(app, app.plan(tmp_path / "workers.yaml"), PATIENCE_S)
+        (found,) = findings_of(app, app.plan(tmp_path / "workers.yaml"), DEADLINE_S)
         return "".join(found.warnings)
 
     assert warnings(create=True) == ""
@@ -256,7 +256,7 @@ def test_without_its_topic_workers_run_and_check_says_so(
     try:
         assert said in caplog.text
         produce(kafka.bootstrap, topic, b"1")
-        wait_until(lambda: bool(done), PATIENCE_S, "the record is handled")
+        wait_until(lambda: bool(done), DEADLINE_S, "the record is handled")
     finally:
         running.stop()
         running.wait()

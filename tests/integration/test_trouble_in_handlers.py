@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.shop import PATIENCE_S, Shop
+from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer import Record
 from window_consumer.kafka.embedded import (
     EmbeddedBroker,
@@ -39,7 +39,7 @@ class Bank:
 
     def pay(self, record: Record) -> None:
         if record.value == b"hangs":
-            assert self.answers.wait(PATIENCE_S)
+            assert self.answers.wait(DEADLINE_S)
             self.cancelled.append(record.cancelled)
         elif not self.is_up:
             raise ConnectionError("the bank is down")
@@ -96,7 +96,7 @@ def test_too_many_hanging_calls_stop_the_worker(orders: Shop, bank: Bank) -> Non
         pytest.raises(WorkerStoppedError, match=stopped),
         orders.running(concurrency=1, stall=STALL, stop_timeout="100ms") as running,
     ):
-        assert running.wait(PATIENCE_S)
+        assert running.wait(DEADLINE_S)
 
 
 def test_a_hanging_call_is_only_reported_where_that_is_wanted(orders: Shop, bank: Bank) -> None:

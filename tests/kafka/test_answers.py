@@ -50,9 +50,9 @@ class Questions:
     def pause(self) -> None:
         self.pauses += 1
 
-    def first_answer(self, patience_s: float = 600.0) -> Any:
+    def first_answer(self, deadline_s: float = 600.0) -> Any:
         return first_answer(
-            iter(self), "group shop", timeout_s=0.0, patience_s=patience_s, pause=self.pause
+            iter(self), "group shop", timeout_s=0.0, deadline_s=deadline_s, pause=self.pause
         )
 
 
@@ -65,7 +65,7 @@ def test_a_question_is_asked_again_while_the_coordinator_loads() -> None:
 def test_a_question_whose_time_is_over_is_not_asked_again() -> None:
     questions = Questions(LOADING, LOADING, "too late")
     with pytest.raises(BrokerUnavailableError, match=r"group shop: says the broker \(COORD"):
-        questions.first_answer(patience_s=-1.0)
+        questions.first_answer(deadline_s=-1.0)
     assert questions.asked == 1
 
 
@@ -79,7 +79,7 @@ def test_a_denial_is_not_asked_again() -> None:
 def test_no_answer_in_time_is_an_error() -> None:
     silent: Future[Any] = Future()
     with pytest.raises(BrokerUnavailableError, match="group shop: no answer within"):
-        first_answer(iter([silent]), "group shop", timeout_s=-1.0, patience_s=0, pause=print)
+        first_answer(iter([silent]), "group shop", timeout_s=-1.0, deadline_s=0, pause=print)
 
 
 @pytest.mark.parametrize(

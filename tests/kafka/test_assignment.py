@@ -63,11 +63,11 @@ def test_the_client_never_has_to_ask_where_a_partition_begins(*, incremental: bo
 
 def test_what_is_wrong_with_the_place_of_one_that_waits_is_not_told() -> None:
     _, assignment = started(incremental=True)
-    assignment.note_problem(Problem(WAITS), OUT_OF_RANGE)
-    assignment.note_problem(Problem(KNOWN), OUT_OF_RANGE)
+    assignment.record_problem(Problem(WAITS), OUT_OF_RANGE)
+    assignment.record_problem(Problem(KNOWN), OUT_OF_RANGE)
     assert assignment.take_problems() == {KNOWN: OUT_OF_RANGE}
     assignment.seek(WAITS, 4)
-    assignment.note_problem(Problem(WAITS), OUT_OF_RANGE)
+    assignment.record_problem(Problem(WAITS), OUT_OF_RANGE)
     assert assignment.take_problems() == {WAITS: OUT_OF_RANGE}
 
 
@@ -75,11 +75,11 @@ def test_what_was_wrong_with_a_place_before_where_it_begins_now_is_not_told() ->
     """The client tells of it late: it had asked before it was told to go elsewhere."""
     _, assignment = started(incremental=True)
     assignment.seek(WAITS, 4)
-    assignment.note_problem(Problem(WAITS, 0), OUT_OF_RANGE)
-    assignment.note_problem(Problem(KNOWN, 6), OUT_OF_RANGE)
+    assignment.record_problem(Problem(WAITS, 0), OUT_OF_RANGE)
+    assignment.record_problem(Problem(KNOWN, 6), OUT_OF_RANGE)
     assert assignment.take_problems() == {}
-    assignment.note_problem(Problem(WAITS, 4), OUT_OF_RANGE)
-    assignment.note_problem(Problem(KNOWN, 9), OUT_OF_RANGE)
+    assignment.record_problem(Problem(WAITS, 4), OUT_OF_RANGE)
+    assignment.record_problem(Problem(KNOWN, 9), OUT_OF_RANGE)
     assert assignment.take_problems() == {WAITS: OUT_OF_RANGE, KNOWN: OUT_OF_RANGE}
 
 
@@ -88,5 +88,5 @@ def test_one_that_was_given_up_waits_no_more() -> None:
     assignment.give_up([WAITS])
     assignment.take([WAITS])
     assignment.start({WAITS: 3})
-    assignment.note_problem(Problem(WAITS), OUT_OF_RANGE)
+    assignment.record_problem(Problem(WAITS), OUT_OF_RANGE)
     assert assignment.take_problems() == {WAITS: OUT_OF_RANGE}

@@ -13,7 +13,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.cluster.topics import (
-    Group,
+    ConsumerGroup,
     NewCopyTopic,
 )
 from window_consumer.model import record
@@ -144,7 +144,7 @@ def test_a_group_is_described_with_its_members(
     assert found.members == 1
     assert found.operations is not None
     assert "READ" in found.operations
-    assert isinstance(found, Group)
+    assert isinstance(found, ConsumerGroup)
 
 
 def test_the_brokers_limits_are_told(cluster: Cluster) -> None:

@@ -14,12 +14,12 @@ from window_consumer.kafka.embedded import (
     NewRecord,
 )
 from window_consumer.trace.event_batch import (
-    Places,
+    OffsetColumn,
     encoded,
 )
 from window_consumer.trace.event_tail import (
     EventTail,
-    Tail,
+    TailEnd,
 )
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
@@ -28,7 +28,7 @@ TOPIC = "wc.trace"
 
 def batch(number: int) -> bytes:
     """Return a batch with two events."""
-    places = Places()
+    places = OffsetColumn()
     places.add_run(number * 10, 2)
     common = {"role": "consumer", "step": "processed", "topic": "orders", "partition": 0}
     return encoded("w", number, 2, {**common, "time_us": 1}, {"offset": places})
@@ -44,11 +44,11 @@ def tail(embedded: EmbeddedBroker) -> EventTail:
     )
 
 
-def everything(tail: EventTail, since: Mapping[int, int] | None) -> Tail:
+def everything(tail: EventTail, since: Mapping[int, int] | None) -> TailEnd:
     return tail.read(since, lambda _: True, lambda _: True)
 
 
-def numbers(found: Tail) -> list[int]:
+def numbers(found: TailEnd) -> list[int]:
     """Return which batches were read, each with both of its events."""
     offsets = sorted(event.offset or 0 for event in found.events)
     assert offsets == sorted(first + n for first in offsets[::2] for n in (0, 1))
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_counted_and_does_no_harm(
 
 
 def test_a_topic_that_is_not_there_yet_has_no_events(tail: EventTail) -> None:
-    assert everything(evolve(tail, topic="nowhere"), None) == Tail()
+    assert everything(evolve(tail, topic="nowhere"), None) == TailEnd()
 
 
 def test_a_kafka_that_is_away_is_told(tail: EventTail) -> None:

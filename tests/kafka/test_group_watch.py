@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from window_consumer.kafka.watchdogs import assignment as group_watch
-from window_consumer.kafka.watchdogs.assignment import GroupWatch
+from window_consumer.kafka.watchdogs.assignment import AssignmentWatchdog
 from window_consumer.model.record import TopicPartition
 
 ME = "me"
@@ -30,7 +30,7 @@ class Coordinator:
         self.refuses = False
         self.silent = False
         self.is_well = True
-        self.watch = GroupWatch(
+        self.watch = AssignmentWatchdog(
             self._ask, lambda: self.is_well, lambda: self.lines, lambda: self.now
         )
 
@@ -115,9 +115,9 @@ def test_what_is_on_its_way_is_waited_for(coordinator: Coordinator) -> None:
     for partition in range(2, 8):
         # A rebalance in steps: each differs for a while, and then it has arrived.
         coordinator.dealt = coordinator.dealt | {partition}
-        assert coordinator.pass_time(group_watch.SURE_S - 2 * group_watch.LOOK_S) == []
+        assert coordinator.pass_time(group_watch.SURE_S - 2 * group_watch.CHECK_S) == []
         coordinator.held = set(coordinator.dealt)
-        assert coordinator.pass_time(group_watch.ASK_S + 2 * group_watch.LOOK_S) == []
+        assert coordinator.pass_time(group_watch.ASK_S + 2 * group_watch.CHECK_S) == []
 
 
 def test_steps_that_follow_each_other_are_not_taken_for_one(coordinator: Coordinator) -> None:
@@ -125,7 +125,7 @@ def test_steps_that_follow_each_other_are_not_taken_for_one(coordinator: Coordin
     for partition in range(2, 10):
         coordinator.held = set(coordinator.dealt)
         coordinator.dealt = coordinator.dealt | {partition}
-        assert coordinator.pass_time(group_watch.SURE_S - 2 * group_watch.LOOK_S) == []
+        assert coordinator.pass_time(group_watch.SURE_S - 2 * group_watch.CHECK_S) == []
 
 
 @pytest.mark.parametrize("trouble", ["refused", "not listed", "no answer"])

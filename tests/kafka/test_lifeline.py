@@ -19,15 +19,15 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.reconnecting_producer import LastingProducer
+from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.kafka.sink import KafkaSink
-from window_consumer.kafka.watchdogs import client as lifeline
+from window_consumer.kafka.watchdogs import client as watchdog
 from window_consumer.kafka.watchdogs.client import (
-    LOOK_S,
+    CHECK_S,
     SILENT_S,
     SURE,
-    Lifeline,
+    ClientWatchdog,
 )
 from window_consumer.model.errors import (
     PublishFailedError,
@@ -37,7 +37,7 @@ from window_consumer.model.protocols import Copy
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
 ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 CLIENTS = 3
 """At once: each of them loses its way in most cases, not in all."""
 REFRESH_MS = 200
@@ -52,7 +52,9 @@ class Watched:
         self.client_answers = False
         self.asked: list[float] = []
         self.others = Event()
-        self.line = Lifeline(settings or {}, self._ask, lambda: self.now, notices_silence=True)
+        self.line = ClientWatchdog(
+            settings or {}, self._ask, lambda: self.now, notices_silence=True
+        )
 
     def _ask(self, client: object, timeout_s: float) -> bool:
         if client is self:
@@ -65,11 +67,11 @@ class Watched:
         """Look until each of so many questions to another client was answered."""
         said = []
         for _ in range(times):
-            self.now += LOOK_S
+            self.now += CHECK_S
             self.others.clear()
             found = self.line.is_lost(self)
             while self.line._asked is not None:
-                assert self.others.wait(PATIENCE_S)
+                assert self.others.wait(DEADLINE_S)
                 found = self.line.is_lost(self)
             said.append(found)
         return said
@@ -81,10 +83,10 @@ def watched() -> Watched:
 
 
 def test_nobody_is_asked_without_a_reason(watched: Watched) -> None:
-    watched.line.note(KafkaError(KafkaError._TRANSPORT))
+    watched.line.record_error(KafkaError(KafkaError._TRANSPORT))
     for _ in range(10):
         watched.now += SILENT_S - 1
-        watched.line.heard()
+        watched.line.on_contact()
         assert not watched.line.is_lost(watched)
     watched.now += SILENT_S - 1
     assert not watched.line.is_lost(watched)
@@ -110,7 +112,9 @@ def test_one_answer_ends_a_silence(watched: Watched) -> None:
 
 
 def test_silence_is_no_reason_where_nothing_is_to_come() -> None:
-    line = Lifeline({}, lambda _client, _timeout_s: pytest.fail("asked"), iter((0.0, 1e9)).__next__)
+    line = ClientWatchdog(
+        {}, lambda _client, _timeout_s: pytest.fail("asked"), iter((0.0, 1e9)).__next__
+    )
     assert not line.is_lost(object())
 
 
@@ -122,19 +126,19 @@ def test_a_fetch_that_waits_for_records_is_waited_for() -> None:
 
 
 def test_a_client_that_alone_is_not_answered_is_lost(watched: Watched) -> None:
-    watched.line.note(ALL_DOWN)
+    watched.line.record_error(ALL_DOWN)
     assert watched.looks(SURE) == [False] * (SURE - 1) + [True]
 
 
 def test_while_the_cluster_is_away_the_client_is_not_asked(watched: Watched) -> None:
-    watched.line.note(ALL_DOWN)
+    watched.line.record_error(ALL_DOWN)
     watched.cluster_is_there = False
     assert watched.looks(5) == [False] * 5
     assert watched.asked == []
 
 
 def test_a_client_that_was_slow_once_is_not_lost(watched: Watched) -> None:
-    watched.line.note(ALL_DOWN)
+    watched.line.record_error(ALL_DOWN)
     assert watched.looks(SURE - 1) == [False] * (SURE - 1)
     watched.client_answers = True
     assert watched.looks(1) == [False]
@@ -145,25 +149,25 @@ def test_a_client_that_was_slow_once_is_not_lost(watched: Watched) -> None:
 
 
 def test_settings_that_the_client_refuses_are_its_own_to_tell() -> None:
-    assert not Lifeline({"fetch.wait.max.ms": "long"}).is_lost(object())
+    assert not ClientWatchdog({"fetch.wait.max.ms": "long"}).is_lost(object())
 
 
 def test_messages_that_expire_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all messages expire before a silence is long enough, none of them is an answer."""
-    monkeypatch.setattr(Lifeline, "note", lambda _self, _error: None)
+    monkeypatch.setattr(ClientWatchdog, "note", lambda _self, _error: None)
     suspicions: list[str] = []
-    monkeypatch.setattr(Lifeline, "suspect", lambda _self: suspicions.append("it"))
+    monkeypatch.setattr(ClientWatchdog, "suspect", lambda _self: suspicions.append("it"))
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     failures: list[PublishFailedError | None] = []
 
     writer = EventWriter(nowhere, EventNeeds("wc-trace", "all", timeout_s=0.2), "wc.trace", LOG)
     writer.send(b"{}", failures.append)
-    assert writer.close(PATIENCE_S) == 0
+    assert writer.close(DEADLINE_S) == 0
     assert len(failures) == len(suspicions) == 1
 
     sink = KafkaSink({**nowhere, "message.timeout.ms": 200}, "charge", LOG)
     sink.write(Copy("orders", 0, None, b"v", ()), failures.append)
-    assert sink.close(PATIENCE_S) == 0
+    assert sink.close(DEADLINE_S) == 0
     assert len(failures) == len(suspicions) == 2
 
 
@@ -172,9 +176,9 @@ def test_an_answer_without_brokers_is_none() -> None:
     metadata = ClusterMetadata()
     client = SimpleNamespace(list_topics=lambda **_: metadata)
     metadata.brokers = {}
-    assert not lifeline._answers(client, 1.0)
+    assert not watchdog._answers(client, 1.0)
     metadata.brokers = {1: BrokerMetadata()}
-    assert lifeline._answers(client, 1.0)
+    assert watchdog._answers(client, 1.0)
 
 
 # ---- with the client library
@@ -185,10 +189,10 @@ def fenced(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FencedBroker]:
     """Have clients that lose their way; the second kind does not say so, as it happens."""
-    monkeypatch.setattr(lifeline, "LOOK_S", 0.2)
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.2)
     if not request.param:
-        monkeypatch.setattr(lifeline, "SILENT_S", 1.0)
-        monkeypatch.setattr(Lifeline, "note", lambda _self, _error: None)
+        monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
+        monkeypatch.setattr(ClientWatchdog, "note", lambda _self, _error: None)
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
@@ -212,7 +216,7 @@ def test_a_cluster_is_asked_again_after_it_had_no_brokers(fenced: FencedBroker) 
 
 
 def _until_answered(cluster: Cluster) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
             assert "orders" in cluster.topic_names(0.5)
@@ -229,18 +233,18 @@ def test_producers_go_on_after_the_cluster_had_no_brokers(fenced: FencedBroker) 
         "log_level": 0,
         "topic.metadata.refresh.interval.ms": REFRESH_MS,
     }
-    producers = [LastingProducer(settings, LOG, lambda _: None) for _ in range(CLIENTS)]
+    producers = [ReconnectingProducer(settings, LOG, lambda _: None) for _ in range(CLIENTS)]
     for producer in producers:
         producer.produce("orders", value=b"before")
-        assert producer.wait(PATIENCE_S) == 0
+        assert producer.wait(DEADLINE_S) == 0
     _until_fenced(producers, fenced)
     for producer in producers:
         _until_written(producer)
 
 
-def _until_written(producer: LastingProducer) -> None:
+def _until_written(producer: ReconnectingProducer) -> None:
     """Send a message until it is acked; each that was sent has its answer before the next."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     acked: list[bool] = [False]
     while not acked[-1]:
         answered = len(acked)
@@ -250,7 +254,7 @@ def _until_written(producer: LastingProducer) -> None:
             producer.poll(0.05)
 
 
-def _until_fenced(producers: list[LastingProducer], fenced: FencedBroker) -> None:
+def _until_fenced(producers: list[ReconnectingProducer], fenced: FencedBroker) -> None:
     """Wait until each client had time to ask, and as many answers as there are clients were given.
 
     What a client says of itself is nothing to wait for: some say nothing.
@@ -258,7 +262,7 @@ def _until_fenced(producers: list[LastingProducer], fenced: FencedBroker) -> Non
     fenced.is_fenced = True
     begun = time.monotonic()
     while fenced.answers < CLIENTS or time.monotonic() < begun + 5 * REFRESH_MS / 1000:
-        assert time.monotonic() < begun + PATIENCE_S
+        assert time.monotonic() < begun + DEADLINE_S
         for producer in producers:
             producer.poll(0.05)
     fenced.is_fenced = False

@@ -20,7 +20,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.oauth import (
-    Tokens,
+    OAuthTokens,
     uses_tokens,
 )
 from window_consumer.kafka.settings import Kind
@@ -35,7 +35,7 @@ from window_consumer.testing.real_kafka import RealKafka
 
 Token = tuple[str, float]
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 NOWHERE = {
     "bootstrap.servers": "127.0.0.1:1",
     "security.protocol": "SASL_PLAINTEXT",
@@ -95,7 +95,7 @@ def configured(directory: Path, kafka: Mapping[str, Any], topic: str, group: str
 
 def first_value(client: Mapping[str, Any], topic: str) -> bytes | None:
     """Wait for the first record of a topic."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not (found := reading.read_all(client, topic)):
         assert time.monotonic() < deadline, f"nothing in {topic}"
     value: bytes | None = found[0].value()
@@ -118,9 +118,9 @@ def test_consumer_producer_and_admin_log_in_with_the_functions_tokens(
     plain = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
     producer = Producer(plain)
     producer.produce(topic, b"1")
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     with app.start(configured(tmp_path, settings, topic, group)):
-        assert handled.wait(PATIENCE_S)
+        assert handled.wait(DEADLINE_S)
         assert first_value(plain, f"{group}.{topic}.dlq") == b"1"
     assert set(function.configs) == {"scope=orders"}
 
@@ -132,7 +132,7 @@ def test_a_user_without_rights_is_refused_although_its_token_is_good(
     app, _ = app_of(Function(lambda: unsigned("bob")))
     config = configured(tmp_path, kafka.oauth_settings(), topic, "shop")
     with pytest.raises(NotPermittedError, match=r"not authorised: needs .* on topics orders"):
-        app.start(config, start_timeout=PATIENCE_S)
+        app.start(config, start_timeout=DEADLINE_S)
 
 
 def test_a_token_that_the_broker_refuses_ends_the_start(
@@ -141,7 +141,7 @@ def test_a_token_that_the_broker_refuses_ends_the_start(
     app, _ = app_of(Function(lambda: ("not a token", time.time() + 600)))
     config = configured(tmp_path, kafka.oauth_settings(), make_topic("orders"), "shop")
     with pytest.raises(AuthenticationError, match="refused us"):
-        app.start(config, start_timeout=PATIENCE_S)
+        app.start(config, start_timeout=DEADLINE_S)
 
 
 def test_a_function_that_fails_for_a_while_at_the_start_is_asked_again(
@@ -166,9 +166,9 @@ def test_a_function_that_fails_later_is_asked_again_and_the_last_token_used_mean
 ) -> None:
     function = Function(lambda: unsigned("admin", 10.0), broken, lambda: unsigned("admin"))
     with caplog.at_level(logging.WARNING, "window_consumer"):
-        cluster = Cluster(kafka.oauth_settings(), LOG, Tokens(function, LOG))
-        cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited: None)
-        assert function.third_call.wait(PATIENCE_S)
+        cluster = Cluster(kafka.oauth_settings(), LOG, OAuthTokens(function, LOG))
+        cluster.wait_until_there(DEADLINE_S, lambda _reason, _waited: None)
+        assert function.third_call.wait(DEADLINE_S)
     assert "the identity service is away" in fields_of(caplog, LogEvent.TOKEN_REFUSED)["message"]
     assert cluster.topic_names()
 
@@ -261,7 +261,7 @@ def test_clients_that_log_in_otherwise_are_made_and_do_not_ask(
     app, handled = app_of(function)
     settings = {"bootstrap.servers": embedded.bootstrap, "consumer": {"fetch.wait.max.ms": 10}}
     with app.start(configured(tmp_path, settings, "orders", "shop")):
-        assert handled.wait(PATIENCE_S)
+        assert handled.wait(DEADLINE_S)
         assert first_value({"bootstrap.servers": embedded.bootstrap}, "shop.orders.dlq") == b"1"
     assert function.configs == []
 
@@ -271,13 +271,13 @@ def test_clients_that_log_in_otherwise_are_made_and_do_not_ask(
 
 def test_a_good_token_is_handed_out_again_while_the_function_fails() -> None:
     token = unsigned("admin")
-    tokens = Tokens(Function(lambda: token, broken), LOG)
+    tokens = OAuthTokens(Function(lambda: token, broken), LOG)
     assert tokens("scope") == token
     assert tokens("scope") == token
 
 
 def test_tokens_of_another_configuration_or_about_to_expire_are_not_handed_out_again() -> None:
-    tokens = Tokens(Function(lambda: unsigned("admin", 0.9), broken), LOG)
+    tokens = OAuthTokens(Function(lambda: unsigned("admin", 0.9), broken), LOG)
     tokens("scope")
     for config in ("scope", "another"):
         with pytest.raises(ConnectionError):

@@ -37,7 +37,7 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
 ORDERS = TopicPartition("orders", 0)
 
@@ -76,7 +76,7 @@ class Reader:
         self.errors.append(error)
 
     def until(self, what: Callable[[], object], max_records: int = 500) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while not what():
             assert time.monotonic() < deadline, f"it did not happen; {self.errors}"
             for batch in self.source.poll(max_records, 0.02):
@@ -93,7 +93,7 @@ def source_of(embedded: EmbeddedBroker) -> Iterator[Callable[..., KafkaSource]]:
 
     def source_of(**more: Any) -> KafkaSource:
         cluster = Cluster({"bootstrap.servers": embedded.bootstrap, "log_level": 0}, LOG)
-        cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited: None)
+        cluster.wait_until_there(DEADLINE_S, lambda _reason, _waited: None)
         needs = ConsumerNeeds("shop", "charge", ordered=True, memory=2**26)
         client = {"bootstrap.servers": embedded.bootstrap, "fetch.wait.max.ms": 10, "log_level": 0}
         made.append(KafkaSource({**client, **more}, needs, cluster, LOG))
@@ -101,7 +101,7 @@ def source_of(embedded: EmbeddedBroker) -> Iterator[Callable[..., KafkaSource]]:
 
     yield source_of
     for source in made:
-        source.close(PATIENCE_S)
+        source.close(DEADLINE_S)
 
 
 # ---- protocols
@@ -179,7 +179,7 @@ def test_troubles_of_the_client_are_told_and_reading_goes_on_by_itself(
 
 def wait_for_fetches(embedded: EmbeddedBroker, count: int) -> None:
     embedded.track_requests()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while embedded.requests()[ApiKey.FETCH] < count:
         assert time.monotonic() < deadline, "the client does not fetch"
 
@@ -194,7 +194,7 @@ def test_records_that_were_fetched_before_an_error_are_handed_out_before_it_is_t
     wait_for_fetches(embedded, 10)
     embedded.push_request_errors(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
     wait_for_fetches(embedded, 1)
-    reader.source.log_range(ORDERS, PATIENCE_S)  # answered behind it
+    reader.source.log_range(ORDERS, DEADLINE_S)  # answered behind it
     reader.until(lambda: reader.out_of_range)
     assert reader.out_of_range == [(ORDERS, list(range(100)))]
 
@@ -250,7 +250,7 @@ os._exit(0)
 def test_use_after_a_fork_is_refused() -> None:
     # A fork of a process with threads is what is tested: the warning about it is no news.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IN_A_FORK]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
     assert done.stdout == "3\n"
 
 
@@ -265,7 +265,7 @@ def test_a_sink_connects_at_its_first_copy(embedded: EmbeddedBroker) -> None:
     assert sum(embedded.requests().values()) == 0
     answers: list[PublishFailedError | None] = []
     sink.write(Copy("copies", 0, None, b"v", ()), answers.append)
-    assert sink.close(PATIENCE_S) == 0
+    assert sink.close(DEADLINE_S) == 0
     assert answers == [None]
     assert embedded.requests()[ApiKey.INIT_PRODUCER_ID] >= 1
 
@@ -290,5 +290,5 @@ def test_a_full_queue_is_told_at_once(embedded: EmbeddedBroker) -> None:
         sink.write(Copy("copies", 0, None, b"v", ()), answers.append)
     assert [str(error) for error in answers] == ["copy to copies: the producer's queue is full"] * 2
     embedded.broker_up()
-    assert sink.close(PATIENCE_S) == 0
+    assert sink.close(DEADLINE_S) == 0
     assert answers[2:] == [None]

@@ -23,32 +23,32 @@ from window_consumer.model.errors import (
 from window_consumer.testing.real_kafka import RealKafka
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
 def test_a_topic_that_was_made_anew_has_another_id(kafka: RealKafka, make_topic: MakeTopic) -> None:
     client = {"bootstrap.servers": kafka.bootstrap}
     name, admin = make_topic("events"), AdminClient({"bootstrap.servers": kafka.bootstrap})
-    first = topic_id(name, client, LOG, PATIENCE_S)
+    first = topic_id(name, client, LOG, DEADLINE_S)
     assert first is not None
-    assert first == topics.identity(admin, name) == topic_id(name, client, LOG, PATIENCE_S)
+    assert first == topics.identity(admin, name) == topic_id(name, client, LOG, DEADLINE_S)
     topics.make_anew(admin, NewTopic(name, 1, 1))
-    assert topic_id(name, client, LOG, PATIENCE_S) == topics.identity(admin, name) != first
+    assert topic_id(name, client, LOG, DEADLINE_S) == topics.identity(admin, name) != first
 
 
 def test_topics_are_found_by_their_whole_names(kafka: RealKafka, make_topic: MakeTopic) -> None:
     client = {"bootstrap.servers": kafka.bootstrap}
     first, second = make_topic("letters"), make_topic("letters")
-    found = topic_ids(f"{first}|{second}", client, LOG, PATIENCE_S)
-    assert found == {name: topic_id(name, client, LOG, PATIENCE_S) for name in (first, second)}
+    found = topic_ids(f"{first}|{second}", client, LOG, DEADLINE_S)
+    assert found == {name: topic_id(name, client, LOG, DEADLINE_S) for name in (first, second)}
     assert None not in found.values()
-    assert topic_ids(first[:-1], client, LOG, PATIENCE_S) == {}
+    assert topic_ids(first[:-1], client, LOG, DEADLINE_S) == {}
 
 
 def test_a_cluster_has_an_id_of_its_own(kafka: RealKafka, embedded: EmbeddedBroker) -> None:
     places = [{"bootstrap.servers": each.bootstrap} for each in (kafka, kafka, embedded)]
-    first, again, other = (cluster_id(client, LOG, PATIENCE_S) for client in places)
+    first, again, other = (cluster_id(client, LOG, DEADLINE_S) for client in places)
     assert first == again
     assert None not in {first, other}
     assert first != other

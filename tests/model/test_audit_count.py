@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     decode,
     encode,
     latency_bounds,
@@ -23,7 +23,7 @@ COUNT = AuditCount(
     client="charge",
     incarnation="0001",
     sequence=7,
-    tier=Tier.FINISHED,
+    tier=CountTier.FINISHED,
     app="shop",
     instance="host:1",
     group="shop-charge",
@@ -46,7 +46,7 @@ def test_a_count_is_read_as_it_was_written() -> None:
         client="a",
         incarnation="b",
         sequence=1,
-        tier=Tier.UNKNOWN,
+        tier=CountTier.UNKNOWN,
         app="",
         instance="",
         topic="t",

@@ -12,7 +12,7 @@ from window_consumer.dlq.conditions import (
 )
 from window_consumer.model.conditions.expressions import (
     ExpressionError,
-    Kind,
+    FieldKind,
 )
 
 OURS: Headers = [("tenant", b"eu"), *copied(a_failed()).headers, ("tenant", b"us")]
@@ -46,7 +46,7 @@ def test_every_field_can_be_looked_up_whoever_wrote_the_dead_letter() -> None:
         lookup = DeadLetterLookup(read(headers, key=None), 0)
         for name, kind in FIELDS.items():
             value = lookup.field(name)
-            assert value is None or isinstance(value, str if kind is Kind.TEXT else int), name
+            assert value is None or isinstance(value, str if kind is FieldKind.TEXT else int), name
 
 
 def test_without_a_condition_all_hold() -> None:

@@ -11,15 +11,15 @@ from window_consumer.model.conditions.expressions import (
     MAX_DEPTH,
     Expression,
     ExpressionError,
-    Kind,
+    FieldKind,
     parse,
 )
 
 FIELDS = {
-    "key": Kind.TEXT,
-    "reason": Kind.TEXT,
-    "attempts": Kind.NUMBER,
-    "time": Kind.TIME,
+    "key": FieldKind.TEXT,
+    "reason": FieldKind.TEXT,
+    "attempts": FieldKind.NUMBER,
+    "time": FieldKind.TIME,
 }
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00 in UTC
 HOUR_MS = 3_600_000

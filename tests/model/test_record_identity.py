@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from window_consumer.dlq.dead_letter import read_dead_letter
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import (
     Call,
@@ -21,12 +21,14 @@ FIRST: Headers = [
     ("wc-format", b"1"),
 ]
 LEVEL = "shop.orders.retry.10s"
-SOURCE, COPY = Rung("orders"), Rung("orders", is_copy=True)
+SOURCE, COPY = RetryTopicLevel("orders"), RetryTopicLevel("orders", is_copy=True)
 
 
-def delivered(headers: Headers, *, topic: str = "orders", rung: Rung = SOURCE) -> Record:
+def delivered(
+    headers: Headers, *, topic: str = "orders", retry_level: RetryTopicLevel = SOURCE
+) -> Record:
     message = FakeMessage(TopicPartition(topic, 0), 40, b"k", b"v", headers)
-    return Record.of(message, Call(before=rung.attempts_before))
+    return Record.of(message, Call(before=retry_level.attempts_before))
 
 
 def test_a_record_without_an_id_is_called_after_its_place() -> None:
@@ -40,7 +42,7 @@ def test_a_record_without_an_id_is_called_after_its_place() -> None:
 
 
 def test_a_copy_keeps_id_and_origin_of_its_first_delivery() -> None:
-    record = delivered([*FIRST, ("wc-id", b"orders/2/7")], topic=LEVEL, rung=COPY)
+    record = delivered([*FIRST, ("wc-id", b"orders/2/7")], topic=LEVEL, retry_level=COPY)
     assert (record.topic, record.offset) == (LEVEL, 40)
     assert record.id == "orders/2/7" == str(record.origin)
     assert record.origin == ("orders", 2, 7)
@@ -48,7 +50,9 @@ def test_a_copy_keeps_id_and_origin_of_its_first_delivery() -> None:
 
 def test_the_producers_id_is_the_records() -> None:
     assert delivered([("wc-id", b"order-17")]).id == "order-17"
-    assert delivered([*FIRST, ("wc-id", b"order-17")], topic=LEVEL, rung=COPY).id == "order-17"
+    assert (
+        delivered([*FIRST, ("wc-id", b"order-17")], topic=LEVEL, retry_level=COPY).id == "order-17"
+    )
 
 
 def test_our_headers_on_a_topic_that_is_not_ours_mean_nothing_but_for_the_id() -> None:
@@ -58,7 +62,7 @@ def test_our_headers_on_a_topic_that_is_not_ours_mean_nothing_but_for_the_id() -
 
 def test_a_copy_that_lost_its_headers_is_a_record_of_the_topic_where_it_lies() -> None:
     for headers in ([], FIRST[:2], [*FIRST[:2], ("wc-orig-offset", b"seven")]):
-        assert delivered(headers, topic=LEVEL, rung=COPY).id == f"{LEVEL}/0/40"
+        assert delivered(headers, topic=LEVEL, retry_level=COPY).id == f"{LEVEL}/0/40"
 
 
 @pytest.mark.parametrize("rung", [SOURCE, COPY])
@@ -73,13 +77,13 @@ def test_a_copy_that_lost_its_headers_is_a_record_of_the_topic_where_it_lies() -
         [b"\xff\xfe"],
     ],
 )
-def test_the_ladder_and_the_handler_agree(rung: Rung, ids: list[bytes]) -> None:
+def test_the_ladder_and_the_handler_agree(retry_level: RetryTopicLevel, ids: list[bytes]) -> None:
     """What is written into copies, counted and shown is what the handler was given."""
-    record = delivered([*FIRST, *(("wc-id", each) for each in ids)], rung=rung)
-    hop = rung.hop_of(record._message)
+    record = delivered([*FIRST, *(("wc-id", each) for each in ids)], retry_level=retry_level)
+    hop = retry_level.hop_of(record._message)
     assert hop.record_id.decode("utf-8", "backslashreplace") == record.id
     assert (*hop.origin, hop.offset) == record.origin
-    if rung is COPY:
+    if retry_level is COPY:
         assert read_dead_letter(record._message).id == record.id
 
 

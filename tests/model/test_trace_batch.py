@@ -19,8 +19,8 @@ from window_consumer.trace.event import (
 from window_consumer.trace.event_batch import (
     AnyColumn,
     Column,
-    Keys,
-    Places,
+    KeyColumn,
+    OffsetColumn,
     UnreadableBatchError,
     decoded,
     encoded,
@@ -53,14 +53,14 @@ def one_by_one(values: list[object]) -> Column:
 )
 def test_what_goes_in_comes_out(rows: list[tuple[int, int, int | None, str | None, bytes]]) -> None:
     offsets, times, durations, tags, given_keys = map(list, zip(*rows, strict=True))
-    places = Places()
+    places = OffsetColumn()
     places.add(offsets)
     columns: dict[str, AnyColumn] = {
         "offset": places,
         "time_us": one_by_one(times),
         "duration_us": one_by_one(durations),
         "tags": one_by_one(tags),
-        "key": Keys.of(given_keys, as_text),
+        "key": KeyColumn.of(given_keys, as_text),
     }
     data = encoded("w", 7, len(rows), CONSTANTS, columns)
     events = list(decoded(data))
@@ -75,7 +75,7 @@ def test_what_goes_in_comes_out(rows: list[tuple[int, int, int | None, str | Non
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1))
 def test_offsets_that_follow_each_other_are_runs(runs: list[tuple[int, int]]) -> None:
-    places, expected = Places(), list[int]()
+    places, expected = OffsetColumn(), list[int]()
     for first, count in runs:
         places.add(list(range(first, first + count)))
         expected += range(first, first + count)
@@ -84,14 +84,14 @@ def test_offsets_that_follow_each_other_are_runs(runs: list[tuple[int, int]]) ->
 
 
 def test_offsets_of_one_slice_may_come_in_any_order() -> None:
-    places = Places()
+    places = OffsetColumn()
     places.add([7, 9, 8, 10])
     data = encoded("w", 0, 4, CONSTANTS | {"time_us": 1}, {"offset": places})
     assert [each.offset for each in decoded(data)] == [7, 9, 8, 10]
 
 
 def test_records_in_order_cost_a_few_bytes() -> None:
-    places, times = Places(), Column()
+    places, times = OffsetColumn(), Column()
     places.add(list(range(1000, 6000)))
     times.add(1_700_000_000_000_000, 5000)
     columns: dict[str, AnyColumn] = {"offset": places, "time_us": times}
@@ -118,7 +118,7 @@ def test_what_was_never_sent_has_no_place_to_be_named_after() -> None:
 
 
 def test_coded_keys_are_not_read_back() -> None:
-    column = Keys.of([b"anna", None], key_form("hmac", b"secret" * 3))
+    column = KeyColumn.of([b"anna", None], key_form("hmac", b"secret" * 3))
     assert b"anna" not in column.text().encode()
     assert json.loads(column.text())["v"][1] is None
 

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     encode,
     signed64,
 )
@@ -59,7 +59,9 @@ class Story:
         first = self.ends[partition]
         self.ends[partition] += len(ids)
         if counted:
-            self.count(Tier.PRODUCED, bucket, ids, partition=partition, **{"client": "web", **more})
+            self.count(
+                CountTier.PRODUCED, bucket, ids, partition=partition, **{"client": "web", **more}
+            )
         return range(first, self.ends[partition])
 
     def consume(
@@ -67,7 +69,7 @@ class Story:
     ) -> None:
         """Count records that were read."""
         of_reader = {"group": self.group, "client": "worker", "epoch_ms": 1}
-        given = {"tier": Tier.FINISHED, **of_reader, **more}
+        given = {"tier": CountTier.FINISHED, **of_reader, **more}
         given["offsets"] = ((offsets.start, offsets.stop),)
         self.count(given.pop("tier"), bucket, ids, partition=partition, **given)
 
@@ -84,11 +86,11 @@ class Story:
 
     def end(self) -> None:
         """Count nothing more: the last count of a worker that ends in order."""
-        self.count(Tier.FINISHED, 0, (), client="worker", topic="", final=True)
+        self.count(CountTier.FINISHED, 0, (), client="worker", topic="", final=True)
 
     def count(
         self,
-        tier: Tier,
+        tier: CountTier,
         bucket: int,
         records: Iterable[str],
         *,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-PATIENCE_S = 240.0
+DEADLINE_S = 240.0
 
 
 def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:
@@ -21,7 +21,7 @@ def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         running.touch()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while not gate.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         yield from batches

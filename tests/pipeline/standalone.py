@@ -16,7 +16,7 @@ from attrs import define, field
 
 from tests.integration.members import wait_until
 
-PATIENCE_S = 600.0
+DEADLINE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 """What a second compiler makes is ready when a test is over."""
@@ -89,14 +89,14 @@ def standalone(directory: Path) -> Iterator[Cluster]:
     with ExitStack() as running:
         running.callback(_end, cluster)
         cluster.start("master.Master", *host, "--port", "0")
-        wait_until(lambda: "I have been elected leader" in cluster.said, PATIENCE_S, "a master")
+        wait_until(lambda: "I have been elected leader" in cluster.said, DEADLINE_S, "a master")
         [cluster.master] = re.findall(r"Starting Spark master at (spark://\S+)\n", cluster.said)
         for number in range(2):
             work = str(directory / f"worker-{number}")
             memory = ["--cores", "1", "--memory", "700m", "--work-dir", work]
             cluster.start("worker.Worker", *host, *memory, cluster.master)
         registered = "Successfully registered with master"
-        wait_until(lambda: cluster.said.count(registered) == 2, PATIENCE_S, "two workers")
+        wait_until(lambda: cluster.said.count(registered) == 2, DEADLINE_S, "two workers")
         yield cluster
 
 

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.spark.commands.plans import plan_of
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.trace.event_batch import (
     Column,
-    Places,
+    OffsetColumn,
     encoded,
 )
 
@@ -27,7 +27,7 @@ NOW_US = int(time.time() * 1e6)
 
 def batch(sequence: int, count: int = 100, **more: Any) -> bytes:
     """Return ``count`` events of one partition that no other batch has."""
-    places, ids = Places(), Column()
+    places, ids = OffsetColumn(), Column()
     places.add_run(sequence * 1_000_000, count)
     ids.extend([f"{sequence}-{n}" for n in range(count)])
     common: dict[str, Any] = {
@@ -63,12 +63,12 @@ def configured(directory: Path, bootstrap: str, topic: str, **more: Any) -> Path
     return file
 
 
-def planned(file: Path) -> Plan:
+def planned(file: Path) -> PipelinePlan:
     """Return the plan of a pipeline.yaml."""
     return plan_of(load_pipeline(file))
 
 
-def counted(plan: Plan, table: str = "trace") -> Mapping[str, int]:
+def counted(plan: PipelinePlan, table: str = "trace") -> Mapping[str, int]:
     """Return how many rows a table has, and how many of them are distinct."""
     files = DeltaTable(plan.table(table)).to_pyarrow_dataset()
     what = "event_id" if table == "trace" else '("partition", "offset")'

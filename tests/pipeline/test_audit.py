@@ -13,11 +13,11 @@ import attrs
 
 from tests.pipeline.audit_history import MINUTE_MS
 from window_consumer.audit import balance as audit_balance
-from window_consumer.audit.balance import Balance, Sum, Verdict
+from window_consumer.audit.balance import Balance, BalanceVerdict, Sum
 from window_consumer.audit.count import (
     WRITTEN,
     AuditCount,
-    Tier,
+    CountTier,
     encode,
     signed64,
 )
@@ -40,8 +40,8 @@ def history(rng: Random, topic: str) -> list[AuditCount]:
     start = rng.choice([0, audit._STRETCH - 20])
     with_ids = rng.random() < 0.8
     for sequence in range(rng.randrange(1, 10)):
-        tier = rng.choice([Tier.PRODUCED, *Tier])
-        is_written = tier in WRITTEN or tier is Tier.UNKNOWN
+        tier = rng.choice([CountTier.PRODUCED, *CountTier])
+        is_written = tier in WRITTEN or tier is CountTier.UNKNOWN
         offsets, at = [], start + rng.randrange(40)
         for _ in range(0 if is_written else rng.randrange(1, 3)):
             offsets.append((at, at + rng.randrange(1, 9)))
@@ -80,7 +80,7 @@ def _counterpart(count: AuditCount) -> AuditCount:
     """What was written of it: such buckets balance."""
     return attrs.evolve(
         count,
-        tier=Tier.PRODUCED,
+        tier=CountTier.PRODUCED,
         group="",
         epoch_ms=0,
         offsets=(),
@@ -111,7 +111,7 @@ def test_it_says_what_the_model_says(spark: SparkSession) -> None:
     rows = sides(judged, grace_ms=MINUTE_MS).collect()
     found = {
         (row.topic, row.group, row.bucket_ms): (
-            row[str(Tier.UNKNOWN)],
+            row[str(CountTier.UNKNOWN)],
             (row.came, row.came_xor, row.came_sum, row.came_ids),
             (row.left, row.left_xor, row.left_sum, row.left_ids),
         )
@@ -123,7 +123,7 @@ def test_it_says_what_the_model_says(spark: SparkSession) -> None:
         for each in balances
     }
     assert len(rows) == len(found)
-    assert {each.verdict for each in balances} == set(Verdict)
+    assert {each.verdict for each in balances} == set(BalanceVerdict)
 
 
 Figures = tuple[int, int, int, bool]
@@ -134,7 +134,7 @@ def figures(balance: Balance) -> tuple[Figures, Figures]:
     """Return what came and what left."""
     came, left = Sum(), Sum()
     for tier, each in balance.tiers.items():
-        if tier is not Tier.UNKNOWN:
+        if tier is not CountTier.UNKNOWN:
             into = came if tier in WRITTEN else left
             into.count += each.count
             into.id_xor ^= each.id_xor
@@ -193,7 +193,7 @@ COUNT = AuditCount(
     client="worker",
     incarnation="1",
     sequence=1,
-    tier=Tier.FINISHED,
+    tier=CountTier.FINISHED,
     app="shop",
     instance="host:1",
     topic="orders",

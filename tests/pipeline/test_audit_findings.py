@@ -19,7 +19,7 @@ from window_consumer.audit.commands.printing import (
     print_report,
 )
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     encode,
 )
 from window_consumer.audit.spark import (
@@ -31,8 +31,8 @@ from window_consumer.audit.spark import (
 from window_consumer.audit.spark.coverage import HELD
 from window_consumer.audit.spark.findings import Rules
 from window_consumer.audit.spark.report import (
+    AuditReport,
     NoCountsError,
-    Report,
     Scope,
 )
 from window_consumer.audit.states import (
@@ -132,7 +132,7 @@ def lost_by_the_group(story: Story) -> None:
 def lost_by_the_broker(story: Story) -> None:
     """Acked, and never in the log."""
     usual(story, range(4))
-    story.count(Tier.PRODUCED, 4, ["never"], client="web", partition=0)
+    story.count(CountTier.PRODUCED, 4, ["never"], client="web", partition=0)
     usual(story, range(4, BUCKETS))
 
 
@@ -168,28 +168,28 @@ def exchanged_between_partitions(story: Story) -> None:
 @case()
 def acked_in_other_partitions_than_read(story: Story) -> None:
     usual(story, partition=0)
-    story.count(Tier.PRODUCED, 4, ids(4), client="web", partition=1)
+    story.count(CountTier.PRODUCED, 4, ids(4), client="web", partition=1)
     story.consume(4, ids(4), range(100, 110), partition=0)
 
 
 @case()
 def partitions_that_nobody_knew(story: Story) -> None:
     usual(story)
-    story.count(Tier.REDRIVEN, 4, ids(4), client="redrive", partition=-1)
+    story.count(CountTier.REDRIVEN, 4, ids(4), client="redrive", partition=-1)
     story.consume(4, ids(4), range(100, 110), partition=0)
 
 
 @case({4: (Finding.LOST, 2, 0)})
 def redriven_and_lost(story: Story) -> None:
     usual(story)
-    story.count(Tier.REDRIVEN, 4, ids(4), client="redrive", partition=-1)
+    story.count(CountTier.REDRIVEN, 4, ids(4), client="redrive", partition=-1)
     story.consume(4, ids(4)[:8], range(100, 108), partition=0)
 
 
 @case({4: (Finding.WITHIN_UNKNOWN, 0, 0)})
 def of_which_nobody_knows(story: Story) -> None:
     usual(story, range(BUCKETS))
-    story.count(Tier.UNKNOWN, 4, ["x", "y"], client="web", partition=-1, ids=("x", "y"))
+    story.count(CountTier.UNKNOWN, 4, ["x", "y"], client="web", partition=-1, ids=("x", "y"))
     story.consume(4, ["y"], range(100, 101), partition=0)
 
 
@@ -197,7 +197,7 @@ def of_which_nobody_knows(story: Story) -> None:
 def gone_by_retention(story: Story) -> None:
     usual(story, (0, 1))
     offsets = story.produce(2, ids(2))
-    story.consume(5, ids(2), offsets, tier=Tier.GONE)
+    story.consume(5, ids(2), offsets, tier=CountTier.GONE)
     usual(story, range(3, BUCKETS))
 
 
@@ -205,7 +205,7 @@ def gone_by_retention(story: Story) -> None:
 def lost_before_more_was_gone(story: Story) -> None:
     """Each offset that is gone explains one record, of the buckets that its neighbours are of."""
     usual(story, (0, 1))
-    story.consume(6, (), story.produce(2, ids(2)), tier=Tier.GONE, count=10)
+    story.consume(6, (), story.produce(2, ids(2)), tier=CountTier.GONE, count=10)
     usual(story, (3,))
     for bucket, lost in ((4, 3), (5, 2)):
         offsets = story.produce(bucket, ids(bucket))
@@ -220,7 +220,7 @@ def lost_in_another_partition_than_what_was_gone(story: Story) -> None:
             offsets = story.produce(bucket, ids(bucket), partition=partition)
             lost = 4 if (bucket, partition) == (3, 1) else 0
             if (bucket, partition) == (2, 0):
-                story.consume(5, (), offsets, tier=Tier.GONE, count=10)
+                story.consume(5, (), offsets, tier=CountTier.GONE, count=10)
             else:
                 left = ids(bucket)[lost:]
                 story.consume(bucket, left, offsets[lost:], partition=partition)
@@ -247,7 +247,7 @@ def held_and_lost(story: Story) -> None:
         story.consume(bucket, ids(bucket)[:5], offsets[:5])
         behind = 5 + held + lost
         story.consume(bucket, ids(bucket)[behind:], offsets[behind:])
-    story.count(Tier.PRODUCED, 6, ["never"], client="web", partition=0)
+    story.count(CountTier.PRODUCED, 6, ["never"], client="web", partition=0)
     usual(story, (6, 7))
 
 
@@ -432,7 +432,7 @@ SHOULD_BE_SEEN = {
 
 
 @pytest.fixture(scope="module")
-def report(spark: SparkSession) -> Report:
+def report(spark: SparkSession) -> AuditReport:
     stories = []
     for name, each in CASES.items():
         story = Story(name, with_ids=each.with_ids)
@@ -450,11 +450,11 @@ def report(spark: SparkSession) -> Report:
     held = spark.createDataFrame([each for story in stories for each in story.held], HELD)
     scope = Scope(since_ms=NOON_MS)
     made = audit_report.report(counted(spark, stories), rules, scope, through, held)
-    return Report(made.findings.cache(), made.latencies, made.explain)
+    return AuditReport(made.findings.cache(), made.latencies, made.explain)
 
 
 @pytest.fixture(scope="module")
-def found(report: Report) -> dict[str, Found]:
+def found(report: AuditReport) -> dict[str, Found]:
     rows = report.findings.collect()
     buckets: dict[str, Found] = {name: {} for name in CASES}
     for row in rows:
@@ -512,7 +512,7 @@ def broken(value: bytes) -> tuple[datetime, bytes]:
 
 
 def test_the_report_for_people_says_what_is_lost_first(
-    report: Report, capsys: pytest.CaptureFixture[str]
+    report: AuditReport, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = print_report(report, NOON_MS, NOON_MS + NOW * MINUTE_MS)
     assert {Finding.LOST, Finding.EXCHANGED, Finding.BALANCED} <= found
@@ -528,7 +528,7 @@ def test_the_report_for_people_says_what_is_lost_first(
 
 
 def test_a_bucket_is_explained_by_its_records(
-    report: Report, capsys: pytest.CaptureFixture[str]
+    report: AuditReport, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("fine", "lost_by_the_group", "written_twice", "of_which_nobody_knows")
     rows = report.explain(NOON_MS + 4 * MINUTE_MS).where(F.col("topic").isin(*asked)).cache()
@@ -543,7 +543,7 @@ def test_a_bucket_is_explained_by_its_records(
     assert {"what": "explanation", "missing": [[47, 50]]}.items() <= objects[0].items()
 
 
-def test_a_bucket_that_is_not_there_is_an_error(report: Report) -> None:
+def test_a_bucket_that_is_not_there_is_an_error(report: AuditReport) -> None:
     """... and what is found in one that is there decides about the exit code."""
     assert Finding.LOST in findings_in(report, NOON_MS + 4 * MINUTE_MS)
     for start_ms in (NOON_MS + 4 * MINUTE_MS + 1, NOON_MS + 90 * MINUTE_MS, 0):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.audit_history import Story, counted
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     latency_bounds,
     latency_bucket,
 )
@@ -37,7 +37,13 @@ def test_they_are_told_by_group_and_by_host(spark: SparkSession) -> None:
         retried: Any = {"topic": "shop.orders.retry.1s", "origin": "orders"} if bucket == 3 else {}
         story.through(bucket, ["x"], client=host, latency=latency, **retried)
     story.count(
-        Tier.DEAD_LETTERED, 0, ["y"], client="one", group=story.group, latency={0: 100}, partition=0
+        CountTier.DEAD_LETTERED,
+        0,
+        ["y"],
+        client="one",
+        group=story.group,
+        latency={0: 100},
+        partition=0,
     )
     rows = latencies(effective(counted(spark, [story]))).collect()
     expected = {

@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from tests.commands import PATIENCE_S, Commands, Ended, produce
+from tests.commands import DEADLINE_S, Commands, Ended, produce
 from tests.conftest import MakeTopic
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
@@ -46,7 +46,7 @@ MINUTE_MS = 60_000
 RECORDS = 20
 """In each minute."""
 
-REPORT_S = 10 * PATIENCE_S
+REPORT_S = 10 * DEADLINE_S
 """Spark starts by itself, which takes a while on a busy machine."""
 
 SHOP = """
@@ -136,7 +136,7 @@ class Shop:
                 self.producer.produce(
                     self.orders, text, partition=each, timestamp=self.minute_ms(minute)
                 )
-        assert self.producer.flush(PATIENCE_S) == 0
+        assert self.producer.flush(DEADLINE_S) == 0
 
     def lose(self, minute: int) -> None:
         """Count a record that no broker has: one was acked, and its log cut by an election."""
@@ -151,7 +151,7 @@ class Shop:
             record_id = f"twice-{minute}".encode()
             token = self.watcher.sent(self.orders, None, 4, about["timestamp"], record_id)
             plain.produce(self.orders, b"good", headers=[("wc-id", record_id)], **about)
-            assert plain.flush(PATIENCE_S) == 0
+            assert plain.flush(DEADLINE_S) == 0
             if count_it:
                 self.watcher.acked(token, 1, -1)
             else:
@@ -160,7 +160,7 @@ class Shop:
     def wait_for(self, group: str, topic: str) -> None:
         """Wait until a group has committed all there is."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
-        deadline = monotonic() + PATIENCE_S
+        deadline = monotonic() + DEADLINE_S
         places = [TopicPartition(topic, each) for each in (0, 1)]
         done: list[int] = []
         ends = [1]
@@ -198,7 +198,7 @@ class Shop:
         worker.wait_for("charge: reads ")
         client = {"bootstrap.servers": self.bootstrap}
         log = ClientLog(logging.getLogger("window_consumer.client"))
-        deadline = monotonic() + PATIENCE_S
+        deadline = monotonic() + DEADLINE_S
         runs: list[tuple[int, int, bool]] = []
         while [stop - first for first, stop, _ in runs] != [1]:
             assert monotonic() < deadline, f"not finished are {runs}"

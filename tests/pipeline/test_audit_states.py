@@ -18,7 +18,7 @@ from window_consumer.audit import balance as audit_balance
 from window_consumer.audit.count import (
     WRITTEN,
     AuditCount,
-    Tier,
+    CountTier,
     encode,
 )
 from window_consumer.audit.spark import counts as audit
@@ -50,7 +50,7 @@ class Arrived:
     def is_for(self, bucket: Bucket) -> bool:
         topic, group, start_ms = bucket
         each = self.count
-        is_its = each.tier in WRITTEN or each.tier is Tier.UNKNOWN or each.group == group
+        is_its = each.tier in WRITTEN or each.tier is CountTier.UNKNOWN or each.group == group
         return is_its and (each.topic, each.bucket_ms) == (topic, start_ms)
 
 
@@ -76,7 +76,9 @@ def expected(told: Iterable[Arrived], rules: Rules) -> dict[Bucket, tuple[str, b
     states = {}
     for balance in audit_balance.balance(counts):
         bucket = balance.topic, balance.group, balance.bucket_ms
-        mine = [each for each in live if each.is_for(bucket) and each.count.tier is not Tier.GONE]
+        mine = [
+            each for each in live if each.is_for(bucket) and each.count.tier is not CountTier.GONE
+        ]
         end = (balance.bucket_ms + MINUTE_MS) // 1000
         seconds = sorted(max(each.second, end) for each in mine)
         is_late = any((b - a) * 1000 > rules.grace_ms for a, b in pairwise(seconds))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AWAY_S = 60.0
-PATIENCE_S = 240.0
+DEADLINE_S = 240.0
 EVENTS = "events"
 
 WITHOUT_ROOM = """
@@ -83,7 +83,7 @@ def outage(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         write(own.bootstrap, EVENTS, [batch(sequence) for sequence in range(3)])
         file = configured(directory, own.bootstrap, EVENTS, spark={"properties": QUICK})
         running = commands.start("pipeline", "run", "trace", "--every", "1s")
-        wait_until(lambda: has(running, file, 300), PATIENCE_S, "all is in the table")
+        wait_until(lambda: has(running, file, 300), DEADLINE_S, "all is in the table")
         said_before = len(running.said)
         own.kill()
         yield Outage(own, monotonic(), commands, running, said_before)
@@ -103,7 +103,7 @@ def test_a_job_that_is_to_run_once_ends_without_kafka_and_makes_nothing(outage: 
         (commands.directory / f"{job}.yaml").write_text(json.dumps(config))
         started[job] = commands.start("pipeline", "run", job, "-c", f"{job}.yaml", "--once")
     for job, once in started.items():
-        ended = once.wait(PATIENCE_S)
+        ended = once.wait(DEADLINE_S)
         assert ended.code == 1, ended.said
         assert f"no broker at {outage.kafka.bootstrap} answered within 15 s" in ended.err
         assert not (commands.directory / f"tables of {job}").exists()
@@ -123,7 +123,7 @@ def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
         stderr=subprocess.PIPE,
         text=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=DEADLINE_S,
     )
     assert ended.returncode == 1, ended.stderr
     assert "File too large" in ended.stderr
@@ -139,14 +139,14 @@ def test_a_job_goes_on_after_its_kafka_was_away_for_a_minute(outage: Outage) -> 
         outage.running.process.wait(max(0.0, AWAY_S - (monotonic() - outage.began)))
     wait_until(
         lambda: f"no broker at {outage.kafka.bootstrap} answered" in outage.said,
-        PATIENCE_S,
+        DEADLINE_S,
         "it has given up waiting for an answer",
     )
     assert "tried again in" in outage.said
     outage.kafka.restart()
     write(outage.kafka.bootstrap, EVENTS, [batch(sequence) for sequence in range(3, 6)])
-    wait_until(lambda: outage.has(600), PATIENCE_S, "what has come since is in the table")
+    wait_until(lambda: outage.has(600), DEADLINE_S, "what has come since is in the table")
     outage.running.signal(signal.SIGTERM)
-    ended = outage.running.wait(PATIENCE_S)
+    ended = outage.running.wait(DEADLINE_S)
     assert ended.code == 0, ended.said
     assert counted(planned(outage.file)) == {"rows": 600, "distinct": 600}

@@ -13,7 +13,7 @@ from tests.pipeline import dead_letters as letters_of
 from tests.pipeline import test_audit, test_trace
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     encode,
 )
 from window_consumer.audit.spark import counts as audit
@@ -23,7 +23,7 @@ from window_consumer.spark import (
     maintenance,
     quarantine,
 )
-from window_consumer.spark.plan import Plan, Reading
+from window_consumer.spark.plan import PipelinePlan, Reading
 from window_consumer.spark.tables import utc_day
 from window_consumer.trace.spark import table as trace
 
@@ -54,7 +54,7 @@ def test_rows_are_of_the_day_that_it_was_in_utc(elsewhere: SparkSession, time: d
         "client": "c",
         "incarnation": "i",
         "sequence": 0,
-        "tier": Tier.PRODUCED,
+        "tier": CountTier.PRODUCED,
         "count": 1,
         "app": "shop",
         "instance": "host:1",
@@ -78,7 +78,7 @@ def test_a_time_before_1970_has_its_day(spark: SparkSession) -> None:
 
 
 def test_days_end_in_utc_where_old_dead_letters_go(elsewhere: SparkSession, tmp_path: Path) -> None:
-    plan = Plan(kafka={}, directory=str(tmp_path))
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path))
     path = LETTERS.make(elsewhere, plan)
     times = {"before": MIDNIGHT - timedelta(seconds=1), "after": MIDNIGHT}
     rows = [

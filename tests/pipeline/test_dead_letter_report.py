@@ -18,9 +18,9 @@ from window_consumer.dlq.spark import (
 from window_consumer.dlq.spark import (
     table as dead_letters,
 )
-from window_consumer.dlq.spark.findings import Findings
+from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.dlq.spark.summary import (
-    Wishes,
+    ReportRequest,
     findings,
 )
 from window_consumer.spark.plan import Reading
@@ -33,8 +33,8 @@ def read(spark: SparkSession, *letters: Letter) -> DataFrame:
     return dead_letters.letters(dead_letters.judge(records(spark, *letters)), Reading())
 
 
-def report(spark: SparkSession, *letters: Letter, **wishes: Any) -> Findings:
-    asked = Wishes(asked_ms=NOW_MS, **wishes)
+def report(spark: SparkSession, *letters: Letter, **wishes: Any) -> DeadLetterFindings:
+    asked = ReportRequest(asked_ms=NOW_MS, **wishes)
     return findings(asked.of(read(spark, *letters)), asked, "here", 0)
 
 
@@ -73,12 +73,12 @@ def planted() -> list[Letter]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Findings:
+def found(spark: SparkSession) -> DeadLetterFindings:
     """The report on what was planted."""
     return report(spark, *planted())
 
 
-def test_the_report_says_what_was_planted(found: Findings) -> None:
+def test_the_report_says_what_was_planted(found: DeadLetterFindings) -> None:
     assert (found.count, found.distinct_causes, found.others) == (12, 4, 0)
     assert (found.first_ms, found.last_ms) == (NOW_MS - 40 * HOUR_MS, NOW_MS)
     busy, deployed = found.causes[:2]
@@ -139,7 +139,7 @@ def test_what_was_put_back_since_is_counted_by_its_place(spark: SparkSession) ->
         (DLQ, 0, 0, 2**62),  # which no redrive can have written
     ]
     put_back = {2, 3, 30, 32, 34, 100, *range(59, 98, 2)}
-    asked = Wishes(asked_ms=NOW_MS)
+    asked = ReportRequest(asked_ms=NOW_MS)
     found = findings(read(spark, *letters), asked, "here", 0, runs)
     counted = {each.fingerprint: (each.count, each.put_back) for each in found.causes}
     of_a = sum(1 for each in put_back if each < 60)
@@ -167,7 +167,7 @@ def test_what_tells_neither_reason_nor_class_is_a_cause_by_who_wrote_it(
     }
 
 
-def test_periods_add_up_to_all(found: Findings) -> None:
+def test_periods_add_up_to_all(found: DeadLetterFindings) -> None:
     assert found.period_ms == HOUR_MS
     assert sum(found.periods.values()) == 12
     assert all(sum(each.periods.values()) == each.count for each in found.causes)
@@ -239,7 +239,7 @@ def test_what_is_asked_for_is_what_is_reported(spark: SparkSession) -> None:
     letters = read(spark, *planted()).persist()
 
     def count(**wishes: Any) -> int:
-        return Wishes(asked_ms=NOW_MS, **wishes).of(letters).count()
+        return ReportRequest(asked_ms=NOW_MS, **wishes).of(letters).count()
 
     assert count(since_ms=NOW_MS - 3 * HOUR_MS) == 5
     assert count(topics=("orders-dlt",)) == 1

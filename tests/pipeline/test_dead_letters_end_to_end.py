@@ -21,13 +21,13 @@ from tests.model.test_dead_letter import CONNECT, SPRING
 from tests.pipeline import here
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark import places as dead_letter_places
-from window_consumer.dlq.spark.findings import Findings
+from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.dlq.spark.summary import (
-    Wishes,
+    ReportRequest,
     findings,
 )
 from window_consumer.spark import jobs
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def charge(order: Record) -> None:
 KINDS = ["good", "wrong", "good", "fatal", "wrong"]
 RECORDS = 40
 FOREIGN = {"spring": SPRING, "kafka-connect": CONNECT}
-PATIENCE_S = 180
+DEADLINE_S = 180
 
 
 def planted(bootstrap: str, topic: str) -> Counter[str]:
@@ -64,7 +64,7 @@ def planted(bootstrap: str, topic: str) -> Counter[str]:
     for at, kind in enumerate(kinds):
         key = "c17" if kind == "wrong" else f"c{at}"
         producer.produce(topic, json.dumps({"kind": kind}), key)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     return Counter(kinds)
 
 
@@ -75,10 +75,10 @@ def write_foreign(bootstrap: str, topic: str) -> None:
         for _ in range(2):
             producer.produce(topic, b"v", b"k", headers=[*headers])
     producer.produce(topic, b"v")
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
-def answers(found: Findings) -> dict[str, tuple[int, int | None, int | None]]:
+def answers(found: DeadLetterFindings) -> dict[str, tuple[int, int | None, int | None]]:
     """Return count, first and last time of each cause."""
     return {
         cause.fingerprint or cause.error_class or "": (cause.count, cause.first_ms, cause.last_ms)
@@ -110,19 +110,19 @@ def test_the_report_equals_what_was_planted(
     failing = kinds["wrong"] + kinds["fatal"]
     wait_until(
         lambda: sum(log_ends(kafka.bootstrap, dlq).values()) >= failing,
-        PATIENCE_S,
+        DEADLINE_S,
         "all are dead letters",
     )
     assert running.stop().code == 0
 
     pattern = f"^{group}[.].+[.]dlq$"
-    plan = Plan(
+    plan = PipelinePlan(
         kafka=kafka_section,
         directory=str(tmp_path / "lake"),
         dlq_topics=(foreign,),
         dlq_patterns=(pattern,),
     )
-    before = Wishes(asked_ms=2**41)
+    before = ReportRequest(asked_ms=2**41)
     assert dead_letter_places.table(spark, plan, before) is None
     run_job(spark, plan)
     write_foreign(kafka.bootstrap, foreign)
@@ -172,11 +172,13 @@ def waiting(said: Mapping[str, Any]) -> dict[str, int]:
     return {each["error_class"]: each["count"] - each["put_back"] for each in said["causes"]}
 
 
-def run_job(spark: SparkSession, plan: Plan) -> None:
-    assert jobs.start(spark, plan, jobs.JOBS["dlq"]).wait(int(PATIENCE_S))
+def run_job(spark: SparkSession, plan: PipelinePlan) -> None:
+    assert jobs.start(spark, plan, jobs.JOBS["dlq"]).wait(int(DEADLINE_S))
 
 
-def by_command(spark: SparkSession, commands: Commands, plan: Plan, group: str) -> dict[str, Any]:
+def by_command(
+    spark: SparkSession, commands: Commands, plan: PipelinePlan, group: str
+) -> dict[str, Any]:
     """Return what the command says of a group, from the table."""
     about = {"kafka": dict(plan.kafka), "directory": plan.directory}
     commands.configure(about, "pipeline.yaml")
@@ -190,6 +192,6 @@ def by_command(spark: SparkSession, commands: Commands, plan: Plan, group: str) 
 
 def put_back(commands: Commands, command: str, count: int) -> None:
     """Run the command of the report, as it stands there."""
-    ended = commands.start(*shlex.split(command)[1:], "--json").wait(PATIENCE_S)
+    ended = commands.start(*shlex.split(command)[1:], "--json").wait(DEADLINE_S)
     assert ended.code == 0, ended.err
     assert sum(each["redriven"] for each in ended.json["redrives"]) == count

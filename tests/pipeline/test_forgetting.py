@@ -22,7 +22,7 @@ from window_consumer.spark.tables import BROKEN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.spark.plan import Plan
+    from window_consumer.spark.plan import PipelinePlan
 
 KEY, OTHER = "customer-17", "customer-171"
 SECRET = b"their secret"
@@ -33,7 +33,7 @@ def letter(offset: int, key: str, record: str | None) -> Letter:
     return Letter(headers=own, key=key.encode(), value=json.dumps({"who": key}).encode())
 
 
-def with_letters(spark: SparkSession, file: Path) -> Plan:
+def with_letters(spark: SparkSession, file: Path) -> PipelinePlan:
     """Fill the table: a letter that the key names, one that only the trace names, and others'."""
     plan = planned(file)
     given = [
@@ -48,12 +48,12 @@ def with_letters(spark: SparkSession, file: Path) -> Plan:
     return plan
 
 
-def offsets(spark: SparkSession, plan: Plan) -> list[int]:
+def offsets(spark: SparkSession, plan: PipelinePlan) -> list[int]:
     rows = spark.read.format("delta").load(plan.table("dead_letters")).select("original_offset")
     return sorted(row.original_offset for row in rows.collect())
 
 
-def in_files(plan: Plan) -> str:
+def in_files(plan: PipelinePlan) -> str:
     """Return all that the files of dead letters have, whatever the table's log says."""
     files = [str(each) for each in Path(plan.table("dead_letters")).glob("day=*/*.parquet")]
     return str(duckdb.read_parquet(files).project("key, value, headers").fetchall())

@@ -19,10 +19,10 @@ from pyspark.errors import PySparkException
 from tests import topics
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
-from tests.pipeline.gates import PATIENCE_S, ended, held_up
+from tests.pipeline.gates import DEADLINE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.dlq.spark import places as dead_letter_places
-from window_consumer.dlq.spark.summary import Wishes
+from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     jobs,
@@ -34,10 +34,10 @@ from window_consumer.spark import (
 from window_consumer.spark.checkpoints import (
     Checkpoint,
     CheckpointError,
-    Origin,
+    JobSource,
 )
-from window_consumer.spark.commands.skipped import Skipped
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.commands.skipped import SkippedRanges
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import NewerTableError
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -59,7 +59,7 @@ class Pipeline:
         self.directory = directory
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
-    def plan(self, topic: str | None = None, **more: Any) -> Plan:
+    def plan(self, topic: str | None = None, **more: Any) -> PipelinePlan:
         return planned(
             configured(self.directory, self.kafka.bootstrap, topic or self.topic, **more)
         )
@@ -67,11 +67,11 @@ class Pipeline:
     def write(self, *values: bytes) -> None:
         write(self.kafka.bootstrap, self.topic, values)
 
-    def run(self, plan: Plan, **how: Any) -> int:
+    def run(self, plan: PipelinePlan, **how: Any) -> int:
         """Run the job once; return how many records it has read."""
         its = topics.identity(self.admin, plan.trace_topic)
-        origin = Origin(topics={plan.trace_topic: its})
-        query = jobs.start(self.spark, plan, TRACE, jobs.How(origin=origin, **how))
+        origin = JobSource(topics={plan.trace_topic: its})
+        query = jobs.start(self.spark, plan, TRACE, jobs.JobOptions(origin=origin, **how))
         query.wait()
         return query.sink.records
 
@@ -138,7 +138,7 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     assert "fail_on_data_loss: false" in said
     assert counted(plan)["rows"] == 100
     told: list[str] = []
-    look = Skipped("trace", pipeline.beginnings, told.append).look
+    look = SkippedRanges("trace", pipeline.beginnings, told.append).check
     pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=look)
     assert counted(plan) == {"rows": 200, "distinct": 200}
     (text,) = told
@@ -172,13 +172,13 @@ def test_a_topic_that_is_made_anew_between_two_batches_is_not_taken_for_the_old_
     pipeline.write(batch(1), batch(2), batch(3))
     asked = 0
 
-    def origin_now() -> Origin:
+    def origin_now() -> JobSource:
         nonlocal asked
         asked += 1
         if asked == 3:
             topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
             pipeline.write(*(batch(sequence) for sequence in range(4, 8)))
-        return Origin(topics={pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)})
+        return JobSource(topics={pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)})
 
     with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
         pipeline.run(plan, origin_now=origin_now)
@@ -202,7 +202,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
         topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(2), batch(3))
     ids = {pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)}
-    how = jobs.How(origin=Origin(topics=ids), restart=has_rows)
+    how = jobs.JobOptions(origin=JobSource(topics=ids), restart=has_rows)
     with pytest.raises(RunError, match="no such column"):
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
@@ -222,8 +222,8 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
 
     def run(cluster: str | None, its: str | None = None, **how: Any) -> int:
         its = its or topics.identity(pipeline.admin, pipeline.topic)
-        origin = Origin(cluster=cluster, topics={pipeline.topic: its})
-        query = jobs.start(pipeline.spark, plan, job, jobs.How(origin=origin, **how))
+        origin = JobSource(cluster=cluster, topics={pipeline.topic: its})
+        query = jobs.start(pipeline.spark, plan, job, jobs.JobOptions(origin=origin, **how))
         query.wait()
         return query.sink.records
 
@@ -246,7 +246,7 @@ def test_a_topic_of_dead_letters_that_was_made_anew_is_told(pipeline: Pipeline) 
     plan = pipeline.plan(dlq={"topics": [], "patterns": [rf"^{pipeline.topic}"]})
 
     def run(ids: Mapping[str, str | None], *, restart: bool = False) -> None:
-        how = jobs.How(origin=Origin(topics=ids), restart=restart)
+        how = jobs.JobOptions(origin=JobSource(topics=ids), restart=restart)
         jobs.start(pipeline.spark, plan, job, how).wait()
 
     run({"a": "1", "b": None})
@@ -273,9 +273,9 @@ def test_dead_letters_that_a_restart_has_read_again_are_counted_once(
         producer.produce(pipeline.topic, b"failed", headers=[("wc-format", form)])
     assert producer.flush(60) == 0
     for restart in (False, True):
-        how = jobs.How(restart=restart)
+        how = jobs.JobOptions(restart=restart)
         assert jobs.start(pipeline.spark, plan, jobs.JOBS["dlq"], how).wait(240)
-        place = dead_letter_places.table(pipeline.spark, plan, Wishes(asked_ms=0))
+        place = dead_letter_places.table(pipeline.spark, plan, ReportRequest(asked_ms=0))
         assert place is not None
         assert (place.letters.count(), place.unreadable) == (2, 1)
 
@@ -363,7 +363,7 @@ def test_a_batch_that_somebody_else_has_written_is_told(
     monkeypatch.setattr(jobs, "_COUNTED_S", 1)  # from here on no count comes
     records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
     unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
-    sink = jobs.Sink(TRACE, plan, plan.table("trace"), plan.table("quarantine"), unaware)
+    sink = jobs.BatchSink(TRACE, plan, plan.table("trace"), plan.table("quarantine"), unaware)
     with pytest.raises(jobs.BatchFailedError):
         sink.write(records, 0)
     assert isinstance(sink.failure, jobs.SecondWriterError)
@@ -381,21 +381,21 @@ def test_two_processes_that_write_a_batch_at_once_write_it_once(
     records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
     running, gate = tmp_path / "running", tmp_path / "gate"
 
-    def sink(rows: Callable[[DataFrame, Plan], DataFrame]) -> jobs.Sink:
+    def sink(rows: Callable[[DataFrame, PipelinePlan], DataFrame]) -> jobs.BatchSink:
         unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
         job = evolve(TRACE, rows=rows)
-        return jobs.Sink(job, plan, plan.table("trace"), plan.table("quarantine"), unaware)
+        return jobs.BatchSink(job, plan, plan.table("trace"), plan.table("quarantine"), unaware)
 
     slow = sink(lambda given, how: held_up(TRACE.rows(given, how), running, gate))
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(slow.write, records, NEXT)
         try:
-            wait_until(running.exists, PATIENCE_S, "the slower one writes")
+            wait_until(running.exists, DEADLINE_S, "the slower one writes")
             sink(TRACE.rows).write(records, NEXT)
         finally:
             gate.touch()
         with pytest.raises(jobs.BatchFailedError):
-            writing.result(PATIENCE_S)
+            writing.result(DEADLINE_S)
     assert isinstance(slow.failure, jobs.SecondWriterError)
     assert "run each job once" in str(slow.failure)
     assert counted(plan) == {"rows": 100, "distinct": 100}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from tests.commands import PATIENCE_S, Commands
+from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Record, TracedProducer, TraceSettings
@@ -26,7 +26,7 @@ from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event_tail import EventTail
 from window_consumer.trace.journey import Journey
 from window_consumer.trace.lookup import Journeys
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 from window_consumer.trace.spark.schema import TRACE
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Shop:
             for name in names:
                 value = name.rstrip("0123456789").encode()
                 producer.produce(self.topic, value, key=name, headers={"wc-id": name})
-            assert producer.flush(PATIENCE_S) == 0
+            assert producer.flush(DEADLINE_S) == 0
             yield
         finally:
             producer.close()
@@ -113,7 +113,7 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
     loaded = configured(commands.directory, shop.bootstrap, shop.events)
     TRACE.make(spark, plan_of(loaded))  # nothing is in it yet
     # A person waits so long for a Kafka that is slow.
-    patient = partial(EventTail, answer_s=PATIENCE_S, most_s=PATIENCE_S)
+    patient = partial(EventTail, answer_s=DEADLINE_S, most_s=DEADLINE_S)
     journeys = Journeys(loaded, make_tail=patient)
 
     def is_told(record: str, end: str) -> bool:
@@ -122,8 +122,8 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
         return bool(found and found.passages[0].sent and ways) and ways[0].end == end
 
     with shop.running("bad1", "good2"):
-        wait_until(lambda: is_told("bad1", "dead_lettered"), PATIENCE_S, "it is a dead letter")
-        wait_until(lambda: is_told("good2", "processed"), PATIENCE_S, "the other one is done")
+        wait_until(lambda: is_told("bad1", "dead_lettered"), DEADLINE_S, "it is a dead letter")
+        wait_until(lambda: is_told("good2", "processed"), DEADLINE_S, "the other one is done")
     answer = journeys.of("bad1")
     assert answer.notes == ()
     journey = Journey.of(answer.events)
@@ -136,7 +136,7 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
         (topic, ["received", "failed", end])
         for topic, end in zip([shop.topic, *levels], ends, strict=True)
     ]
-    key = Question(key="bad1", step="failed")
+    key = TraceQuery(key="bad1", step="failed")
     from_kafka = journeys.find(key, 10).events
     assert [event.attempt for event in from_kafka] == [1, 2, 3]
     assert journeys.find(key, 2).events == from_kafka[1:]

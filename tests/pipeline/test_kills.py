@@ -29,7 +29,7 @@ KILLS = 5
 FIRST, MORE = 12, 5
 """So many batches of events lie there at first, and so many come before each kill."""
 EVENTS = 500
-PATIENCE_S = 600.0
+DEADLINE_S = 600.0
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
@@ -85,9 +85,9 @@ def test_the_table_is_exact_after_five_kills(
         write(kafka.bootstrap, events, [batch(next(numbers), EVENTS) for _ in range(MORE)])
         driver = start(tmp_path)
         # While a batch is read or written, and in turn when it is, but not noted as done.
-        wait_until(partial(are_there, begun, tmp_path, wanted), PATIENCE_S, "a batch is planned")
+        wait_until(partial(are_there, begun, tmp_path, wanted), DEADLINE_S, "a batch is planned")
         if number % 2:
-            wait_until(partial(are_there, written, tmp_path, wanted), PATIENCE_S, "it is written")
+            wait_until(partial(are_there, written, tmp_path, wanted), DEADLINE_S, "it is written")
         else:
             with suppress(subprocess.TimeoutExpired):
                 driver.wait(rng.uniform(0, 1.5))

@@ -21,16 +21,16 @@ from window_consumer.spark import (
 from window_consumer.spark import (
     quarantine as quality,
 )
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.schemas import QUARANTINE
 from window_consumer.spark.tables import BROKEN
 from window_consumer.trace.event_batch import (
     Column,
-    Places,
+    OffsetColumn,
     decoded,
     encoded,
 )
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 from window_consumer.trace.spark import table as trace
 from window_consumer.trace.spark.schema import TRACE
 from window_consumer.trace.spark.search import Index
@@ -46,7 +46,7 @@ DAYS_AGO = (0, 0, 40)
 
 def batch(number: int, days_ago: int) -> bytes:
     """Return a batch of sixty events, of twenty records with three keys."""
-    keys, places, ids = Column(), Places(), Column()
+    keys, places, ids = Column(), OffsetColumn(), Column()
     keys.extend([KEYS[n % 3] for n in range(60)])
     ids.extend([f"{KEYS[n % 3]}-{n % 20}" for n in range(60)])
     places.add_run(number * 60, 60)
@@ -59,7 +59,7 @@ def batch(number: int, days_ago: int) -> bytes:
 @attrs.frozen
 class Tables:
     spark: SparkSession
-    plan: Plan
+    plan: PipelinePlan
 
     @property
     def path(self) -> str:
@@ -81,14 +81,14 @@ class Tables:
         return sorted(Path(self.path).glob("day=*/**/*.parquet"))
 
     def ids(self) -> list[str]:
-        return [event.event_id for event in Index(self.path).find(Question(), 10_000)]
+        return [event.event_id for event in Index(self.path).find(TraceQuery(), 10_000)]
 
 
 @pytest.fixture(scope="module")
 def laid_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table that nobody touches: each test gets a copy."""
     directory = tmp_path_factory.mktemp("tables")
-    made = Tables(spark, Plan(kafka={}, directory=str(directory)))
+    made = Tables(spark, PipelinePlan(kafka={}, directory=str(directory)))
     TRACE.make(spark, made.plan)
     for number, days_ago in enumerate(DAYS_AGO):
         write(Path(made.path), list(decoded(batch(number, days_ago))))
@@ -98,7 +98,7 @@ def laid_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture
 def tables(spark: SparkSession, laid_out: Path, tmp_path: Path) -> Tables:
     shutil.copytree(laid_out, tmp_path, dirs_exist_ok=True)
-    return Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
+    return Tables(spark, PipelinePlan(kafka={}, directory=str(tmp_path)))
 
 
 def told(number: int) -> set[str]:
@@ -109,11 +109,11 @@ def test_small_files_become_one_and_old_days_go(tables: Tables) -> None:
     before = len(tables.files)
     kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, TODAY)}
     buckets = {file.parent for file in tables.files if TODAY.isoformat() in str(file)}
-    assert kept["trace"] == maintenance.Kept("trace", 60, len(buckets))
+    assert kept["trace"] == maintenance.TableMaintenance("trace", 60, len(buckets))
     assert set(tables.ids()) == told(0) | told(1)
     index = Index(tables.path)
-    assert len(index._files(Question())) == len(buckets)
-    for name in index._files(Question()):
+    assert len(index._files(TraceQuery())) == len(buckets)
+    for name in index._files(TraceQuery()):
         rows = duckdb.read_parquet(name).project("root_id").fetchall()
         assert rows == sorted(rows)
     assert len(tables.files) > before  # of those that were there a week ago there were none
@@ -124,7 +124,7 @@ def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_writt
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """... after their own time, which is not that of the trace; what was quarantined, too."""
-    plan = Plan(kafka={}, directory=str(tmp_path), keep_days=1, dlq_keep_days=10)
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path), keep_days=1, dlq_keep_days=10)
     path, broken = LETTERS.make(spark, plan), BROKEN.make(spark, plan)
     now = datetime.combine(TODAY, datetime.min.time(), UTC)
     days_ago = {"today": 0, "kept": 10, "old": 11}
@@ -160,7 +160,7 @@ def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_writt
 def test_what_was_quarantined_of_the_trace_goes_with_its_days(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    tables = Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
+    tables = Tables(spark, PipelinePlan(kafka={}, directory=str(tmp_path)))
     tables.quarantine(b"no event")
     path = tables.plan.table(BROKEN.name)
     counts = trace.read(records(tables.spark, b"no counts"))
@@ -190,9 +190,9 @@ def test_a_key_is_forgotten_in_all_files_and_nothing_else_is(tables: Tables) -> 
     write(Path(tables.path), list(decoded(without_key)))
     tables.quarantine(broken, b'{"other":1}')
     maintenance.compact(tables.spark, TRACE, tables.path)  # the files before that have it as well
-    assert Index(tables.path).count(Question(key=EVIL)) == 60
-    gone = maintenance.forget(tables.spark, tables.plan, EVIL, EVIL)
-    assert gone == maintenance.Forgotten(steps=61, letters=0, quarantined=1)
+    assert Index(tables.path).count(TraceQuery(key=EVIL)) == 60
+    gone = maintenance.delete_key(tables.spark, tables.plan, EVIL, EVIL)
+    assert gone == maintenance.DeletedKey(steps=61, letters=0, quarantined=1)
     expected = {f"w-{number}-{n}" for number in range(3) for n in range(60) if n % 3 != 1}
     assert set(tables.ids()) == expected
     assert tables.files
@@ -215,7 +215,7 @@ def test_it_runs_beside_a_job_and_beside_another_one(tables: Tables) -> None:
 
     def forget() -> None:
         try:
-            maintenance.forget_key(tables.spark, tables.path, "b")
+            maintenance.delete_trace_of_key(tables.spark, tables.path, "b")
         except BaseException as error:
             failures.append(error)
 
@@ -227,7 +227,7 @@ def test_it_runs_beside_a_job_and_beside_another_one(tables: Tables) -> None:
     for thread in beside:
         thread.join()
     assert failures == []
-    maintenance.forget_key(tables.spark, tables.path, "b")
+    maintenance.delete_trace_of_key(tables.spark, tables.path, "b")
     expected = [f"w-{number}-{n}" for number in range(5) for n in range(60) if n % 3 != 2]
     rows = tables.spark.read.format("delta").load(tables.path).select("event_id").collect()
     assert sorted(row["event_id"] for row in rows) == sorted(expected)

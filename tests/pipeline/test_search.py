@@ -24,12 +24,12 @@ from window_consumer.trace.event import (
 )
 from window_consumer.trace.event_batch import (
     Column,
-    Places,
+    OffsetColumn,
     decoded,
     encoded,
     may_have,
 )
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 from window_consumer.trace.spark.search import (
     Index,
     NoTableError,
@@ -82,7 +82,7 @@ def made_up(rng: Random, index: int) -> TraceEvent:
     )
 
 
-def asked(rng: Random, events: Sequence[TraceEvent]) -> Question:
+def asked(rng: Random, events: Sequence[TraceEvent]) -> TraceQuery:
     """Return a question of a few conditions, which often fit some event."""
     one = rng.choice(events)
     found = {
@@ -102,7 +102,7 @@ def asked(rng: Random, events: Sequence[TraceEvent]) -> Question:
         "cluster": one.cluster,
     }
     chosen = rng.sample(list(found), rng.randrange(4))
-    return Question(**{name: found[name] for name in chosen})  # type: ignore[arg-type] # as named
+    return TraceQuery(**{name: found[name] for name in chosen})  # type: ignore[arg-type] # as named
 
 
 def test_a_question_means_the_same_in_sql_and_in_python(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_question_means_the_same_in_sql_and_in_python(tmp_path: Path) -> None:
         )
         sizes.add(len(found))
     assert len(sizes) > 10
-    latest = index.find(Question(), 7)
+    latest = index.find(TraceQuery(), 7)
     assert latest == sorted(events, key=lambda event: (event.time_us, event.event_id))[-7:]
 
 
@@ -140,11 +140,11 @@ def test_files_of_an_older_version_have_fewer_columns(tmp_path: Path) -> None:
     def sorted_by_time(events: Sequence[TraceEvent]) -> list[TraceEvent]:
         return sorted(events, key=lambda event: (event.time_us, event.event_id))
 
-    assert Index(str(tmp_path)).find(Question(), 100) == sorted_by_time(as_read)
+    assert Index(str(tmp_path)).find(TraceQuery(), 100) == sorted_by_time(as_read)
     write(tmp_path, new)
     index = Index(str(tmp_path))
-    assert index.find(Question(), 100) == sorted_by_time([*as_read, *new])
-    assert index.find(Question(cluster="one:9092"), 100) == sorted_by_time(
+    assert index.find(TraceQuery(), 100) == sorted_by_time([*as_read, *new])
+    assert index.find(TraceQuery(cluster="one:9092"), 100) == sorted_by_time(
         [each for each in new if each.cluster]
     )
 
@@ -188,7 +188,7 @@ def test_no_table_says_what_makes_it(tmp_path: Path) -> None:
 
 
 def batch(offset: int, **columns: Column) -> bytes:
-    places = Places()
+    places = OffsetColumn()
     places.add_run(offset, 3)
     common = {"role": "consumer", "step": "processed", "topic": "orders", "partition": 0}
     return encoded("w", 1, 3, {**common, "time_us": 1}, {"offset": places, **columns})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.commands import Commands
 from window_consumer.spark.commands.plans import session_for
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.session import (
     SHORT,
     settings,
@@ -58,7 +58,7 @@ def test_the_users_own_extensions_stay_beside_that_of_the_tables() -> None:
 
 
 def test_a_command_takes_the_session_that_is_there_and_lets_it_go_on(spark: SparkSession) -> None:
-    with session_for(Plan(kafka={}, directory="nowhere")) as given:
+    with session_for(PipelinePlan(kafka={}, directory="nowhere")) as given:
         assert given.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
 from window_consumer.spark import snapshots
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import Table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COARSE_MS = 1000
 ROWS = [("a", date(2026, 1, 10)), ("b", date(2026, 1, 11)), ("c", None)]
 
 
-def write(spark: SparkSession, plan: Plan) -> str:
+def write(spark: SparkSession, plan: PipelinePlan) -> str:
     path = DAYS.make(spark, plan)
     for batch, row in enumerate(ROWS):
         DAYS.append(spark.createDataFrame([row], DAYS.schema), path, "test", batch)
@@ -45,7 +45,7 @@ def test_a_snapshot_has_the_rows_of_the_table(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     """... and not those of files that its log has given up."""
-    plan = Plan(kafka={}, directory=str(tmp_path / name))
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path / name))
     began_ms = time.time() * 1000
     path = write(spark, plan)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE text = 'b'")  # noqa: S608 - a table of this test
@@ -61,7 +61,7 @@ def test_a_snapshot_has_the_rows_of_the_table(
 def test_only_a_part_of_a_table_may_be_asked_for(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    plan = Plan(kafka={}, directory=str(tmp_path / name))
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path / name))
     write(spark, plan)
     part = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema, {"day": "2026-01-11"})
     none = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema, {"day": "2026-01-12"})
@@ -77,7 +77,7 @@ def test_only_a_part_of_a_table_may_be_asked_for(
 def test_of_a_table_that_was_not_made_there_is_none(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    plan = Plan(kafka={}, directory=str(tmp_path / name))
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path / name))
     assert snapshots.of(spark, plan.table(DAYS.name), DAYS.schema) is None
     DAYS.make(spark, plan)
     made = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema)

@@ -21,8 +21,8 @@ from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from tests.pipeline.standalone import (
     BIN,
+    DEADLINE_S,
     ENVIRONMENT,
-    PATIENCE_S,
     SHORT_LIVED,
     Cluster,
     standalone,
@@ -41,7 +41,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(workers: Cluster) -> Cluster:
     """The cluster, when nothing runs there."""
-    wait_until(lambda: not workers.executors(), PATIENCE_S, "executors of before are gone")
+    wait_until(lambda: not workers.executors(), DEADLINE_S, "executors of before are gone")
     return workers
 
 
@@ -67,14 +67,14 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
             stderr=said,
         )
     both = partial(_holds, driver, lambda: len(cluster.executors()) == 2)
-    wait_until(both, PATIENCE_S, "two executors")
+    wait_until(both, DEADLINE_S, "two executors")
     write(kafka.bootstrap, events, [batch(sequence, 1000) for sequence in range(6, 18)])
     offsets = Path(planned(file).checkpoint("trace"), "offsets", "1")
-    wait_until(partial(_holds, driver, offsets.exists), PATIENCE_S, "the second batch is planned")
+    wait_until(partial(_holds, driver, offsets.exists), DEADLINE_S, "the second batch is planned")
     os.kill(cluster.executors()[0], signal.SIGKILL)
-    wait_until(lambda: counted(planned(file))["rows"] >= 18_000, PATIENCE_S, "all is in the table")
+    wait_until(lambda: counted(planned(file))["rows"] >= 18_000, DEADLINE_S, "all is in the table")
     driver.send_signal(signal.SIGINT)
-    assert driver.wait(PATIENCE_S) == 0, (tmp_path / "driver").read_text()
+    assert driver.wait(DEADLINE_S) == 0, (tmp_path / "driver").read_text()
     assert counted(planned(file)) == {"rows": 18_000, "distinct": 18_000}
     write(kafka.bootstrap, events, [batch(1000)])
     connectors = ",".join(map(str, jars.ready(jars.default_directory())))
@@ -91,7 +91,7 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
         capture_output=True,
         check=False,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=DEADLINE_S,
     )
     assert submitted.returncode == 0, submitted.stderr
     assert counted(planned(file)) == {"rows": 18_100, "distinct": 18_100}
@@ -169,11 +169,11 @@ def test_the_tasks_of_an_executor_that_is_lost_run_again_and_nothing_else(
         begun = [max(offset for _, offset in each) for each in calls(tmp_path).values() if each]
         return sum(offset >= 150 for offset in begun) == 2
 
-    wait_until(both_run, PATIENCE_S, "a task of the second chunk runs on both executors")
+    wait_until(both_run, DEADLINE_S, "a task of the second chunk runs on both executors")
     os.kill(cluster.executors()[0], signal.SIGKILL)
-    backfill.wait_for("Spark tries them again", timeout_s=PATIENCE_S)
+    backfill.wait_for("Spark tries them again", timeout_s=DEADLINE_S)
     gate.write_text(str(RECORDS))
-    ended = backfill.wait(PATIENCE_S)
+    ended = backfill.wait(DEADLINE_S)
     assert ended.code == 0, ended.said
     table = DeltaTable(tmp_path / "backfills" / "tables" / "results").to_pyarrow_table()
     rows = Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from window_consumer.spark.checkpoints import Place
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 def test_a_tick_takes_all_there_is_and_tells_it_in_a_line(
@@ -44,7 +44,7 @@ def test_a_tick_takes_all_there_is_and_tells_it_in_a_line(
         stop.set()  # it is asked once a tick
         return told_of(topics)
 
-    end = threading.Timer(PATIENCE_S, stop.set)
+    end = threading.Timer(DEADLINE_S, stop.set)
     end.start()
     evolve(runner, listen=lambda: stop, logs=logs).run(("trace",), 3600.0)
     end.cancel()

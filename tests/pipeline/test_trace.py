@@ -12,8 +12,8 @@ from window_consumer.spark import quarantine
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import (
     Column,
-    Keys,
-    Places,
+    KeyColumn,
+    OffsetColumn,
     decoded,
     encoded,
 )
@@ -56,19 +56,19 @@ def batch(sequence: int = 1, count: int = 3, **more: Any) -> bytes:
         "sample": 1.0,
         **more,
     }
-    places = Places()
+    places = OffsetColumn()
     places.add_run(17, count)
     return encoded("fbf8c89ffe854571", sequence, count, common, {"offset": places})
 
 
 def test_events_are_those_that_the_model_reads(spark: SparkSession) -> None:
-    column, ids, places = Column(), Column(), Places()
+    column, ids, places = Column(), Column(), OffsetColumn()
     column.add("retry", 2)
     column.add("ok", 1)
     column.add("FATAL", 1)
     ids.extend(["a", None, "c", None])
     places.add([5, 6, 9, 11])
-    keys = Keys.of([b"k1", None, b"\xff\xfe", b'with "quotes" and \\'], repr)
+    keys = KeyColumn.of([b"k1", None, b"\xff\xfe", b'with "quotes" and \\'], repr)
     many = encoded(
         "00ff",
         7,

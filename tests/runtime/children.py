@@ -22,7 +22,7 @@ from attrs import frozen
 
 from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
 from window_consumer.model.errors import (
-    PassedOver,
+    NoHandlerMatched,
     UsageError,
 )
 from window_consumer.runtime.calls.caller import Caller
@@ -31,8 +31,8 @@ from window_consumer.runtime.calls.routing import (
     routed,
 )
 from window_consumer.runtime.context import current_record
-from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.processes.child_main import Equipment
+from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.pools.processes.child_main import ChildTools
 
 log = logging.getLogger("children")
 
@@ -44,7 +44,7 @@ class Equip:
     handler: str
     trouble: str = ""
 
-    def __call__(self) -> Equipment:
+    def __call__(self) -> ChildTools:
         if self.trouble == "usage":
             raise UsageError("shop:app: there is no module 'shop'")
         if self.trouble == "bug":
@@ -54,8 +54,8 @@ class Equip:
         if self.trouble == "hangs":
             _spin("")
         handler = globals()[self.handler]
-        return Equipment(
-            Caller(handler, Faults().failure),
+        return ChildTools(
+            Caller(handler, ErrorReports().failure),
             _lifespan(self.trouble),
             lambda _message: 40,
             NAMES if self.handler == "either" else (),
@@ -167,7 +167,7 @@ def _skip(_more: str) -> None:
 
 
 def _pass_over(_more: str) -> None:
-    raise PassedOver("is for none of the handlers")
+    raise NoHandlerMatched("is for none of the handlers")
 
 
 def _segv(_more: str) -> None:
@@ -214,7 +214,7 @@ def _pipes() -> list[int]:
     return found
 
 
-def _say_rubbish(_more: str) -> None:
+def _send_rubbish(_more: str) -> None:
     for pipe in _pipes():
         with contextlib.suppress(OSError):  # one of them is to be read
             os.write(pipe, struct.pack("!i", 3) + b"abc")
@@ -241,7 +241,7 @@ _DEEDS: dict[str, Any] = {
     "pass": _pass_over,
     "log": _log,
     "fork": _fork,
-    "rubbish": _say_rubbish,
+    "rubbish": _send_rubbish,
     "silent": _fall_silent,
     "sleep": lambda seconds: time.sleep(float(seconds)),
 }

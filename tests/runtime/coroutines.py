@@ -11,11 +11,11 @@ from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.asyncio import AsyncPool
 from window_consumer.runtime.pools.event_loop import EventLoop
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 AsyncHandler = Callable[[Record], Awaitable[object]]
 
@@ -24,7 +24,7 @@ class Coroutines:
     """Submits slices and collects them. Use as a context manager."""
 
     def __init__(self, handler: AsyncHandler, slots: int = 4, state: Any = None):
-        faults = Faults(lambda text: text.replace("swordfish", "***"))
+        faults = ErrorReports(lambda text: text.replace("swordfish", "***"))
         self.completions: SimpleQueue[Slice] = SimpleQueue()
         self.loop = EventLoop("wc-work-loop")
         caller = Caller(handler, faults.failure, faults.stalled)
@@ -35,7 +35,7 @@ class Coroutines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self.pool.stop(PATIENCE_S) == 0
+        assert self.pool.stop(DEADLINE_S) == 0
 
     def submit(
         self,
@@ -53,7 +53,7 @@ class Coroutines:
 
     def back(self) -> Slice:
         """Wait for the next slice that comes back."""
-        return self.completions.get(timeout=PATIENCE_S)
+        return self.completions.get(timeout=DEADLINE_S)
 
     def run(self, *offsets: int, **more: Any) -> Slice:
         slice_ = self.submit(*offsets, **more)

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from attrs import frozen
 
-_PATIENCE_S = 60.0
+_DEADLINE_S = 60.0
 
 
 @frozen
@@ -32,7 +32,7 @@ class Holdings:
         and a pipe each time: those go by themselves.
         """
         more = _files() - self.files
-        deadline = perf_counter() + _PATIENCE_S
+        deadline = perf_counter() + _DEADLINE_S
         pause = threading.Event()
         while more and perf_counter() < deadline:
             pause.wait(0.002)

@@ -15,10 +15,10 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import StalledError
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 
 class Hanging:
@@ -35,7 +35,7 @@ class Hanging:
 
 
 def wait_for_the_bank(_password: str, released: threading.Event) -> None:
-    assert released.wait(PATIENCE_S)  # swordfish
+    assert released.wait(DEADLINE_S)  # swordfish
 
 
 @pytest.fixture
@@ -52,13 +52,13 @@ def completions() -> SimpleQueue[Any]:
 
 @pytest.fixture
 def pool(hanging: Hanging, completions: SimpleQueue[Any]) -> Iterator[ThreadPool]:
-    faults = Faults(lambda text: text.replace("swordfish", "***"))
+    faults = ErrorReports(lambda text: text.replace("swordfish", "***"))
     caller = Caller(hanging, faults.failure, faults.stalled)
     pool = ThreadPool("work", 1, caller, completions, None)
     pool.start()
     yield pool
     hanging.released.set()
-    assert pool.stop(PATIENCE_S) == 0
+    assert pool.stop(DEADLINE_S) == 0
 
 
 def a_slice(offset: int) -> Slice:
@@ -75,8 +75,8 @@ def test_the_stack_of_the_very_call_is_shown_from_the_handler_on_without_secrets
 ) -> None:
     slice_ = a_slice(1)
     pool.submit(slice_)
-    hanging.begun.get(timeout=PATIENCE_S)
-    failure = pool.look_at(stalled(slice_, abandon=False))
+    hanging.begun.get(timeout=DEADLINE_S)
+    failure = pool.inspect(stalled(slice_, abandon=False))
     assert failure is not None
     assert type(failure.error) is StalledError
     assert failure.fault.message == "the call had not returned after 31.0 s"
@@ -95,8 +95,8 @@ def test_calls_that_hang_at_one_place_have_one_fingerprint(
     for offset in (1, 3):
         slice_ = a_slice(offset)
         pool.submit(slice_)
-        hanging.begun.get(timeout=PATIENCE_S)
-        failure = pool.look_at(stalled(slice_, abandon=True))
+        hanging.begun.get(timeout=DEADLINE_S)
+        failure = pool.inspect(stalled(slice_, abandon=True))
         assert failure is not None
         found.add(failure.fault.fingerprint)
     assert len(found) == 1
@@ -108,11 +108,11 @@ def test_a_call_that_is_only_looked_at_keeps_its_slot(
     slice_, following = a_slice(1), a_slice(2)
     pool.submit(slice_)
     pool.submit(following)
-    hanging.begun.get(timeout=PATIENCE_S)
-    assert pool.look_at(stalled(slice_, abandon=False)) is not None
+    hanging.begun.get(timeout=DEADLINE_S)
+    assert pool.inspect(stalled(slice_, abandon=False)) is not None
     assert hanging.begun.empty()
     hanging.released.set()
-    assert [completions.get(timeout=PATIENCE_S) for _ in range(2)] == [slice_, following]
+    assert [completions.get(timeout=DEADLINE_S) for _ in range(2)] == [slice_, following]
 
 
 def test_an_abandoned_call_is_replaced_by_a_new_thread_and_ends_alone(
@@ -121,15 +121,15 @@ def test_an_abandoned_call_is_replaced_by_a_new_thread_and_ends_alone(
     slice_, following = a_slice(1), a_slice(2)
     pool.submit(slice_)
     pool.submit(following)
-    hanging.begun.get(timeout=PATIENCE_S)
+    hanging.begun.get(timeout=DEADLINE_S)
     (old,) = pool._threads
-    assert pool.look_at(stalled(slice_, abandon=True)) is not None
-    assert completions.get(timeout=PATIENCE_S) is following
+    assert pool.inspect(stalled(slice_, abandon=True)) is not None
+    assert completions.get(timeout=DEADLINE_S) is following
     (new,) = pool._threads
     assert (new.name, new.ident == old.ident) == ("wc-work-slot-1", False)
     hanging.released.set()
-    assert completions.get(timeout=PATIENCE_S) is slice_
-    old.join(PATIENCE_S)
+    assert completions.get(timeout=DEADLINE_S) is slice_
+    old.join(DEADLINE_S)
     assert not old.is_alive()
     assert new.is_alive()
 
@@ -139,28 +139,28 @@ def test_a_call_that_has_returned_cannot_be_abandoned(
 ) -> None:
     slice_ = a_slice(2)
     pool.submit(slice_)
-    assert completions.get(timeout=PATIENCE_S) is slice_
-    assert pool.look_at(stalled(slice_, abandon=True)) is None
-    assert pool.look_at(stalled(slice_, abandon=False)) is None
+    assert completions.get(timeout=DEADLINE_S) is slice_
+    assert pool.inspect(stalled(slice_, abandon=True)) is None
+    assert pool.inspect(stalled(slice_, abandon=False)) is None
     assert [thread.name for thread in pool._threads] == ["wc-work-slot-0"]
 
 
 def test_abandoned_threads_do_not_keep_the_pool_from_stopping(
     hanging: Hanging, completions: SimpleQueue[Any]
 ) -> None:
-    caller = Caller(hanging, Faults().failure)
+    caller = Caller(hanging, ErrorReports().failure)
     pool = ThreadPool("work", 1, caller, completions, None)
     pool.start()
     slice_ = a_slice(1)
     pool.submit(slice_)
-    hanging.begun.get(timeout=PATIENCE_S)
-    pool.look_at(stalled(slice_, abandon=True))
-    assert pool.stop(PATIENCE_S) == 0
+    hanging.begun.get(timeout=DEADLINE_S)
+    pool.inspect(stalled(slice_, abandon=True))
+    assert pool.stop(DEADLINE_S) == 0
 
 
 def test_there_are_never_more_slots_than_configured_however_calls_race_with_giving_up() -> None:
     completions: SimpleQueue[Any] = SimpleQueue()
-    pool = ThreadPool("work", 4, Caller(lambda _: None, Faults().failure), completions, None)
+    pool = ThreadPool("work", 4, Caller(lambda _: None, ErrorReports().failure), completions, None)
     pool.start()
     abandoned = 0
     slices = [a_slice(2) for _ in range(50)]
@@ -169,9 +169,9 @@ def test_there_are_never_more_slots_than_configured_however_calls_race_with_givi
         for slice_ in batch:
             pool.submit(slice_)
         for slice_ in batch:
-            abandoned += pool.look_at(stalled(slice_, abandon=True)) is not None
+            abandoned += pool.inspect(stalled(slice_, abandon=True)) is not None
         for _ in batch:
-            completions.get(timeout=PATIENCE_S)
+            completions.get(timeout=DEADLINE_S)
         assert len(pool._threads) == 4
-    assert pool.stop(PATIENCE_S) == 0
+    assert pool.stop(DEADLINE_S) == 0
     assert pool._made == 4 + abandoned

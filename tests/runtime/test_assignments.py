@@ -67,7 +67,7 @@ def test_what_is_given_up_while_it_waits_does_not_begin() -> None:
     scene = Scene()
     scene.broker.topics.leaderless.add(NAMES[1])
     scene.assignments.resolve(NAMES, 0.0)
-    scene.assignments.forget([NAMES[1]])
+    scene.assignments.remove([NAMES[1]])
     scene.broker.topics.leaderless.clear()
     assert scene.assignments.retry(RETRY_S) == []
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.engine.support import ORDERS, Driven, notes
 from tests.logged import events_in
-from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed
+from tests.runtime.coroutines import DEADLINE_S, Coroutines, failed
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
@@ -34,7 +34,7 @@ from window_consumer.runtime.context import (
     RecordContext,
     current_record,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -149,7 +149,7 @@ def test_calls_that_never_wait_give_the_loop_to_those_that_do() -> None:
 
     async def handler(record: Record) -> None:
         if record.offset == 0:
-            assert submitted.wait(PATIENCE_S)
+            assert submitted.wait(DEADLINE_S)
             for _ in range(10):
                 await asyncio.sleep(0)
         seen.append(record.offset)
@@ -341,7 +341,7 @@ def test_a_call_whose_task_is_thrown_away_neither_fails_nor_lets_the_next_begin(
     async def handler(record: Record) -> None:
         begun.append(record.offset)
         try:
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.sleep(DEADLINE_S)
         finally:
             over.append(record.offset)
 
@@ -350,7 +350,7 @@ def test_a_call_whose_task_is_thrown_away_neither_fails_nor_lets_the_next_begin(
         task = CallTask(asyncio.sleep(0), loop=loop)
         slice_ = Slice(Driven().engine.partitions[ORDERS], notes(0, 1), range(2), 20)
         called = apart(handler) if is_apart else handler
-        calls = call_each(slice_, Caller(called, Faults().failure), task)
+        calls = call_each(slice_, Caller(called, ErrorReports().failure), task)
         calls.send(None)
         calls.close()
         await task
@@ -411,7 +411,7 @@ def test_timeouts_and_task_groups_work_from_the_first_step_on() -> None:
     done: list[int] = []
 
     async def slow(record: Record) -> None:
-        await asyncio.sleep(PATIENCE_S if record.offset == 1 else 0)
+        await asyncio.sleep(DEADLINE_S if record.offset == 1 else 0)
         done.append(record.offset)
 
     async def handler(record: Record) -> None:
@@ -485,7 +485,7 @@ def test_who_cancels_all_tasks_fails_the_calls_that_run_and_nothing_else() -> No
                 task.cancel()
         if record.offset < 2:
             waiting.release()
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.sleep(DEADLINE_S)
 
     with Coroutines(handler, slots=8) as coroutines:
         slices = [coroutines.submit(offset) for offset in (0, 1, 9)]

@@ -28,10 +28,10 @@ from window_consumer.runtime.context import (
     Slot,
     current_record,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 
 def a_batch(*offsets: int) -> Slice:
@@ -43,12 +43,12 @@ def a_batch(*offsets: int) -> Slice:
 
 def on_a_thread(handler: Any, slice_: Slice) -> Slice:
     completions: SimpleQueue[Slice] = SimpleQueue()
-    faults = Faults()
+    faults = ErrorReports()
     pool = ThreadPool("work", 1, Caller(handler, faults.failure), completions, "state")
     pool.start()
     pool.submit(slice_)
-    back = completions.get(timeout=PATIENCE_S)
-    assert pool.stop(PATIENCE_S) == 0
+    back = completions.get(timeout=DEADLINE_S)
+    assert pool.stop(DEADLINE_S) == 0
     return back
 
 
@@ -81,7 +81,7 @@ def in_turn(handler: Any, *slices: Slice) -> Slot:
     """Call a handler for one batch after the other in one slot."""
     slot = Slot()
     for slice_ in slices:
-        call_batch(slice_, Caller(handler, Faults().failure), slot)
+        call_batch(slice_, Caller(handler, ErrorReports().failure), slot)
     return slot
 
 
@@ -116,10 +116,10 @@ def test_a_slot_does_not_keep_more_and_more_records() -> None:
     slot = Slot()
     slot.spares += [Record() for _ in range(MOST_SPARES)]
     slice_ = a_batch(1)
-    call_batch(slice_, Caller(lambda _records: None, Faults().failure), slot)
+    call_batch(slice_, Caller(lambda _records: None, ErrorReports().failure), slot)
     assert len(slot.spares) == MOST_SPARES
     many = a_batch(*range(MOST_SPARES + 1))
-    call_batch(many, Caller(lambda _records: None, Faults().failure), slot)
+    call_batch(many, Caller(lambda _records: None, ErrorReports().failure), slot)
     assert len(slot.spares) <= MOST_SPARES
 
 
@@ -221,9 +221,9 @@ def test_a_coroutine_that_hangs_with_a_batch_is_ended_and_all_of_it_has_failed()
     with Coroutines(store) as pool:
         slice_ = a_batch(7, 8)
         pool.pool.submit(slice_)
-        assert entered.wait(PATIENCE_S)
+        assert entered.wait(DEADLINE_S)
         pool.turn()
-        failure = pool.pool.look_at(stalled(slice_, end=True))
+        failure = pool.pool.inspect(stalled(slice_, end=True))
         assert failure is not None
         assert "in store" in failure.fault.stack
         assert pool.back() is slice_

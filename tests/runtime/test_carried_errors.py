@@ -19,7 +19,7 @@ from window_consumer.model.errors import (
     Undecodable,
 )
 from window_consumer.model.headers import Reason
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.carried_errors import (
     carried,
     restored,
@@ -44,7 +44,7 @@ class SlottedError(OSError):
 
 def crossed(error: BaseException) -> Any:
     """Return the failure on the other side of a pipe."""
-    data = pickle.dumps(carried(Faults().failure(error, "charge")))
+    data = pickle.dumps(carried(ErrorReports().failure(error, "charge")))
     return restored(pickle.loads(data))  # noqa: S301 - as the parent does
 
 

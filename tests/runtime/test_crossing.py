@@ -12,8 +12,8 @@ from tests.engine.support import ORDERS, Driven, Note
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Message
 from window_consumer.runtime.pools.processes.serialization import (
-    Cargo,
-    CrossedMessage,
+    ReceivedMessage,
+    SerializedSlice,
     packed,
     pickled,
     unpacked,
@@ -43,10 +43,10 @@ def fields(message: Message) -> tuple[Any, ...]:
 
 def crossed(messages: Sequence[Message], seqs: Sequence[int]) -> list[Message]:
     slice_ = Slice(Driven().engine.partitions[ORDERS], list(messages), seqs, 0)
-    cargo = Cargo(*pickle.loads(pickled(packed(1, 0, slice_, messages))))  # noqa: S301 - our own
+    serialized = SerializedSlice(*pickle.loads(pickled(packed(1, 0, slice_, messages))))  # noqa: S301 - our own
     found: list[Message] = []
-    for row in unpacked(cargo):
-        message = CrossedMessage()
+    for row in unpacked(serialized):
+        message = ReceivedMessage()
         message.row = row
         found.append(message)
     return found

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.logged import fields_of
-from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed, stalled
+from tests.runtime.coroutines import DEADLINE_S, Coroutines, failed, stalled
 from window_consumer.model.errors import StalledError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
@@ -40,7 +40,7 @@ async def wait_for_the_bank(_password: str) -> None:
 def begun(coroutines: Coroutines, hanging: Hanging, *offsets: int) -> Any:
     """Submit a slice and wait until its first call waits for something."""
     slice_ = coroutines.submit(*offsets)
-    assert hanging.begun.acquire(timeout=PATIENCE_S)
+    assert hanging.begun.acquire(timeout=DEADLINE_S)
     coroutines.turn()
     return slice_
 
@@ -56,7 +56,7 @@ async def _gathered(_record: Record) -> None:
 
 
 async def _within_a_timeout(_record: Record) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         await asyncio.create_task(wait_for_the_bank("swordfish"))
 
 
@@ -69,7 +69,7 @@ def test_the_coroutines_own_stack_is_shown_from_the_handler_on_without_secrets(h
     hanging = Hanging(hang)
     with Coroutines(hanging) as coroutines:
         slice_ = begun(coroutines, hanging, 1)
-        failure = coroutines.pool.look_at(stalled(slice_))
+        failure = coroutines.pool.inspect(stalled(slice_))
         assert failure is not None
         assert type(failure.error) is StalledError
         stack = failure.fault.stack
@@ -90,7 +90,7 @@ def test_a_call_that_is_ended_is_cancelled_and_fails_with_what_was_seen_of_it() 
     hanging = Hanging(hang)
     with Coroutines(hanging) as coroutines:
         slice_ = begun(coroutines, hanging, 1)
-        failure = coroutines.pool.look_at(stalled(slice_, end=True))
+        failure = coroutines.pool.inspect(stalled(slice_, end=True))
         assert coroutines.back() is slice_
         assert failure is not None
         assert failed(slice_) == {1: failure.error}
@@ -123,7 +123,7 @@ def test_a_call_that_was_ended_is_never_a_success_whatever_it_makes_of_it(hang: 
     hanging = Hanging(hang)
     with Coroutines(hanging, slots=1) as coroutines:
         slice_ = begun(coroutines, hanging, 1)
-        coroutines.pool.look_at(stalled(slice_, end=True))
+        coroutines.pool.inspect(stalled(slice_, end=True))
         assert coroutines.back() is slice_
         assert {1: StalledError} == {k: type(v) for k, v in failed(slice_).items()}
         second = begun(coroutines, hanging, 2)
@@ -138,7 +138,7 @@ def test_a_call_that_has_just_returned_is_not_ended() -> None:
 
     with Coroutines(handler) as coroutines:
         slice_ = coroutines.run(1)
-        assert coroutines.pool.look_at(stalled(slice_, end=True)) is None
+        assert coroutines.pool.inspect(stalled(slice_, end=True)) is None
         assert coroutines.pool.interrupt([slice_])
         assert coroutines.run(2).plain
     assert slice_.plain
@@ -156,10 +156,10 @@ def test_a_call_that_refuses_to_end_is_abandoned_and_its_slot_replaced() -> None
     with Coroutines(hanging, slots=1) as coroutines:
         slice_ = begun(coroutines, hanging, 1)
         behind = coroutines.submit(2)
-        assert coroutines.pool.look_at(stalled(slice_, end=True)) is not None
+        assert coroutines.pool.inspect(stalled(slice_, end=True)) is not None
         coroutines.turn()
         assert coroutines.completions.empty()
-        assert coroutines.pool.look_at(stalled(slice_, abandon=True)) is not None
+        assert coroutines.pool.inspect(stalled(slice_, abandon=True)) is not None
         assert coroutines.back() is behind
         assert coroutines.run(3).plain
         coroutines.loop.call(released.set)
@@ -173,18 +173,18 @@ def test_a_call_that_blocks_the_loop_is_said_to_and_shown_where_it_stands() -> N
     async def hang(record: Record) -> None:
         if record.offset == 1:
             await asyncio.sleep(0.05)
-            assert released.wait(PATIENCE_S)  # swordfish
-        await asyncio.sleep(PATIENCE_S)
+            assert released.wait(DEADLINE_S)  # swordfish
+        await asyncio.sleep(DEADLINE_S)
 
     hanging = Hanging(hang)
     with Coroutines(hanging) as coroutines:
         victim = begun(coroutines, hanging, 0)
         blocker = coroutines.submit(1)
-        assert hanging.begun.acquire(timeout=PATIENCE_S)
+        assert hanging.begun.acquire(timeout=DEADLINE_S)
         until(lambda: coroutines.loop.is_blocked)
         try:
-            assert coroutines.pool.look_at(stalled(victim, end=True)) is None
-            failure = coroutines.pool.look_at(stalled(blocker))
+            assert coroutines.pool.inspect(stalled(victim, end=True)) is None
+            failure = coroutines.pool.inspect(stalled(blocker))
             assert failure is not None
             assert "it blocks the event loop" in failure.fault.message
             assert "released.wait(PATIENCE_S)  # ***" in failure.fault.stack
@@ -192,7 +192,7 @@ def test_a_call_that_blocks_the_loop_is_said_to_and_shown_where_it_stands() -> N
         finally:
             released.set()
         until(lambda: not coroutines.loop.is_blocked)
-        failure = coroutines.pool.look_at(stalled(victim))
+        failure = coroutines.pool.inspect(stalled(victim))
         assert failure is not None
         assert "blocks" not in failure.fault.message
 
@@ -203,7 +203,7 @@ def test_what_blocks_the_loop_without_being_a_call_is_written_down_once(
     released = threading.Event()
 
     async def child() -> None:
-        assert released.wait(PATIENCE_S)
+        assert released.wait(DEADLINE_S)
 
     async def hang(_record: Record) -> None:
         await asyncio.create_task(child(), name="the child")
@@ -214,7 +214,7 @@ def test_what_blocks_the_loop_without_being_a_call_is_written_down_once(
         until(lambda: coroutines.loop.is_blocked)
         try:
             for _ in range(2):
-                assert coroutines.pool.look_at(stalled(slice_, end=True)) is None
+                assert coroutines.pool.inspect(stalled(slice_, end=True)) is None
         finally:
             released.set()
         assert coroutines.back().plain
@@ -227,14 +227,14 @@ def test_a_loop_that_is_blocked_for_ever_does_not_hold_up_the_end() -> None:
     released = threading.Event()
 
     async def handler(_record: Record) -> None:
-        assert released.wait(PATIENCE_S)
+        assert released.wait(DEADLINE_S)
 
     coroutines = Coroutines(handler)
     coroutines.pool.start()
     coroutines.submit(1)
     assert coroutines.pool.stop(0.05) == 1
     released.set()
-    assert coroutines.pool.stop(PATIENCE_S) == 0
+    assert coroutines.pool.stop(DEADLINE_S) == 0
 
 
 def test_what_calls_have_left_behind_is_cancelled_when_the_loop_ends() -> None:
@@ -242,7 +242,7 @@ def test_what_calls_have_left_behind_is_cancelled_when_the_loop_ends() -> None:
 
     async def child() -> None:
         try:
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.sleep(DEADLINE_S)
         finally:
             ended.append("child")
 
@@ -259,7 +259,7 @@ def test_what_calls_have_left_behind_is_cancelled_when_the_loop_ends() -> None:
 
 
 def until(condition: Any) -> None:
-    deadline = time.perf_counter() + PATIENCE_S
+    deadline = time.perf_counter() + DEADLINE_S
     while not condition():
         assert time.perf_counter() < deadline
         time.sleep(0.005)

@@ -8,7 +8,7 @@ import pytest
 
 from window_consumer.model.errors import Expired
 from window_consumer.model.fault import Fault
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 
 class PaymentError(Exception):
@@ -33,7 +33,7 @@ def caught(function: object, *arguments: object) -> BaseException:
 
 
 def fault_of(function: object, *arguments: object) -> Fault:
-    return Faults().failure(caught(function, *arguments)).fault
+    return ErrorReports().failure(caught(function, *arguments)).fault
 
 
 def test_a_fault_names_class_text_and_the_handlers_frames() -> None:
@@ -75,7 +75,7 @@ def test_a_group_of_one_is_the_exception_that_it_holds_and_says_where_it_was_gat
         inner = BaseExceptionGroup("inner", [caught(pay, 7)])
         raise BaseExceptionGroup("unhandled", [inner])
 
-    failure = Faults().failure(caught(gather))
+    failure = ErrorReports().failure(caught(gather))
     assert isinstance(failure.error, PaymentError)
     fault = failure.fault
     assert (fault.error_class, fault.message) == (f"{__name__}.PaymentError", "card declined for 7")
@@ -87,7 +87,7 @@ def test_of_a_group_of_several_each_is_told() -> None:
         errors = [caught(pay, 7), caught(lambda: dict[int, int]()[1])]
         raise BaseExceptionGroup("unhandled", errors)
 
-    failure = Faults().failure(caught(gather))
+    failure = ErrorReports().failure(caught(gather))
     fault = failure.fault
     assert isinstance(failure.error, ExceptionGroup)
     assert fault.error_class == "ExceptionGroup"
@@ -100,7 +100,7 @@ def test_what_led_to_an_error_at_one_place_is_not_taken_for_another() -> None:
     def gather(error: type[Exception]) -> None:
         raise RuntimeError from error()
 
-    faults = Faults()
+    faults = ErrorReports()
     for kind in (ValueError, TypeError):
         assert kind.__name__ in faults.failure(caught(gather, kind)).fault.stack
 
@@ -132,7 +132,7 @@ def torn() -> None:
 @pytest.mark.parametrize("redact", [None, lambda text: f"\ud83d{text}"])
 def test_half_a_character_in_a_text_does_not_keep_it_from_being_written(redact: Any) -> None:
     error = caught(torn)
-    message = Faults(redact=redact).failure(error).fault.message
+    message = ErrorReports(redact=redact).failure(error).fault.message
     message.encode()
     assert r"no such name: J\ud83d" in message
     assert r"grüße\ud83d" in message
@@ -151,7 +151,7 @@ def test_nothing_that_the_handlers_frames_held_stays_alive() -> None:
 
     held = [payload]
     del payload
-    failure = Faults().failure(caught(handler, held))
+    failure = ErrorReports().failure(caught(handler, held))
     assert alive() is None
     assert failure.error.args
 
@@ -161,7 +161,7 @@ def test_secrets_are_masked(secret: str) -> None:
     def handler() -> None:
         raise ValueError(f"cannot log in with {secret}")
 
-    faults = Faults(mask=lambda text: text.replace(secret, "***"))
+    faults = ErrorReports(mask=lambda text: text.replace(secret, "***"))
     fault = faults.failure(caught(handler)).fault
     assert fault.message == "cannot log in with ***"
     assert secret not in fault.stack
@@ -176,7 +176,7 @@ def refused() -> None:
 
 
 def test_what_is_confidential_is_taken_out_of_a_text() -> None:
-    fault = Faults(redact=without_numbers).failure(caught(refused)).fault
+    fault = ErrorReports(redact=without_numbers).failure(caught(refused)).fault
     assert fault.message == "card # was refused"
     assert fault.words == "ValueError: card # was refused"
 
@@ -188,12 +188,12 @@ def test_the_redactor_sees_no_secrets() -> None:
         seen.append(text)
         return text
 
-    Faults(lambda text: text.replace("4711", "***"), redact).failure(caught(refused))
+    ErrorReports(lambda text: text.replace("4711", "***"), redact).failure(caught(refused))
     assert seen == ["card *** was refused"]
 
 
 def test_texts_stay_at_home_where_only_classes_are_told() -> None:
-    fault = Faults(redact=without_numbers, messages="class").failure(caught(refused)).fault
+    fault = ErrorReports(redact=without_numbers, messages="class").failure(caught(refused)).fault
     assert (fault.error_class, fault.message, fault.words) == ("ValueError", "", "ValueError")
     assert "in refused" in fault.stack
     assert "4711" not in fault.stack.replace('ValueError("card 4711', "")
@@ -207,20 +207,20 @@ def test_texts_stay_at_home_where_only_classes_are_told() -> None:
     ],
 )
 def test_a_redactor_that_fails_withholds_the_text(redact: Any, told: str) -> None:
-    assert Faults(redact=redact).failure(caught(refused)).fault.message == told
+    assert ErrorReports(redact=redact).failure(caught(refused)).fault.message == told
 
 
 def test_what_we_say_ourselves_needs_no_redactor() -> None:
     def expired() -> None:
         raise Expired("expired 3.0 s ago", "dead_letter")
 
-    faults = Faults(redact=without_numbers, messages="class")
+    faults = ErrorReports(redact=without_numbers, messages="class")
     assert faults.failure(caught(expired)).fault.message == "expired 3.0 s ago"
     assert "4.0 s" in faults.stalled([], 4.0).fault.message
 
 
 def test_many_places_do_not_fill_the_memory() -> None:
-    faults = Faults()
+    faults = ErrorReports()
     for number in range(600):
         namespace: dict[str, object] = {}
         exec(f"def handler():\n  {number}\n  raise ValueError", namespace)  # noqa: S102 - makes a place of its own each time

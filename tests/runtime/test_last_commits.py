@@ -11,9 +11,9 @@ from window_consumer.model.protocols import (
     CommitResults,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.final_commit import LastCommits
+from window_consumer.runtime.final_commit import FinalCommits
 from window_consumer.testing.fakes.broker import FakeBroker
-from window_consumer.testing.fakes.group import Refusal
+from window_consumer.testing.fakes.group import RefusedCommit
 
 GROUP = "shop"
 ORDERS = TopicPartition("orders", 0)
@@ -37,16 +37,16 @@ def test_a_commit_is_not_written_again_where_the_partition_is_given_up_meanwhile
     second = Reader(broker.source(GROUP))
     second.source.subscribe(["orders"], second)
 
-    def refuse(_commit: Commit) -> Refusal:
+    def refuse(_commit: Commit) -> RefusedCommit:
         group.rebalance(turn=True)
-        return Refusal(CommitFailedError("the request timed out"), written=True)
+        return RefusedCommit(CommitFailedError("the request timed out"), written=True)
 
     group.commit_fault = refuse
     failures = Failures()
     reports: Any = failures
     nothing: Any = None
     first.within_poll = True
-    LastCommits(first.source, nothing, reports).write([Commit(ORDERS, 1_039, "")])
+    FinalCommits(first.source, nothing, reports).write([Commit(ORDERS, 1_039, "")])
     assert first.told("revoked") == [{ORDERS}]
     assert [each.commit.next_offset for each in group.applied] == [1_039]
     assert len(failures.told) == 1

@@ -31,7 +31,7 @@ from window_consumer.runtime.calls.routing import (
     routed,
 )
 from window_consumer.runtime.context import Slot
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 WRITTEN_MS = 1_700_000_000_000
 """The timestamp of a Note."""
@@ -117,7 +117,7 @@ def test_a_failure_names_its_handler_and_one_without_a_call_names_none() -> None
         "dead_letter",
     )
     slice_ = a_slice(4)
-    call_each(slice_, Caller(handler, Faults().failure), Slot())
+    call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
     found = [
         (message.offset(), failure.handler, failure.fault.error_class)
         for message, failure in slice_.deviate().failed
@@ -141,7 +141,7 @@ def test_an_expired_record_does_not_bear_the_name_of_the_handler_before_it() -> 
     )
     slice_ = a_slice(1)
     slice_.messages += [Note(1, headers=[("ttl", b"1")])]
-    call_each(slice_, Caller(limited, Faults().failure), Slot())
+    call_each(slice_, Caller(limited, ErrorReports().failure), Slot())
     assert [failure.handler for _, failure in slice_.deviate().failed] == ["even", ""]
 
 
@@ -151,7 +151,7 @@ def test_the_layers_are_no_part_of_a_failures_stack_or_fingerprint() -> None:
 
     def failure_of(handler: Handler) -> Any:
         slice_ = a_slice(1)
-        call_each(slice_, Caller(handler, Faults().failure), Slot())
+        call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
         ((_, failure),) = slice_.deviate().failed
         return failure.fault
 

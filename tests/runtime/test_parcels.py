@@ -13,23 +13,23 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.produce import Produce
 from window_consumer.runtime.pools.processes.carried_errors import carried
-from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
-from window_consumer.runtime.pools.processes.child_slice import Told
-from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
-from window_consumer.runtime.pools.processes.remote_slice import Parcel
+from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_slice import RecordReport
+from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
+from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 from window_consumer.runtime.pools.processes.shared_memory import (
-    Berth,
-    Harbour,
+    SharedSlot,
+    SharedSlots,
 )
 
 DIED = failure(ProcessDiedError("died"))
 
 
 @pytest.fixture
-def berth() -> Iterator[Berth]:
-    harbour = Harbour()
-    yield harbour.berths[0]
-    harbour.close()
+def shared_slot() -> Iterator[SharedSlot]:
+    slot_memory = SharedSlots()
+    yield slot_memory.shared_slots[0]
+    slot_memory.close()
 
 
 def slice_of(driven: Driven | None = None) -> Slice:
@@ -37,28 +37,28 @@ def slice_of(driven: Driven | None = None) -> Slice:
     return Slice(driven.engine.partitions[ORDERS], notes(0, 1, 2), range(3), 30)
 
 
-def batch_in(berth: Berth) -> BatchParcel:
+def batch_in(shared_slot: SharedSlot) -> RemoteBatch:
     slice_ = slice_of()
     slice_.is_batch = True
-    parcel = BatchParcel(slice_, Condition(), lambda _parcel: None)
-    parcel.go_to(berth, 1)
-    return parcel
+    remote_slice = RemoteBatch(slice_, Condition(), lambda _remote_slice: None)
+    remote_slice.go_to(shared_slot, 1)
+    return remote_slice
 
 
-def parcel_in(berth: Berth, driven: Driven | None = None) -> Parcel:
+def remote_slice_in(shared_slot: SharedSlot, driven: Driven | None = None) -> RemoteSlice:
     slice_ = slice_of(driven)
-    parcel = Parcel(slice_, Condition(), lambda _parcel: None)
-    parcel.go_to(berth, 1)
-    return parcel
+    remote_slice = RemoteSlice(slice_, Condition(), lambda _remote_slice: None)
+    remote_slice.go_to(shared_slot, 1)
+    return remote_slice
 
 
-def take(berth: Berth, tokens: int, over: int) -> None:
+def take(shared_slot: SharedSlot, tokens: int, over: int) -> None:
     """Do what a child does on its way through a slice."""
-    assert berth.take_whole()
+    assert shared_slot.take_whole()
     for _ in range(tokens):
-        assert berth.tokens.take(False)
+        assert shared_slot.tokens.take(False)
     for _ in range(over):
-        berth.over.add()
+        shared_slot.over.add()
 
 
 @pytest.mark.parametrize(
@@ -71,28 +71,30 @@ def take(berth: Berth, tokens: int, over: int) -> None:
     ],
 )
 def test_only_a_record_that_had_begun_is_charged_and_nothing_is_forgotten(
-    berth: Berth, tokens: int, over: int, failed: list[int], held: list[int]
+    shared_slot: SharedSlot, tokens: int, over: int, failed: list[int], held: list[int]
 ) -> None:
-    parcel = parcel_in(berth)
-    take(berth, tokens, over)
-    assert parcel.bereave(DIED)
-    noted: Any = parcel.slice_.deviate()
+    remote_slice = remote_slice_in(shared_slot)
+    take(shared_slot, tokens, over)
+    assert remote_slice.on_child_exit(DIED)
+    noted: Any = remote_slice.slice_.deviate()
     assert [message.offset() for message, _ in noted.failed] == failed
     assert [message.offset() for message in noted.held] == held
 
 
-def told(place: int, error: BaseException | None = None, results: Any = ()) -> Told:
-    return Told(1, place, None if error is None else carried(failure(error)), False, results, "")
+def told(place: int, error: BaseException | None = None, results: Any = ()) -> RecordReport:
+    return RecordReport(
+        1, place, None if error is None else carried(failure(error)), False, results, ""
+    )
 
 
 def test_a_record_that_was_told_of_is_not_charged_for_the_death_that_followed(
-    berth: Berth,
+    shared_slot: SharedSlot,
 ) -> None:
-    parcel = parcel_in(berth)
-    take(berth, 2, 1)
-    parcel.note(told(1, ValueError("broken")))
-    assert parcel.bereave(DIED)
-    noted: Any = parcel.slice_.deviate()
+    remote_slice = remote_slice_in(shared_slot)
+    take(shared_slot, 2, 1)
+    remote_slice.record(told(1, ValueError("broken")))
+    assert remote_slice.on_child_exit(DIED)
+    noted: Any = remote_slice.slice_.deviate()
     ((message, failed),) = noted.failed
     assert (message.offset(), type(failed.error)) == (1, ValueError)
     assert [message.offset() for message in noted.held] == [2]
@@ -102,13 +104,13 @@ def test_a_record_that_was_told_of_is_not_charged_for_the_death_that_followed(
     "first", [told(0, ValueError("broken")), told(0, results=[Produce("t", None, b"")])]
 )
 def test_a_record_that_waits_for_another_of_its_lane_is_not_charged(
-    berth: Berth, first: Told
+    shared_slot: SharedSlot, first: RecordReport
 ) -> None:
-    parcel = parcel_in(berth, Driven(ordering="partition"))
-    take(berth, 2, 1)
-    parcel.note(first)
-    assert parcel.bereave(DIED)
-    noted: Any = parcel.slice_.deviate()
+    remote_slice = remote_slice_in(shared_slot, Driven(ordering="partition"))
+    take(shared_slot, 2, 1)
+    remote_slice.record(first)
+    assert remote_slice.on_child_exit(DIED)
+    noted: Any = remote_slice.slice_.deviate()
     assert ProcessDiedError not in {type(failed.error) for _, failed in noted.failed}
     assert [message.offset() for message in noted.held] == [1, 2]
 
@@ -123,54 +125,58 @@ def test_a_record_that_waits_for_another_of_its_lane_is_not_charged(
     ],
 )
 def test_of_a_batch_on_which_a_child_dies_all_fails_unless_it_was_over(
-    berth: Berth, told_of: list[int], over: int, failed: list[int]
+    shared_slot: SharedSlot, told_of: list[int], over: int, failed: list[int]
 ) -> None:
-    parcel = batch_in(berth)
-    take(berth, 1, over)
+    remote_slice = batch_in(shared_slot)
+    take(shared_slot, 1, over)
     for place in told_of:
         why = [carried(failure(ValueError("broken")))]
-        parcel.note_batch(ToldOfBatch(1, why, [(place, 0)], [], [], []))
-    assert parcel.bereave(DIED)
-    noted: Any = parcel.slice_.deviate()
+        remote_slice.record_batch(BatchReport(1, why, [(place, 0)], [], [], []))
+    assert remote_slice.on_child_exit(DIED)
+    noted: Any = remote_slice.slice_.deviate()
     assert [message.offset() for message, _ in noted.failed] == failed
     assert noted.held == []
 
 
 def test_a_batch_that_was_not_begun_waits_again_and_one_that_was_taken_back_is_over(
-    berth: Berth,
+    shared_slot: SharedSlot,
 ) -> None:
-    parcel = batch_in(berth)
-    take(berth, 0, 0)
-    assert (parcel.left(), parcel.begun, parcel.is_halved) == (3, 0, False)
-    assert not parcel.bereave(DIED)
-    assert (parcel.waits, len(parcel.messages)) == (True, 3)
-    again = batch_in(berth)
+    remote_slice = batch_in(shared_slot)
+    take(shared_slot, 0, 0)
+    assert (remote_slice.left(), remote_slice.begun, remote_slice.is_halved) == (3, 0, False)
+    assert not remote_slice.on_child_exit(DIED)
+    assert (remote_slice.waits, len(remote_slice.messages)) == (True, 3)
+    again = batch_in(shared_slot)
     assert [message.offset() for message in again.take_back()] == [0, 1, 2]
     assert (again.left(), again.take_back()) == (0, [])
-    take(berth, 0, 0)
-    assert not berth.tokens.take(False)  # the child finds nothing
-    assert not again.bereave(DIED)
+    take(shared_slot, 0, 0)
+    assert not shared_slot.tokens.take(False)  # the child finds nothing
+    assert not again.on_child_exit(DIED)
     assert again.messages == []
 
 
-def test_a_slice_of_which_no_record_was_begun_waits_again_whole(berth: Berth) -> None:
-    parcel = parcel_in(berth)
-    take(berth, 0, 0)
-    assert not parcel.bereave(DIED)
-    assert parcel.waits
-    assert [message.offset() for message in parcel.messages] == [0, 1, 2]
-    assert parcel.slice_.deviations is None
+def test_a_slice_of_which_no_record_was_begun_waits_again_whole(shared_slot: SharedSlot) -> None:
+    remote_slice = remote_slice_in(shared_slot)
+    take(shared_slot, 0, 0)
+    assert not remote_slice.on_child_exit(DIED)
+    assert remote_slice.waits
+    assert [message.offset() for message in remote_slice.messages] == [0, 1, 2]
+    assert remote_slice.slice_.deviations is None
 
 
-def test_what_is_taken_back_leaves_the_claimed_records_with_the_child(berth: Berth) -> None:
-    parcel = parcel_in(berth)
-    take(berth, 1, 0)
-    assert [message.offset() for message in parcel.take_back()] == [1, 2]
-    assert (parcel.left(), parcel.take_back()) == (0, [])
-    assert not berth.tokens.take(False)
+def test_what_is_taken_back_leaves_the_claimed_records_with_the_child(
+    shared_slot: SharedSlot,
+) -> None:
+    remote_slice = remote_slice_in(shared_slot)
+    take(shared_slot, 1, 0)
+    assert [message.offset() for message in remote_slice.take_back()] == [1, 2]
+    assert (remote_slice.left(), remote_slice.take_back()) == (0, [])
+    assert not shared_slot.tokens.take(False)
 
 
-def test_a_berth_that_another_slice_has_by_now_says_nothing_impossible(berth: Berth) -> None:
-    parcel = parcel_in(berth)
-    berth.load(1_000)
-    assert parcel.left() == 3
+def test_a_berth_that_another_slice_has_by_now_says_nothing_impossible(
+    shared_slot: SharedSlot,
+) -> None:
+    remote_slice = remote_slice_in(shared_slot)
+    shared_slot.load(1_000)
+    assert remote_slice.left() == 3

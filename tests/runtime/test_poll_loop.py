@@ -14,7 +14,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
 )
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.model import headers as names
@@ -26,8 +26,8 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.poll_loop import (
     LoopRules,
-    Parts,
     PollLoop,
+    PollLoopParts,
 )
 from window_consumer.runtime.topic_watch import (
     LogEnds,
@@ -97,7 +97,7 @@ class Warnings:
         return lambda *_: None
 
 
-def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> Parts:
+def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> PollLoopParts:
     """Return parts of which the ones that are not named do nothing."""
     given = {
         "completions": SimpleQueue(),
@@ -105,7 +105,7 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
         "reports": source,
         "on_phase": lambda _phase: None,
     }
-    return Parts(
+    return PollLoopParts(
         source=source,
         engine=engine,
         publisher=source,
@@ -140,8 +140,8 @@ def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
 def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
-    rungs = {LEVEL.topic: Rung("orders", Level("1s", 1.0), is_copy=True)}
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, rungs)
+    retry_levels = {LEVEL.topic: RetryTopicLevel("orders", Level("1s", 1.0), is_copy=True)}
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, retry_levels)
     engine.on_assigned([Assigned(LEVEL, 0, committed=(0, ""))], clock.now())
     noted: list[float] = []
     honest = engine.on_records
@@ -164,13 +164,13 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
 def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     clock = ManualClock(now=100.0)
     copies = TopicPartition(LEVEL.topic, 3)
-    rungs = {LEVEL.topic: Rung("orders", Level("1s", 1.0), is_copy=True)}
-    engine = Engine(EngineRules(slots=1, ordering="key"), lambda: 0.0, rungs)
+    retry_levels = {LEVEL.topic: RetryTopicLevel("orders", Level("1s", 1.0), is_copy=True)}
+    engine = Engine(EngineRules(slots=1, ordering="key"), lambda: 0.0, retry_levels)
     engine.on_assigned([Assigned(copies, 0, committed=(0, ""))], clock.now())
     assert HoldReason.NOT_OWNER in engine.partitions[copies].holds
     nothing: Any = LateSource(clock, [])
     completions: SimpleQueue[Any] = SimpleQueue()
-    parts = Parts(
+    parts = PollLoopParts(
         source=nothing,
         engine=engine,
         pool=nothing,
@@ -255,8 +255,8 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     parts = parts_of(source, engine, clock, assignments=nothing, on_paused=watched.append)
     loop = PollLoop("w", parts, LoopRules(topics=()))
     loops.append(loop)
-    loop._hear(LogEnds({PAUSED: 9}))
-    loop._look_around(clock.now())
+    loop._receive(LogEnds({PAUSED: 9}))
+    loop._run_periodic(clock.now())
     assert watched == [[PAUSED]]
     loop.thread.start()
     picture = loop.snapshot(60.0)

@@ -26,12 +26,12 @@ from window_consumer.model.errors import (
     StalledError,
 )
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.pool import ProcessPool
-from window_consumer.runtime.pools.processes.remote_slice import Parcel
-from window_consumer.runtime.pools.processes.shared_memory import Berth
+from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
+from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 Submit = Callable[..., Slice]
 
@@ -43,7 +43,7 @@ def completions() -> SimpleQueue[Any]:
 
 @pytest.fixture(scope="module")
 def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
-    faults = Faults()
+    faults = ErrorReports()
     before = Holdings.now()
     made = ProcessPool(
         "work",
@@ -79,7 +79,7 @@ def test_every_record_of_a_batch_comes_back_with_its_own_end(
 ) -> None:
     slice_ = submit("ok", "fail", "common", "skip", "common", "ok", "pass")
     plain, counted = submit("ok", "ok"), submit("count", "ok", "ok")
-    assert [completions.get(timeout=PATIENCE_S) for _ in range(3)] == [slice_, plain, counted]
+    assert [completions.get(timeout=DEADLINE_S) for _ in range(3)] == [slice_, plain, counted]
     noted = slice_.deviate()
     assert isinstance(noted.failed[0][1].error, Fatal)
     assert offsets([message for message, _ in noted.failed]) == [1, 2, 4]
@@ -107,7 +107,7 @@ def test_nothing_is_taken_back_from_a_batch_that_has_begun(
     assert offsets(ready.split()[1]) == [0, 1]
     assert offsets(behind.split()[1]) == [0]
     (tmp_path / "gate").touch()
-    back = [completions.get(timeout=PATIENCE_S) for _ in range(3)]
+    back = [completions.get(timeout=DEADLINE_S) for _ in range(3)]
     assert [each.messages for each in back if each is not running] == [[], []]
     assert offsets(running.messages) == [0, 1, 2]
     assert running.plain
@@ -117,7 +117,7 @@ def test_a_batch_on_which_its_process_dies_fails_as_a_whole_and_one_behind_it_do
     submit: Submit, completions: SimpleQueue[Any]
 ) -> None:
     slice_, behind = submit("ok", "fail", "exit 3", "ok"), submit("ok")
-    assert [completions.get(timeout=PATIENCE_S) for _ in range(2)] == [slice_, behind]
+    assert [completions.get(timeout=DEADLINE_S) for _ in range(2)] == [slice_, behind]
     failed = slice_.deviate().failed
     assert offsets([message for message, _ in failed]) == [0, 1, 2, 3]
     assert {type(failure.error) for _, failure in failed} == {ProcessDiedError}
@@ -128,7 +128,7 @@ def test_what_a_batch_handler_forks_says_nothing_for_its_slot(
     submit: Submit, completions: SimpleQueue[Any]
 ) -> None:
     slice_, behind = submit("fork", "ok"), submit("count")
-    assert [completions.get(timeout=PATIENCE_S) for _ in range(2)] == [slice_, behind]
+    assert [completions.get(timeout=DEADLINE_S) for _ in range(2)] == [slice_, behind]
     assert slice_.plain
     assert behind.deviate().returned[0].results[0].value == b"1"
 
@@ -138,19 +138,19 @@ def test_a_slice_on_its_way_to_a_child_does_not_seem_to_be_claimed(
 ) -> None:
     seen: list[int] = []
 
-    def load(berth: Berth, records: int) -> None:
-        seen.extend(parcel.left() for parcel in going)
-        loaded(berth, records)
+    def load(shared_slot: SharedSlot, records: int) -> None:
+        seen.extend(remote_slice.left() for remote_slice in going)
+        loaded(shared_slot, records)
 
-    def go_to(parcel: Parcel, *args: Any) -> None:
-        going.append(parcel)
-        gone(parcel, *args)
+    def go_to(remote_slice: RemoteSlice, *args: Any) -> None:
+        going.append(remote_slice)
+        gone(remote_slice, *args)
 
-    going: list[Parcel] = []
-    loaded, gone = Berth.load, Parcel.go_to
-    monkeypatch.setattr(Berth, "load", load)
-    monkeypatch.setattr(Parcel, "go_to", go_to)
-    assert submit("ok", "ok") is completions.get(timeout=PATIENCE_S)
+    going: list[RemoteSlice] = []
+    loaded, gone = SharedSlot.load, RemoteSlice.go_to
+    monkeypatch.setattr(SharedSlot, "load", load)
+    monkeypatch.setattr(RemoteSlice, "go_to", go_to)
+    assert submit("ok", "ok") is completions.get(timeout=DEADLINE_S)
     assert seen == [2]
 
 
@@ -159,11 +159,11 @@ def test_a_batch_that_hangs_ends_with_its_process(
 ) -> None:
     hanging, given_up = submit("ok", "spin", "ok"), submit("ok", "spin")
     wait_until(lambda: hanging.claimed() == 3)
-    failure = pool.look_at(Stalled(hanging, ORDERS, 0, None, 1, 31.0, abandon=False, end=True))
+    failure = pool.inspect(Stalled(hanging, ORDERS, 0, None, 1, 31.0, abandon=False, end=True))
     assert failure is not None
     assert "in _spin" in failure.fault.stack
     assert "run_batch" not in failure.fault.stack
-    assert completions.get(timeout=PATIENCE_S) is hanging
+    assert completions.get(timeout=DEADLINE_S) is hanging
     noted = hanging.deviate().failed
     assert offsets([message for message, _ in noted]) == [0, 1, 2]
     assert {type(each.error) for _, each in noted} == {StalledError}
@@ -174,7 +174,7 @@ def test_a_batch_that_hangs_ends_with_its_process(
 
     wait_until(has_begun)
     pool.interrupt([given_up])
-    assert completions.get(timeout=PATIENCE_S) is given_up
+    assert completions.get(timeout=DEADLINE_S) is given_up
     noted_too = given_up.deviate()
     assert (offsets(noted_too.held), noted_too.failed) == ([0, 1], [])
 
@@ -195,7 +195,7 @@ def test_a_batch_is_halved_until_the_record_that_ends_processes_is_alone(
             left.append(failed)
             it.engine.on_published(failed, None, it.now)
         if it.engine.dispatcher.out:
-            it.engine.on_completion(completions.get(timeout=PATIENCE_S), it.now)
+            it.engine.on_completion(completions.get(timeout=DEADLINE_S), it.now)
     ((message, reason, attempts),) = [(each.message, each.reason, each.attempts) for each in left]
     assert (message.offset(), str(reason), attempts) == (1, "CRASHED", 1)
     assert it.engine.counters.processed == 1

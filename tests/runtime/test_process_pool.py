@@ -25,7 +25,7 @@ from tests.logged import events_in, fields_of
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
 from window_consumer.engine.guards.stalls import Stalled
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
@@ -39,7 +39,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes import (
     child_handle as process_slot,
 )
@@ -52,7 +52,7 @@ from window_consumer.runtime.pools.processes import (
 from window_consumer.runtime.pools.processes.pool import ProcessPool
 from window_consumer.runtime.stack_dump import ChildState
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 LOGGER = logging.getLogger("tests.processes")
 
 MakePool = Callable[..., "Pool"]
@@ -62,7 +62,7 @@ class Pool:
     """A pool and its completions queue."""
 
     def __init__(self, slots: int, handler: str = "obey", trouble: str = "", used: int = 0):
-        faults = Faults()
+        faults = ErrorReports()
         self.completions: SimpleQueue[Any] = SimpleQueue()
         self.pool = ProcessPool(
             "work",
@@ -90,7 +90,7 @@ class Pool:
         return slice_
 
     def back(self) -> Slice:
-        slice_ = self.completions.get(timeout=PATIENCE_S)
+        slice_ = self.completions.get(timeout=DEADLINE_S)
         assert isinstance(slice_, Slice), slice_
         return slice_
 
@@ -113,7 +113,7 @@ def offsets(messages: list[Any]) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = perf_counter() + PATIENCE_S
+    deadline = perf_counter() + DEADLINE_S
     pause = threading.Event()
     while not condition():
         assert perf_counter() < deadline
@@ -139,7 +139,7 @@ def pools() -> Iterator[MakePool]:
 
 def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: MakePool) -> None:
     pool = pools(1, "tell")
-    pool.partition.rung = Rung("orders", None, is_copy=True)
+    pool.partition.retry_level = RetryTopicLevel("orders", None, is_copy=True)
     note = Note(7, b"k", value=b"v", headers=[("h", b"1"), ("h", None)], topic="t", partition=3)
     pool.pool.submit(Slice(pool.partition, [note], [0], 1, attempt=2))
     (returned,) = pool.back().deviate().returned
@@ -172,7 +172,7 @@ def test_records_that_are_over_leave_nothing_for_the_garbage_collector(pools: Ma
             pool.slice_of("done", "done")
             pool.back()
         # The slot's thread may be about to let go of the one that it has just given back.
-        deadline = perf_counter() + PATIENCE_S
+        deadline = perf_counter() + DEADLINE_S
         while any(isinstance(each, Slice) and id(each) not in others for each in gc.get_objects()):
             assert perf_counter() < deadline
             sleep(0.001)
@@ -261,7 +261,7 @@ def test_a_child_that_says_rubbish_is_replaced_and_its_slot_lives_on(
 def test_a_child_that_falls_silent_is_ended_and_replaced(
     pools: MakePool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_slot, "LEAVE_S", 0.1 if how == "silent" else PATIENCE_S)
+    monkeypatch.setattr(process_slot, "LEAVE_S", 0.1 if how == "silent" else DEADLINE_S)
     pool = pools(1)
     slice_ = pool.slice_of("ok", how)
     assert pool.back() is slice_
@@ -412,10 +412,10 @@ def test_a_call_that_hangs_says_where_and_its_process_is_replaced(
     following = pool.slice_of("ok", first=3)
     wait_until(lambda: slice_.claimed() == 2)
     (pid,) = pool.pids
-    look = pool.pool.look_at(stalled(slice_, 1, end=False))
+    look = pool.pool.inspect(stalled(slice_, 1, end=False))
     assert look is not None
     assert pool.pids == [pid]
-    failure = pool.pool.look_at(stalled(slice_, 1, end=True))
+    failure = pool.pool.inspect(stalled(slice_, 1, end=True))
     assert failure is not None
     assert type(failure.error) is StalledError
     assert failure.fault.fingerprint == look.fault.fingerprint
@@ -452,7 +452,7 @@ def test_children_show_what_they_do_and_stalls_name_the_handler(pools: MakePool)
     slow = pool.slice_of("ok", "spin", "ok", keys=[b"first", b"other", b"first"])
     wait_until(lambda: slow.claimed() == 2)
     slot = pool.pool._slots[0]
-    wait_until(lambda: bool(slot.handler_of(next(iter(slot.parcels.values())))))
+    wait_until(lambda: bool(slot.handler_of(next(iter(slot.remote_slices.values())))))
     running, idle, resting = pool.pool.children()
     assert running.on == (ORDERS, 1)
     assert (running.name, running.handler) == ("wc-work-slot-0", "second")
@@ -460,7 +460,7 @@ def test_children_show_what_they_do_and_stalls_name_the_handler(pools: MakePool)
     assert (idle.state, idle.on, list(idle.stack)) == (ChildState.IDLE, None, [])
     assert resting.state is ChildState.RESTING
     assert [running.pid, idle.pid, resting.pid] == pool.pids
-    look = pool.pool.look_at(stalled(slow, 1, end=False))
+    look = pool.pool.inspect(stalled(slow, 1, end=False))
     assert look is not None
     assert look.handler == "second"
     os.kill(running.pid, signal.SIGSTOP)
@@ -474,7 +474,7 @@ def test_a_call_that_has_returned_cannot_be_given_up(pools: MakePool) -> None:
     pool = pools(1)
     slice_ = pool.slice_of("ok")
     assert pool.back() is slice_
-    assert pool.pool.look_at(stalled(slice_, 0, end=True)) is None
+    assert pool.pool.inspect(stalled(slice_, 0, end=True)) is None
 
 
 def test_calls_whose_partition_is_given_up_end_with_their_process_unfinished(
@@ -570,7 +570,7 @@ def test_a_child_that_cannot_be_replaced_says_so_each_time_and_then_ends_the_wor
     pool = pools(1, "obey", f"once {tmp_path / 'begun'}")
     pool.slice_of("exit 3")
     assert isinstance(pool.back(), Slice)
-    stopped = pool.completions.get(timeout=PATIENCE_S)
+    stopped = pool.completions.get(timeout=DEADLINE_S)
     assert isinstance(stopped, WorkerStoppedError)
     assert "wc-work-slot-0 cannot be replaced: @app.lifespan failed at" in str(stopped)
     _, slot, times, most, *_ = fields_of(caplog, LogEvent.CHILD_REFUSED)["args"]
@@ -628,7 +628,7 @@ def test_each_record_runs_once_while_others_take_back_and_children_are_killed(
     for first in range(0, records, size):
         dealing.submit([Note(offset, None, value=value) for offset in range(first, first + size)])
     seeded = random.Random(1)
-    deadline = perf_counter() + PATIENCE_S
+    deadline = perf_counter() + DEADLINE_S
     turns = kills = 0
     while dealing.out:
         assert perf_counter() < deadline
@@ -658,7 +658,7 @@ def test_a_feeder_that_dies_stops_the_worker_and_names_the_record(pools: MakePoo
     pool = pools(1)
     messages: list[Any] = [Uncrossable(5, None, value=b"")]
     pool.pool.submit(Slice(pool.partition, messages, [0], 10))
-    error = pool.completions.get(timeout=PATIENCE_S)
+    error = pool.completions.get(timeout=DEADLINE_S)
     assert isinstance(error, WorkerStoppedError)
     assert "wc-work-slot-0-feeder" in str(error)
     assert "orders[0]@5" in str(error)

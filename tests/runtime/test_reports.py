@@ -11,8 +11,8 @@ from attrs import evolve
 from tests.engine.support import ORDERS, Driven, Note, failure, notes
 from tests.logged import events_in, fields_of, lines_of
 from window_consumer.engine.decisions import (
-    Away,
     Outlived,
+    OwnerAway,
 )
 from window_consumer.engine.guards.crash_suspects import crashed
 from window_consumer.engine.guards.stalls import (
@@ -28,21 +28,23 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_log import WorkerLog
 
 
 @pytest.fixture
-def reports() -> Reports:
-    return Reports("charge", logging.getLogger("window_consumer"), lambda: 0.0)
+def reports() -> WorkerLog:
+    return WorkerLog("charge", logging.getLogger("window_consumer"), lambda: 0.0)
 
 
-def away(number: int) -> Away:
+def away(number: int) -> OwnerAway:
     home = TopicPartition("orders", number)
-    return Away(TopicPartition("g.orders.retry.1s", number), home, copies=3, seconds=10.0 + number)
+    return OwnerAway(
+        TopicPartition("g.orders.retry.1s", number), home, copies=3, seconds=10.0 + number
+    )
 
 
 def test_copies_that_wait_are_told_with_their_partitions_and_why(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.away([away(0), away(1)])
     worker, copies, seconds, places, _ = fields_of(caplog, LogEvent.COPIES_HELD)["args"]
@@ -52,7 +54,7 @@ def test_copies_that_wait_are_told_with_their_partitions_and_why(
 
 
 def test_many_partitions_whose_copies_wait_make_one_line(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.away([away(number) for number in range(30)])
     assert "26" in fields_of(caplog, LogEvent.COPIES_HELD)["args"][-1]
@@ -60,7 +62,7 @@ def test_many_partitions_whose_copies_wait_make_one_line(
 
 def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("window_consumer")
-    reports = Reports("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
+    reports = WorkerLog("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
     slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"anna", 1, 31.0, abandon=False)
     reports.stalled(call, failure(), "cancelled")
@@ -70,7 +72,7 @@ def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptu
 
 
 def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = TopicPartition("g.orders.retry.1s", 0)
     reports.outlived([Outlived(name, 5, b"k", counts=True), Outlived(name, 6, b"k")])
@@ -78,7 +80,7 @@ def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
 
 
 def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = [Outlived(ORDERS, offset, b"k") for offset in range(20)]
     reports.outlived([*late, *(Outlived(ORDERS, 100 + n, b"k", hangs=True) for n in range(20))])
@@ -89,7 +91,7 @@ def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
 
 
 def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = RetryRules(attempts=1, crash_attempts=2)
     driven = Driven(retry=rules, slots=1)
@@ -126,7 +128,7 @@ def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
     ],
 )
 def test_a_wait_that_is_cut_short_is_told_once(
-    reports: Reports,
+    reports: WorkerLog,
     caplog: pytest.LogCaptureFixture,
     rules: RetryRules,
     asked_s: float,
@@ -151,14 +153,14 @@ def test_a_wait_that_is_cut_short_is_told_once(
 
 
 def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     driven = Driven(retry=RetryRules(attempts=1, crash_attempts=3))
     driven.deliver(*notes(0))
     partition = driven.engine.partitions[ORDERS]
     (message,) = notes(0)
-    driven.engine.settling.crashed(partition, message, 0, crashed(0, 3), 3, driven.now)
-    reports.failed(driven.engine.settling.take_news(), driven.engine.rules.retry, driven.now)
+    driven.engine.completion.crashed(partition, message, 0, crashed(0, 3), 3, driven.now)
+    reports.failed(driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now)
     (text,) = caplog.messages
     assert "failed at attempt 3 (its crash_attempts are spent) with " in text
 
@@ -175,7 +177,7 @@ def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
     ],
 )
 def test_a_call_that_is_ended_is_told_with_how(
-    reports: Reports,
+    reports: WorkerLog,
     caplog: pytest.LogCaptureFixture,
     ending: Ending,
     then: str,
@@ -192,7 +194,7 @@ def test_a_call_that_is_ended_is_told_with_how(
 
 
 def test_lines_about_a_record_say_to_which_trace_it_belongs(
-    reports: Reports, caplog: pytest.LogCaptureFixture
+    reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     headers = [("traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")]
     driven = Driven(retry=RetryRules(attempts=1))
@@ -203,7 +205,7 @@ def test_lines_about_a_record_say_to_which_trace_it_belongs(
     reports.stalled(Stalled(slice_, ORDERS, 0, None, 1, 3.0, abandon=False), failure(), "killed")
     slice_.deviate().failed.append((slice_.messages[0], failure()))
     driven.finish(slice_)
-    reports.failed(driven.engine.settling.take_news(), driven.engine.rules.retry, driven.now)
+    reports.failed(driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now)
     assert len(caplog.records) == 2
     for line in map(vars, caplog.records):
         assert (line["offset"], line["trace_id"], line["span_id"]) == (0, "a" * 32, "b" * 16)

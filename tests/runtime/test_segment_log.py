@@ -237,7 +237,7 @@ def test_a_message_that_is_given_up_holds_up_nobody(tmp_path: Path) -> None:
 
 def test_an_answer_that_comes_late_counts_once(tmp_path: Path) -> None:
     path, broker, shipper = tmp_path / "1", Broker(), Numbers()
-    shipper.patience_s = 0.0
+    shipper.deadline_s = 0.0
     path.write_bytes(b"1\n2\n")
     broker.silent = {2}
     assert not shipper.ship_segment(broker, path, is_closed=True)

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from window_consumer.runtime.pools.processes.shared_memory import (
-    TALLY_BYTES,
-    Tally,
+    NUMBER_BYTES,
+    SharedNumber,
 )
 
 COUNT = 200_000
@@ -37,7 +37,7 @@ def memory() -> mmap.mmap:
 
 
 def test_a_tally_counts_down_to_nothing_and_up_again(memory: mmap.mmap) -> None:
-    tally = Tally(memory, 0)
+    tally = SharedNumber(memory, 0)
     tally.set(2)
     assert [tally.take(False) for _ in range(3)] == [True, True, False]
     tally.add()
@@ -47,7 +47,7 @@ def test_a_tally_counts_down_to_nothing_and_up_again(memory: mmap.mmap) -> None:
 
 
 def test_tallies_beside_each_other_do_not_mix(memory: mmap.mmap) -> None:
-    one, other = Tally(memory, 0), Tally(memory, TALLY_BYTES)
+    one, other = SharedNumber(memory, 0), SharedNumber(memory, NUMBER_BYTES)
     one.set(1)
     other.set(5)
     assert one.take(False)
@@ -58,7 +58,7 @@ def test_each_token_goes_to_one_of_two_processes_that_take_at_once() -> None:
     fd = os.memfd_create("tallies")
     os.truncate(fd, mmap.PAGESIZE)
     memory = mmap.mmap(fd, mmap.PAGESIZE)
-    tokens, theirs = Tally(memory, 0), Tally(memory, TALLY_BYTES)
+    tokens, theirs = SharedNumber(memory, 0), SharedNumber(memory, NUMBER_BYTES)
     tokens.set(COUNT)
     theirs.set(0)
     command = [sys.executable, "-c", CHILD, str(fd)]

@@ -18,7 +18,7 @@ from window_consumer import Produce
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
-    PassedOver,
+    NoHandlerMatched,
     Skip,
 )
 from window_consumer.model.record import Record
@@ -28,7 +28,7 @@ from window_consumer.runtime.context import (
     Slot,
     current_record,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
 
 
@@ -39,7 +39,7 @@ def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Sli
 
 
 def run(slice_: Slice, handler: Handler) -> None:
-    call_each(slice_, Caller(handler, Faults().failure), Slot())
+    call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_skipped_records_are_noted_and_hold_nothing_back() -> None:
         if record.offset == 0:
             raise Skip
         if record.offset == 1:
-            raise PassedOver("")
+            raise NoHandlerMatched("")
 
     slice_ = a_slice(3, ordering="key", keys=[b"a"] * 3)
     run(slice_, handler)
@@ -156,7 +156,7 @@ def test_the_current_record_is_known_within_the_handler_and_only_there() -> None
         assert current is not None
         seen.append((current.offset, current.attempt, threading.current_thread().name))
 
-    pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, "state")
+    pool = ThreadPool("charge", 1, Caller(handler, ErrorReports().failure), completions, "state")
     pool.start()
     pool.submit(a_slice(2))
     completions.get(timeout=60)
@@ -168,7 +168,7 @@ def test_the_current_record_is_known_within_the_handler_and_only_there() -> None
 def test_the_state_of_the_lifespan_reaches_the_record() -> None:
     completions: SimpleQueue[Any] = SimpleQueue()
     seen: list[Any] = []
-    caller = Caller(lambda record: seen.append(record.state), Faults().failure)
+    caller = Caller(lambda record: seen.append(record.state), ErrorReports().failure)
     pool = ThreadPool("charge", 1, caller, completions, {"pool": 1})
     pool.start()
     pool.submit(a_slice(1))
@@ -187,7 +187,7 @@ def test_a_thread_is_made_only_where_a_slice_would_wait_for_one() -> None:
         names.add(threading.current_thread().name)
         gate.acquire(timeout=60)
 
-    pool = ThreadPool("lazy", 200, Caller(handler, Faults().failure), completions, None)
+    pool = ThreadPool("lazy", 200, Caller(handler, ErrorReports().failure), completions, None)
     pool.start()
     for _ in range(100):
         for _ in range(3):
@@ -216,7 +216,7 @@ def test_as_many_slots_take_slices_as_may_be_used_and_no_more() -> None:
         all_there.wait(30)
         del running[id(record)]
 
-    pool = ThreadPool("resized", 50, Caller(handler, Faults().failure), completions, None)
+    pool = ThreadPool("resized", 50, Caller(handler, ErrorReports().failure), completions, None)
     pool.start()
     for slots in (8, 3, 20, 1, 50, 4):
         all_there = threading.Barrier(1)
@@ -249,7 +249,7 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
         called[record.offset] += 1
 
     random_ = random.Random(1)
-    pool = ThreadPool("stress", slots, Caller(handler, Faults().failure), completions, None)
+    pool = ThreadPool("stress", slots, Caller(handler, ErrorReports().failure), completions, None)
     pool.start()
     partition = Driven().engine.partitions[ORDERS]
     messages = notes(*range(records))
@@ -288,7 +288,7 @@ def test_what_a_slot_has_claimed_is_a_prefix_also_while_it_runs() -> None:
     pool = ThreadPool(
         "stress",
         1,
-        Caller(lambda record: begun.append(record.offset), Faults().failure),
+        Caller(lambda record: begun.append(record.offset), ErrorReports().failure),
         completions,
         None,
     )
@@ -353,7 +353,7 @@ def test_what_calls_compute_is_told_apart_from_what_they_wait(*, computes: bool)
             pass
 
     completions: SimpleQueue[Any] = SimpleQueue()
-    pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, None)
+    pool = ThreadPool("charge", 1, Caller(handler, ErrorReports().failure), completions, None)
     pool.submit(a_slice(1))
     slice_ = completions.get(timeout=60)
     pool.stop(60.0)

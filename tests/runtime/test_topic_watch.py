@@ -19,7 +19,7 @@ from window_consumer.runtime.topic_watch import (
     TopicWatch,
 )
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 PAUSED = TopicPartition("orders", 3)
 
 
@@ -36,7 +36,7 @@ def test_it_goes_on_asking_whatever_an_answer_was() -> None:
     watch = TopicWatch("work", ask, news, every_s=0.01)
     watch.start()
     try:
-        away, bug, told = (news.get(timeout=PATIENCE_S) for _ in range(3))
+        away, bug, told = (news.get(timeout=DEADLINE_S) for _ in range(3))
     finally:
         watch.stop()
     assert str(away) == "nobody there"
@@ -56,13 +56,13 @@ def test_it_asks_where_the_logs_of_paused_partitions_end_and_of_no_others() -> N
     watch = TopicWatch("work", dict, news, every_s=0.01, ask_ends=ends)
     watch.start()
     try:
-        assert news.get(timeout=PATIENCE_S) == TopicNews({})
+        assert news.get(timeout=DEADLINE_S) == TopicNews({})
         assert asked == []
-        watch.note_paused([PAUSED])
-        while not isinstance(told := news.get(timeout=PATIENCE_S), LogEnds):
+        watch.set_paused([PAUSED])
+        while not isinstance(told := news.get(timeout=DEADLINE_S), LogEnds):
             pass
     finally:
-        watch.end(PATIENCE_S)
+        watch.end(DEADLINE_S)
     assert told == LogEnds({PAUSED: 7})
     assert {name for names in asked for name in names} == {PAUSED}
 
@@ -73,21 +73,21 @@ def test_its_end_waits_for_an_answer_that_is_on_its_way() -> None:
 
     def ask() -> Mapping[str, TopicFacts]:
         asked.set()
-        assert answered.wait(PATIENCE_S)
+        assert answered.wait(DEADLINE_S)
         return {}
 
     watch = TopicWatch("work", ask, news, every_s=0.01)
     watch.start()
-    assert asked.wait(PATIENCE_S)
+    assert asked.wait(DEADLINE_S)
     watch.end(0.0)  # returns, or there is never an answer
-    ending = threading.Thread(target=watch.end, args=(PATIENCE_S,), daemon=True)
+    ending = threading.Thread(target=watch.end, args=(DEADLINE_S,), daemon=True)
     ending.start()
     ending.join(0.05)
     assert ending.is_alive()
     answered.set()
-    ending.join(PATIENCE_S)
+    ending.join(DEADLINE_S)
     assert news.get_nowait() == TopicNews({})
 
 
 def test_one_that_was_never_started_ends_at_once() -> None:
-    TopicWatch("work", dict, SimpleQueue()).end(PATIENCE_S)
+    TopicWatch("work", dict, SimpleQueue()).end(DEADLINE_S)

@@ -8,8 +8,8 @@ from typing import Any
 
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.audit.pending import (
-    Pending,
-    Stretch,
+    BucketStretch,
+    PendingCounts,
 )
 from window_consumer.audit.sums import SumsByBucket
 from window_consumer.engine.partition import Partition
@@ -75,7 +75,7 @@ class CountsAsOfTheCommit(ConsumerAudit):
 class CountsInOneStretch(ConsumerAudit):
     """All that a commit covers is counted together."""
 
-    def _write(self, partition: Partition, tenure: Any, stretches: Sequence[Stretch]) -> None:
+    def _write(self, partition: Partition, tenure: Any, stretches: Sequence[BucketStretch]) -> None:
         offsets = united(each for stretch in stretches for each in stretch.offsets)
         all_sums: dict[Any, Any] = {}
         for stretch in stretches:
@@ -90,7 +90,7 @@ class CountsInOneStretch(ConsumerAudit):
                 into.id_sum += sums.id_sum
         together = SumsByBucket(self._rules.bucket_ms)
         together.update(all_sums)
-        super()._write(partition, tenure, [Stretch(offsets, together)])
+        super()._write(partition, tenure, [BucketStretch(offsets, together)])
 
 
 class CountsOnlyWhatSlides(ConsumerAudit):
@@ -101,8 +101,8 @@ class CountsOnlyWhatSlides(ConsumerAudit):
         tenure = self._tenures[partition]
         pending = tenure.pending
 
-        class Short(Pending):
-            def cover(self, next_offset: int, _finished: Iterable[range]) -> list[Stretch]:
+        class Short(PendingCounts):
+            def cover(self, next_offset: int, _finished: Iterable[range]) -> list[BucketStretch]:
                 return super().cover(next_offset, ())
 
         pending.__class__ = Short

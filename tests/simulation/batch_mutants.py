@@ -6,12 +6,12 @@ from typing import Any
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import (
     Retry,
     Spent,
 )
-from window_consumer.engine.retry.queue import Failures, Together
+from window_consumer.engine.retry.queue import RetryGroup, RetryQueue
 from window_consumer.engine.scheduling.batching import (
     BatchDispatcher,
     Gathering,
@@ -25,13 +25,13 @@ class _Engine(Engine):
     """One whose parts for batches are replaced by those of a subclass."""
 
     dispatcher_type: type[BatchDispatcher] = BatchDispatcher
-    settling_type: type[Settling] = Settling
-    failures_type: type[Failures] = Failures
+    completion_type: type[Completion] = Completion
+    failures_type: type[RetryQueue] = RetryQueue
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.dispatcher.__class__ = self.dispatcher_type
-        self.settling.__class__ = self.settling_type
+        self.completion.__class__ = self.completion_type
         self.failures.__class__ = self.failures_type
 
 
@@ -72,7 +72,7 @@ class LosesWhatItHasGathered(_Engine):
                 batch.hold.release()
 
 
-class _Apart(Together):
+class _Apart(RetryGroup):
     def step_of(self, lane: Lane | None, step: Retry | Spent) -> Retry | Spent:
         self._draw = (self._draw + 0.37) % 1.0
         return super().step_of(None if lane is None else object(), step)
@@ -89,7 +89,7 @@ class CallsFailedOnesApart(_Engine):
 class FinishesTheRestOfALaneThatBlocks(_Engine):
     """What stands behind a failed record is done although its lane blocks."""
 
-    class failures_type(Failures):  # noqa: N801 - takes the place of an attribute
+    class failures_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
         @property
         def blocks(self) -> bool:
             return False
@@ -98,7 +98,7 @@ class FinishesTheRestOfALaneThatBlocks(_Engine):
 class CallsAllAgain(_Engine):
     """A batch of which some records failed is called again as a whole."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             noted = slice_.deviations
             if noted is not None and noted.failed:
@@ -111,7 +111,7 @@ class CallsAllAgain(_Engine):
 class FinishesAllOfABatch(_Engine):
     """A batch of which some records failed is done."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             noted = slice_.deviations
             if noted is not None and 0 < len(noted.failed) < len(slice_.messages):
@@ -122,7 +122,7 @@ class FinishesAllOfABatch(_Engine):
 class GivesUpTheFirstOfABatch(_Engine):
     """Of a batch that hangs one record leaves, the others are forgotten."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
             slice_.messages, slice_.seqs = slice_.messages[:1], slice_.seqs[:1]
             super()._abandon_batch(slice_, failure, now)
@@ -131,7 +131,7 @@ class GivesUpTheFirstOfABatch(_Engine):
 class FreesTheLanesOfABatchThatHangs(_Engine):
     """The lanes of a batch that was given up are free before its call has ended."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
             slice_.hold.release()
             super()._abandon_batch(slice_, failure, now)

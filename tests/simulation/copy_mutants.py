@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
@@ -13,11 +13,11 @@ from window_consumer.model.protocols import Copy
 
 
 def appends_headers(
-    failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float
+    failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
 ) -> Copy:
     """What an earlier hop has said stays beside what this one says."""
     copy = copy_of(failed, origin, target, wall_offset_ms)
-    if not failed.partition.rung.is_copy:
+    if not failed.partition.retry_level.is_copy:
         return copy
     before = failed.message.headers() or ()
     ours = [pair for pair in before if pair[0].startswith(names.PREFIX)]
@@ -25,7 +25,7 @@ def appends_headers(
 
 
 def grows_at_each_hop(
-    failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float
+    failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
 ) -> Copy:
     """Each header stands once, and the text of the last failure follows those before."""
     copy = copy_of(failed, origin, target, wall_offset_ms)
@@ -36,7 +36,7 @@ def grows_at_each_hop(
 
 
 def drops_what_stands_twice(
-    failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float
+    failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
 ) -> Copy:
     """The user's headers are taken for a mapping."""
     copy = copy_of(failed, origin, target, wall_offset_ms)

@@ -6,12 +6,12 @@ from typing import Any
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.batch_bisection import (
-    Half,
-    Halves,
+    BatchBisection,
+    BatchHalf,
     died_on,
 )
 from window_consumer.engine.scheduling.slices import Slice
@@ -22,13 +22,13 @@ from window_consumer.model.fault import Failure
 class _Engine(Engine):
     """One whose parts are replaced by those of a subclass."""
 
-    halves_type: type[Halves] = Halves
-    settling_type: type[Settling] = Settling
-    failures_type: type[Failures] = Failures
+    halves_type: type[BatchBisection] = BatchBisection
+    completion_type: type[Completion] = Completion
+    failures_type: type[RetryQueue] = RetryQueue
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.settling.__class__ = self.settling_type
+        self.completion.__class__ = self.completion_type
         self.failures.__class__ = self.failures_type
         halves = getattr(self.dispatcher, "_halves", None)
         if halves is not None:
@@ -45,7 +45,7 @@ def died(slice_: Slice) -> bool:
 class ChargesAllOfABatch(_Engine):
     """Each record of a batch that ended its process is charged."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             slice_.is_batch = slice_.is_batch and not died_on(slice_)
             super()._settle(slice_, now)
@@ -54,7 +54,7 @@ class ChargesAllOfABatch(_Engine):
 class ChargesNobody(_Engine):
     """A record that ends processes is called for ever."""
 
-    class failures_type(Failures):  # noqa: N801 - takes the place of an attribute
+    class failures_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
         def add(self, *arguments: Any, **named: Any) -> FailedRecord:
             partition, _, seq, *_ = arguments
             if seq in partition.failed:
@@ -65,7 +65,7 @@ class ChargesNobody(_Engine):
 class ForgetsTheSecondHalf(_Engine):
     """Only the first half of a batch goes out again."""
 
-    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             waiting = self._waiting[slice_.partition]
@@ -75,11 +75,11 @@ class ForgetsTheSecondHalf(_Engine):
 class StartsBothHalvesOfALane(_Engine):
     """The second half of a lane does not wait for the first one."""
 
-    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             self._waiting[slice_.partition] = [
-                Half(half.partition, half.messages, half.seqs, half.hold, half.attempt)
+                BatchHalf(half.partition, half.messages, half.seqs, half.hold, half.attempt)
                 for half in self._waiting[slice_.partition]
             ]
 
@@ -87,7 +87,7 @@ class StartsBothHalvesOfALane(_Engine):
 class FreesTheLanesOfHalves(_Engine):
     """The lanes of halves that wait may be entered."""
 
-    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             for half in self._waiting[slice_.partition]:
@@ -97,7 +97,7 @@ class FreesTheLanesOfHalves(_Engine):
 class ForgetsHalvesThatArePutBack(_Engine):
     """What waits in halves is lost when nothing may start for a while."""
 
-    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def dissolve(self, partition: Partition) -> None:
             for half in self._waiting.pop(partition, ()):
                 half.hold.release()
@@ -106,7 +106,7 @@ class ForgetsHalvesThatArePutBack(_Engine):
 class ForgetsWhatWasNotBegun(_Engine):
     """What a dead process had not begun is not dealt again."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             if died(slice_):
                 slice_.deviate().held, held = [], slice_.deviate().held
@@ -120,7 +120,7 @@ class ForgetsWhatWasNotBegun(_Engine):
 class CountsTheRecordThatItDiedOn(_Engine):
     """The record that a dead process was on counts as done."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             if died(slice_) and not died_on(slice_):
                 noted = slice_.deviate()
@@ -133,7 +133,7 @@ class CountsTheRecordThatItDiedOn(_Engine):
 class ChargesWhatWasNotBegun(_Engine):
     """Records that a dead process had not begun fail with the one that it was on."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:
             if died(slice_) and not slice_.is_batch:
                 noted = slice_.deviate()

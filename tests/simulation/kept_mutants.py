@@ -6,18 +6,18 @@ from attrs import evolve
 
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.engine.kept_outcomes import (
-    Kept,
     KeptOutcomes,
     LostPartition,
+    PartitionOutcomes,
 )
 from window_consumer.engine.partition import Partition
-from window_consumer.model.protocols import Committed
+from window_consumer.model.protocols import CommittedOffset
 
 
 class KeepsWhateverIsCommitted(KeptOutcomes):
     """Outcomes are kept although another member, or a person, has committed meanwhile."""
 
-    def counts(self, kept: Kept, committed: Committed) -> bool:  # noqa: ARG002 - as declared
+    def counts(self, kept: PartitionOutcomes, committed: CommittedOffset) -> bool:  # noqa: ARG002 - as declared
         return committed.next_offset is not None
 
 
@@ -40,7 +40,7 @@ class ForgetsAtOnce(KeptOutcomes):
     def knows(self, name: object) -> bool:  # noqa: ARG002 - as declared
         return False
 
-    def counts(self, kept: Kept, committed: Committed) -> bool:  # noqa: ARG002 - as declared
+    def counts(self, kept: PartitionOutcomes, committed: CommittedOffset) -> bool:  # noqa: ARG002 - as declared
         return False
 
 

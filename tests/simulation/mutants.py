@@ -21,11 +21,11 @@ from window_consumer.engine.retry.policy import (
     FailedRecord,
     Jitter,
 )
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import ByKey, Taken
-from window_consumer.engine.scheduling.rate_limit import Bucket
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.rate_limit import TokenBucket
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
@@ -67,7 +67,7 @@ class ForgetsTheEpoch(Engine):
             for seq in slice_.seqs:
                 if heir.window.is_open(seq):
                     heir.finish((seq,), Outcome.DONE, 0, now)
-            self.settling.go_on(heir, now)
+            self.completion.advance(heir, now)
             return
         super().on_completion(slice_, now)
 
@@ -149,7 +149,7 @@ class FinishesBeforeTheAck(Engine):
     def on_tick(self, now: float) -> Decisions:
         decisions = super().on_tick(now)
         for failed in decisions.publish:
-            self.settling.copied(failed, None, now)
+            self.completion.copied(failed, None, now)
         return decisions
 
     def on_published(
@@ -162,7 +162,7 @@ class FinishesBeforeTheAck(Engine):
 class _ReturnsAtTheEnd(ByKey):
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         for message, seq in zip(messages, seqs, strict=True):
-            self._queue.append(Run.of([message], [seq]))
+            self._queue.append(RecordRun.of([message], [seq]))
             self.lanes.busy.discard(message.key())
 
 
@@ -224,22 +224,30 @@ class ForgetsARemovedLevel(Engine):
     """What waits in a level that was taken out of the configuration is passed over."""
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
-        rung = self._rungs.get(batch.name.topic)
-        if rung is None or rung.level is None or rung.level in self.rules.retry.levels:
+        retry_level = self._retry_levels.get(batch.name.topic)
+        if (
+            retry_level is None
+            or retry_level.level is None
+            or retry_level.level in self.rules.retry.levels
+        ):
             return super().on_records(batch, now, wall_ms)
         return True
 
 
-def read_no_removed_level(rung: Rung, _backlog: int | None) -> bool:
+def read_no_removed_level(retry_level: RetryTopicLevel, _backlog: int | None) -> bool:
     """Read the levels that are configured, and nothing else, whatever waits elsewhere."""
-    return rung.level is None
+    return retry_level.level is None
 
 
 class LosesTheWaySoFar(Engine):
     """A copy in a retry topic is taken for a record that was never called."""
 
-    def __init__(self, rules: EngineRules, jitter: Jitter, rungs: Mapping[str, Rung]):
-        first = {topic: evolve(rung, is_copy=False) for topic, rung in rungs.items()}
+    def __init__(
+        self, rules: EngineRules, jitter: Jitter, retry_levels: Mapping[str, RetryTopicLevel]
+    ):
+        first = {
+            topic: evolve(retry_level, is_copy=False) for topic, retry_level in retry_levels.items()
+        }
         super().__init__(rules, jitter, first)
 
 
@@ -256,7 +264,7 @@ class StartsBeforeTheNameIsAcked(Engine):
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         super().on_assigned(assignments, now)
         for case in self.suspects.cases.values():
-            case.suspicion.names = lambda offset: offset >= 0  # type: ignore[method-assign] # a planted bug
+            case.crash_history.names = lambda offset: offset >= 0  # type: ignore[method-assign] # a planted bug
 
 
 class ChargesEverySuspect(Engine):
@@ -362,7 +370,7 @@ class FillsUpWhileRecordsWaitForSlots(Engine):
             self.rates.bucket_type = _EagerBucket
 
 
-class _EagerBucket(Bucket):
+class _EagerBucket(TokenBucket):
     __slots__ = ()
 
     def fill(self, now: float) -> None:

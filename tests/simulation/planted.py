@@ -15,7 +15,7 @@ from window_consumer.simulator.simulator import (
     ViolationError,
     simulate,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 FILE = Path(__file__).with_name("first_seeds.json")
 FIRST_SEEDS: dict[str, int] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ class Planted:
     first_seeds: Mapping[str, int] = FIRST_SEEDS
 
     def expect(
-        self, bug: object, subject: Subject, pattern: str, seeds: int, draw: Draw = drawn
+        self, bug: object, subject: SystemUnderTest, pattern: str, seeds: int, draw: Draw = drawn
     ) -> None:
         """Fail unless a schedule up to `seeds` breaks the promise.
 
@@ -50,7 +50,7 @@ class Planted:
             self.record(f'"{name}": {seed}')
 
 
-def first_violation(seed: int, subject: Subject, draw: Draw) -> str:
+def first_violation(seed: int, subject: SystemUnderTest, draw: Draw) -> str:
     """Return the first promise that a schedule breaks, or an empty text."""
     try:
         simulate(seed, subject=subject, draw=draw)

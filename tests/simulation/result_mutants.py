@@ -30,9 +30,9 @@ class FinishesBeforeTheAcks(Engine):
             self.producing.over(production)
             for seq in production.seqs:
                 if seq in production.partition.failed:
-                    production.partition.forget_failure(seq)
+                    production.partition.on_failure_resolved(seq)
             production.hold.release()
-            self.settling.go_on(production.partition, now)
+            self.completion.advance(production.partition, now)
 
 
 class WaitsForTheFirstAckOnly(Engine):
@@ -55,7 +55,7 @@ class SendsOnlyTheLostOnesAgain(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        honest = self.producing.go_on
+        honest = self.producing.advance
 
         def go_on(production: Production, now: float) -> bool:
             lost = production.error
@@ -63,7 +63,7 @@ class SendsOnlyTheLostOnesAgain(Engine):
                 production.results = [*production.results[: lost[0] + 1]]
             return honest(production, now)
 
-        self.producing.go_on = go_on  # type: ignore[method-assign] # a planted bug
+        self.producing.advance = go_on  # type: ignore[method-assign] # a planted bug
 
 
 class FreesTheLaneWhileResultsAreOut(Engine):

@@ -15,14 +15,14 @@ from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.simulator.schedule import (
     QUIET_WEIGHTS,
     Handlers,
-    Plan,
+    SchedulePlan,
     draw,
 )
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 
 
-def many_dead_letters(rng: Random) -> Plan:
+def many_dead_letters(rng: Random) -> SchedulePlan:
     """Half of the calls end with a dead letter, and somebody is always putting some back."""
     plan = draw(rng)
     while "redrive" not in plan.actions:
@@ -46,7 +46,7 @@ def many_dead_letters(rng: Random) -> Plan:
     )
 
 
-def with_batches(rng: Random) -> Plan:
+def with_batches(rng: Random) -> SchedulePlan:
     """Handlers get lists."""
     plan = draw(rng)
     while plan.engine.batch is None:
@@ -54,7 +54,7 @@ def with_batches(rng: Random) -> Plan:
     return plan
 
 
-def failing_batches(rng: Random) -> Plan:
+def failing_batches(rng: Random) -> SchedulePlan:
     """Handlers get lists with several records of a key, and many of those fail, or their call."""
     plan = with_batches(rng)
     on_failure: Literal["overtake", "block"] = rng.choice(("overtake", "block"))
@@ -78,7 +78,7 @@ def failing_batches(rng: Random) -> Plan:
     )
 
 
-def with_deaths(rng: Random) -> Plan:
+def with_deaths(rng: Random) -> SchedulePlan:
     """Slots are processes that die, of themselves or of some records."""
     plan = draw(rng)
     while plan.deaths is None:
@@ -86,7 +86,7 @@ def with_deaths(rng: Random) -> Plan:
     return plan
 
 
-def dying_slices(rng: Random) -> Plan:
+def dying_slices(rng: Random) -> SchedulePlan:
     """Slices hold several records, and the processes that are on them die often."""
     plan = with_deaths(rng)
     while plan.engine.batch is not None:
@@ -94,7 +94,7 @@ def dying_slices(rng: Random) -> Plan:
     return _dying(rng, plan)
 
 
-def dying_batches(rng: Random) -> Plan:
+def dying_batches(rng: Random) -> SchedulePlan:
     """Handlers get lists in processes that die often, with several records of few keys."""
     plan = with_deaths(rng)
     while plan.engine.batch is None:
@@ -103,7 +103,7 @@ def dying_batches(rng: Random) -> Plan:
     return evolve(plan, engine=evolve(plan.engine, batch=BatchRules(6, 3, 0.01)))
 
 
-def _dying(rng: Random, plan: Plan) -> Plan:
+def _dying(rng: Random, plan: SchedulePlan) -> SchedulePlan:
     engine = evolve(
         plan.engine,
         slots=2,
@@ -120,7 +120,7 @@ def _dying(rng: Random, plan: Plan) -> Plan:
 _MORE_RESULTS = {"turn": 2.0, "work": 2.0, "acks": 6.0, "weather": 8.0}
 
 
-def many_results(rng: Random) -> Plan:
+def many_results(rng: Random) -> SchedulePlan:
     """Most calls return something to produce, in weather in which much of it is lost."""
     plan = draw(rng)
     while "weather" not in plan.actions:
@@ -148,7 +148,7 @@ def many_results(rng: Random) -> Plan:
     )
 
 
-def outages(rng: Random) -> Plan:
+def outages(rng: Random) -> SchedulePlan:
     """Every call fails now and then, for long, with a breaker that should hold."""
     plan = draw(rng)
     while "weather" not in plan.actions:
@@ -170,7 +170,7 @@ def outages(rng: Random) -> Plan:
     )
 
 
-def poisoned(rng: Random) -> Plan:
+def poisoned(rng: Random) -> SchedulePlan:
     """Some records always fail, and are called often; nothing else goes wrong."""
     plan = draw(rng)
     actions = {**QUIET_WEIGHTS, "produce": 20.0}
@@ -218,7 +218,7 @@ def poisoned(rng: Random) -> Plan:
 _LEVELS = (Level("1", 1.0), Level("2", 2.0))
 
 
-def lost_partitions(rng: Random) -> Plan:
+def lost_partitions(rng: Random) -> SchedulePlan:
     """Members are thrown out of the group again and again, most of them without an order."""
     plan = draw(rng)
     weights = [after - before for before, after in pairwise((0.0, *plan.weights))]

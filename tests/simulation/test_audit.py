@@ -7,7 +7,7 @@ import pytest
 from tests.simulation import audit_mutants as mutants
 from tests.simulation.planted import Planted
 from window_consumer.audit.consumer import ConsumerAudit
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SEEDS = 3000
 
@@ -27,4 +27,4 @@ SEEDS = 3000
     ],
 )
 def test_a_bug_in_an_audit_is_found(planted: Planted, mutant: type[ConsumerAudit]) -> None:
-    planted.expect(mutant, Subject(make_audit=mutant), "audit: ", SEEDS)
+    planted.expect(mutant, SystemUnderTest(make_audit=mutant), "audit: ", SEEDS)

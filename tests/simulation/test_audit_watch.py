@@ -13,12 +13,12 @@ from tests.simulation import audit_mutants as mutants
 from tests.simulation.schedules import lost_partitions
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.engine.observer import Observers
-from window_consumer.simulator.member import Scene
+from window_consumer.simulator.member import SharedSimulation
 from window_consumer.simulator.schedule import draw
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import (
     MakeAudit,
-    Subject,
+    SystemUnderTest,
 )
 from window_consumer.simulator.watches.audit import AuditWatch
 
@@ -30,7 +30,7 @@ class Group:
 
     def __init__(self, make_audit: MakeAudit = ConsumerAudit):
         rng = Random(0)
-        self.history = Scene(draw(rng), rng, Subject()).history
+        self.history = SharedSimulation(draw(rng), rng, SystemUnderTest()).history
         self.watch = AuditWatch(self.history)
         self._members = 0
         self.history.wall_ms = lambda: 1_700_000_000_000 + self._members * 1000

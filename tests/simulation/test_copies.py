@@ -8,7 +8,7 @@ from tests.simulation import copy_mutants
 from tests.simulation.planted import Planted
 from window_consumer.simulator.system_under_test import (
     MakeCopy,
-    Subject,
+    SystemUnderTest,
 )
 
 SEEDS = 3000
@@ -24,4 +24,4 @@ SEEDS = 3000
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_bug_in_copies_is_found(planted: Planted, mutant: MakeCopy, expected: str) -> None:
-    planted.expect(mutant, Subject(make_copy=mutant), expected, SEEDS)
+    planted.expect(mutant, SystemUnderTest(make_copy=mutant), expected, SEEDS)

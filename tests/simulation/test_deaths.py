@@ -13,7 +13,7 @@ from window_consumer.simulator.simulator import (
     ViolationError,
     simulate,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 10
 MUTANTS_SEEDS = 1500
@@ -48,4 +48,4 @@ def test_every_promise_is_kept_where_processes_of_slots_die(draw: Draw) -> None:
 def test_a_bug_planted_in_what_follows_a_death_is_found(
     planted: Planted, mutant: type[Engine], draw: Draw, expected: str
 ) -> None:
-    planted.expect(mutant, Subject(make_engine=mutant), expected, MUTANTS_SEEDS, draw)
+    planted.expect(mutant, SystemUnderTest(make_engine=mutant), expected, MUTANTS_SEEDS, draw)

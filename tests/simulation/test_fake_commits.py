@@ -7,7 +7,7 @@ from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.broker import FakeBroker
-from window_consumer.testing.fakes.group import Refusal
+from window_consumer.testing.fakes.group import RefusedCommit
 
 GROUP = "shop"
 ORDERS = TopicPartition("orders", 0)
@@ -21,7 +21,7 @@ def test_only_the_answer_to_the_last_commit_of_a_partition_is_told() -> None:
     source.answers_held = True
     source.commit([Commit(ORDERS, 1, "")])
     reader.turn()
-    broker.group(GROUP).commit_fault = lambda _: Refusal(CommitFailedError("loading"))
+    broker.group(GROUP).commit_fault = lambda _: RefusedCommit(CommitFailedError("loading"))
     source.commit([Commit(ORDERS, 2, "")])
     reader.turn()
     source.answers_held = False

@@ -12,16 +12,16 @@ from attrs import evolve
 from tests.simulation.planted import Planted
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.manual_pause import Halts
+from window_consumer.engine.guards.manual_pause import ManualPauses
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.simulator import schedule
 from window_consumer.simulator.schedule import (
     Action,
-    Plan,
+    SchedulePlan,
 )
 from window_consumer.simulator.simulator import simulate
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 30
 
@@ -41,7 +41,7 @@ ACTIONS: dict[Action, float] = {
 }
 
 
-def pausing(rng: Random) -> Plan:
+def pausing(rng: Random) -> SchedulePlan:
     """Draw a schedule in which somebody pauses and resumes all the time."""
     plan = schedule.draw(rng)
     return evolve(plan, actions=tuple(ACTIONS), weights=tuple(accumulate(ACTIONS.values())))
@@ -63,17 +63,17 @@ class ForgetsWhoWaited(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        honest = self.halts.halt
+        honest = self.manual_pauses.halt
 
         def halt(*given: Any, **named: Any) -> bool:
             for each in self.partitions.values():
                 each.held_calls.clear()
             return honest(*given, **named)
 
-        self.halts.halt = halt  # type: ignore[method-assign] # a planted bug
+        self.manual_pauses.halt = halt  # type: ignore[method-assign] # a planted bug
 
 
-class _ByNameOnly(Halts):
+class _ByNameOnly(ManualPauses):
     def assigned(self, partition: Partition) -> None:
         partition.set_hold(HoldReason.MANUAL, held=False)
 
@@ -83,21 +83,23 @@ class StartsWhatComesNew(Watched):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.halts = _ByNameOnly(self.partitions, self.dispatcher, self.failures, self.settling)
+        self.manual_pauses = _ByNameOnly(
+            self.partitions, self.dispatcher, self.failures, self.completion
+        )
 
     def on_tick(self, now: float) -> Decisions:
         decisions = super().on_tick(now)
-        started = decisions.dispatch if self.halts.worker else ()
+        started = decisions.dispatch if self.manual_pauses.worker else ()
         assert not started, "the worker is paused and starts"
         return decisions
 
 
 def test_pauses_lose_nothing_and_keep_the_order() -> None:
-    subject = Subject(make_engine=Watched)
+    subject = SystemUnderTest(make_engine=Watched)
     for seed in range(SCHEDULES):
         simulate(seed, draw=pausing, subject=subject)
 
 
 @pytest.mark.parametrize("mutant", [ForgetsWhoWaited, StartsWhatComesNew])
 def test_pauses_that_go_wrong_are_found(planted: Planted, mutant: type[Engine]) -> None:
-    planted.expect(mutant, Subject(make_engine=mutant), ".", SCHEDULES, pausing)
+    planted.expect(mutant, SystemUnderTest(make_engine=mutant), ".", SCHEDULES, pausing)

@@ -11,7 +11,7 @@ from attrs import evolve
 from tests.simulation.planted import Planted
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
@@ -21,10 +21,10 @@ from window_consumer.model.protocols import Copy
 from window_consumer.simulator import schedule
 from window_consumer.simulator.schedule import (
     Action,
-    Plan,
+    SchedulePlan,
 )
 from window_consumer.simulator.simulator import simulate
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 80
 
@@ -40,7 +40,7 @@ ACTIONS: dict[Action, float] = {
 }
 
 
-def changing(rng: Random) -> Plan:
+def changing(rng: Random) -> SchedulePlan:
     """Draw a schedule in which levels change all the time, and many copies wait in them."""
     plan = schedule.draw(rng)
     engine = plan.engine
@@ -81,10 +81,10 @@ class CallsCopiesAwayFromHome(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.homes.sort_out = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - a planted bug
+        self.lane_ownership.sort_out = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - a planted bug
 
 
-def wider(rng: Random) -> Plan:
+def wider(rng: Random) -> SchedulePlan:
     """Draw the same with retry topics that are wider than their sources, and copies by key."""
     plan = changing(rng)
     return evolve(plan, wider=rng.randint(1, 3), strays=rng.choice((0.0, 0.3)), keys=(b"a", b"b"))
@@ -95,10 +95,10 @@ class CallsStraysWhereTheyLie(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.homes.assigned = lambda *_: None  # type: ignore[method-assign] # a planted bug
+        self.lane_ownership.assigned = lambda *_: None  # type: ignore[method-assign] # a planted bug
 
 
-def by_key(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float) -> Copy:
+def by_key(failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float) -> Copy:
     """Let the key of a copy decide where the counts of partitions differ."""
     copy = copy_of(failed, origin, target, wall_offset_ms)
     is_equal = target.partitions == target.source_partitions
@@ -117,13 +117,15 @@ def test_a_lane_has_one_owner_where_retry_topics_are_wider_than_their_sources() 
 
 def test_copies_with_another_owner_are_found(planted: Planted) -> None:
     bug = CallsCopiesAwayFromHome
-    planted.expect(bug, Subject(make_engine=bug), "of lane", SCHEDULES, changing)
+    planted.expect(bug, SystemUnderTest(make_engine=bug), "of lane", SCHEDULES, changing)
 
 
 def test_strays_that_are_called_where_they_lie_are_found(planted: Planted) -> None:
     bug = CallsStraysWhereTheyLie
-    planted.expect(bug, Subject(make_engine=bug), "of lane", SCHEDULES, wider)
+    planted.expect(bug, SystemUnderTest(make_engine=bug), "of lane", SCHEDULES, wider)
 
 
 def test_copies_that_do_not_keep_their_number_are_found(planted: Planted) -> None:
-    planted.expect(by_key, Subject(make_copy=by_key), "it goes to partition", SCHEDULES, wider)
+    planted.expect(
+        by_key, SystemUnderTest(make_copy=by_key), "it goes to partition", SCHEDULES, wider
+    )

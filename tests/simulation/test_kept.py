@@ -9,7 +9,7 @@ from tests.simulation.planted import Planted
 from tests.simulation.schedules import lost_partitions
 from window_consumer.engine.kept_outcomes import KeptOutcomes
 from window_consumer.simulator.simulator import simulate
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 120
 MUTANTS_SEEDS = 300
@@ -32,10 +32,12 @@ def test_every_promise_is_kept_where_partitions_are_lost() -> None:
 def test_a_bug_in_what_is_kept_is_found(
     planted: Planted, mutant: type[KeptOutcomes], expected: str
 ) -> None:
-    subject = Subject(make_kept=lambda ordered: mutant(ordered=ordered))
+    subject = SystemUnderTest(make_kept=lambda ordered: mutant(ordered=ordered))
     planted.expect(mutant, subject, expected, MUTANTS_SEEDS, lost_partitions)
 
 
 def test_an_audit_that_forgets_what_is_kept_is_found(planted: Planted) -> None:
     mutant = mutants.CountsOnlyFromTheReturnOn
-    planted.expect(mutant, Subject(make_audit=mutant), "audit: ", MUTANTS_SEEDS, lost_partitions)
+    planted.expect(
+        mutant, SystemUnderTest(make_audit=mutant), "audit: ", MUTANTS_SEEDS, lost_partitions
+    )

@@ -73,5 +73,7 @@ def test_edits_remove_rename_add_and_put_back() -> None:
             back += bool(new & known)
             delays = [level.delay_s for level in ladder.topics.levels]
             assert delays == sorted(set(delays))
-            assert all(ladder.broker.topics.partitions(topic) == 2 for topic in ladder.topics.rungs)
+            assert all(
+                ladder.broker.topics.partitions(topic) == 2 for topic in ladder.topics.retry_levels
+            )
     assert min(removed, renamed, added, back) > 5

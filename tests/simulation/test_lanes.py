@@ -9,11 +9,11 @@ import pytest
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.simulator.simulator import simulate
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 60
 
@@ -46,7 +46,7 @@ def check(lanes: Lanes) -> None:
     assert lanes.further == {lane: count - 1 for lane, count in held.items() if count > 1}
 
 
-class _NeverReleases(Settling):
+class _NeverReleases(Completion):
     def complete(self, slice_: Slice, now: float) -> None:
         lanes = list(slice_.hold.lanes)
         super().complete(slice_, now)
@@ -58,12 +58,12 @@ class LosesAHold(Checked):
 
     def __init__(self, *arguments: object):
         super().__init__(*arguments)  # type: ignore[arg-type] # those of an Engine
-        self.settling.__class__ = _NeverReleases
+        self.completion.__class__ = _NeverReleases
 
 
 def run(make_engine: type[Engine]) -> None:
     for seed in range(SCHEDULES):
-        simulate(seed, subject=Subject(make_engine=make_engine))
+        simulate(seed, subject=SystemUnderTest(make_engine=make_engine))
 
 
 def test_lanes_are_busy_exactly_while_somebody_holds_them() -> None:

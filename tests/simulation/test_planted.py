@@ -7,10 +7,10 @@ import pytest
 from tests.simulation.copy_mutants import grows_at_each_hop as bug
 from tests.simulation.planted import Planted, first_violation
 from window_consumer.simulator.schedule import draw as drawn
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 NAME = bug.__name__
-BUGGY = Subject(make_copy=bug)
+BUGGY = SystemUnderTest(make_copy=bug)
 BROKEN = "bytes of headers of ours"
 
 
@@ -36,9 +36,11 @@ def test_a_bug_that_is_found_by_another_schedule_is_to_be_recorded(
     assert to_record == [f'"{NAME}": {shown_by}']
 
 
-@pytest.mark.parametrize(("subject", "pattern"), [(BUGGY, "no such promise"), (Subject(), ".")])
+@pytest.mark.parametrize(
+    ("subject", "pattern"), [(BUGGY, "no such promise"), (SystemUnderTest(), ".")]
+)
 def test_a_bug_that_breaks_no_such_promise_fails(
-    shown_by: int, subject: Subject, pattern: str
+    shown_by: int, subject: SystemUnderTest, pattern: str
 ) -> None:
     with pytest.raises(AssertionError, match=NAME):
         Planted(print, {}).expect(bug, subject, pattern, seeds=shown_by + 1)

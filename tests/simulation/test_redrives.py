@@ -13,7 +13,7 @@ from window_consumer.simulator.simulator import (
 )
 from window_consumer.simulator.system_under_test import (
     MakeRedrive,
-    Subject,
+    SystemUnderTest,
 )
 
 SCHEDULES = 200
@@ -52,4 +52,6 @@ def test_every_promise_is_kept_where_many_dead_letters_go_back() -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_bug_in_redrives_is_found(planted: Planted, mutant: MakeRedrive, expected: str) -> None:
-    planted.expect(mutant, Subject(make_redrive=mutant), expected, MUTANTS_SEEDS, many_dead_letters)
+    planted.expect(
+        mutant, SystemUnderTest(make_redrive=mutant), expected, MUTANTS_SEEDS, many_dead_letters
+    )

@@ -11,7 +11,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.simulator.simulator import (
     simulate,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SEEDS = 3000
 HONEST_SEEDS = 100
@@ -38,4 +38,4 @@ def test_every_promise_is_kept_where_most_calls_return_results() -> None:
 def test_a_bug_in_what_becomes_of_results_is_found(
     planted: Planted, mutant: type[Engine], expected: str
 ) -> None:
-    planted.expect(mutant, Subject(make_engine=mutant), expected, SEEDS, many_results)
+    planted.expect(mutant, SystemUnderTest(make_engine=mutant), expected, SEEDS, many_results)

@@ -23,7 +23,7 @@ from window_consumer.simulator.simulator import (
     main,
     simulate,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 1600
 PARTS = 8
@@ -79,11 +79,11 @@ def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> Non
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_planted_bug_is_found(planted: Planted, mutant: type[Engine], expected: str) -> None:
-    planted.expect(mutant, Subject(make_engine=mutant), expected, MUTANTS_SEEDS)
+    planted.expect(mutant, SystemUnderTest(make_engine=mutant), expected, MUTANTS_SEEDS)
 
 
 def test_a_breaker_that_never_holds_is_found(planted: Planted) -> None:
-    subject = Subject(make_engine=mutants.NeverHolds)
+    subject = SystemUnderTest(make_engine=mutants.NeverHolds)
     expected = "while no call returned"
     planted.expect(mutants.NeverHolds, subject, expected, MUTANTS_SEEDS, outages)
 
@@ -101,7 +101,7 @@ def test_bad_records_hold_up_nobody_and_leave_in_time(part: int) -> None:
 def test_a_breaker_that_counts_calls_instead_of_records_is_found(
     planted: Planted, expected: str
 ) -> None:
-    subject = Subject(make_engine=mutants.TakesRetriesForNews)
+    subject = SystemUnderTest(make_engine=mutants.TakesRetriesForNews)
     planted.expect(f"TakesRetriesForNews: {expected}", subject, expected, 100, poisoned)
 
 
@@ -110,7 +110,7 @@ def test_a_worker_that_does_not_read_what_a_removed_level_holds_is_found(planted
 
     bug = mutants.read_no_removed_level
     expected = r"not finished after .*shop\.\S+\.retry\."
-    planted.expect(bug, Subject(reads_on=bug), expected, MUTANTS_SEEDS)
+    planted.expect(bug, SystemUnderTest(reads_on=bug), expected, MUTANTS_SEEDS)
 
 
 def test_a_failing_schedule_says_its_seed_and_what_led_to_it() -> None:
@@ -119,7 +119,7 @@ def test_a_failing_schedule_says_its_seed_and_what_led_to_it() -> None:
     while not text:
         seed += 1
         try:
-            simulate(seed, subject=Subject(make_engine=mutants.CommitsPastAnOpenCell))
+            simulate(seed, subject=SystemUnderTest(make_engine=mutants.CommitsPastAnOpenCell))
         except ViolationError as violation:
             text = str(violation)
     assert re.match(rf"seed {seed}, step \d+: ", text)

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 @frozen
@@ -52,7 +52,7 @@ class Collected:
     def wait_for(self, holds: Callable[[], object]) -> None:
         """Wait until something holds of what has come."""
         with self._news:
-            assert self._news.wait_for(holds, PATIENCE_S), self.spans
+            assert self._news.wait_for(holds, DEADLINE_S), self.spans
 
     def named(self, name: str, **attributes: Any) -> list[CollectedSpan]:
         """Return the spans of a name, with such attributes (the part after the last dot)."""
@@ -188,7 +188,7 @@ class GrpcCollector(Collected):
         trace: TracebackType | None,
     ) -> None:
         self._closed.set()
-        self._server.stop(None).wait(PATIENCE_S)
+        self._server.stop(None).wait(DEADLINE_S)
 
 
 def _points(metric: Any) -> list[tuple[Mapping[str, Any], Any]]:

@@ -22,7 +22,7 @@ from window_consumer.admin.client import (
     ask,
 )
 from window_consumer.model.errors import UsageError
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_where_nobody_listens_one_line_says_what_is_missing() -> None:
 )
 def test_a_refusal_is_told_in_words(status: int, token: str | None, said: str) -> None:
     with fake_worker() as worker:
-        worker.answer = lambda: Answer(status, "no")
+        worker.answer = lambda: HttpAnswer(status, "no")
         text = why(worker.url, Access(token))
     assert said in text
     assert "secret" not in text

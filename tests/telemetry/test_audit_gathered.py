@@ -18,11 +18,11 @@ from window_consumer.audit.consumer import (
     ConsumerAudit,
 )
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     latency_bucket,
     signed64,
 )
-from window_consumer.audit.pending import Pending
+from window_consumer.audit.pending import PendingCounts
 from window_consumer.audit.sums import (
     MOST_BYTES,
     MOST_RECORDS,
@@ -83,7 +83,7 @@ class Counting:
         return self.audit._tenures[self.partition].gathered
 
 
-def told(rows: Sequence[Mapping[str, Any]], tier: Tier = Tier.FINISHED) -> dict[str, Any]:
+def told(rows: Sequence[Mapping[str, Any]], tier: CountTier = CountTier.FINISHED) -> dict[str, Any]:
     """Return the sums of all counts of a tier."""
     mine = [row for row in rows if row["tier"] is tier]
     latency: Counter[int] = Counter()
@@ -136,7 +136,7 @@ def test_records_that_were_skipped_are_not_counted_with_those_that_were_not() ->
     counting.driven.deliver(*map(Note, range(6)))
     counting.run(skipping=3)
     assert told(counting.rows)["count"] == 4
-    assert told(counting.rows, Tier.FILTERED)["count"] == 2
+    assert told(counting.rows, CountTier.FILTERED)["count"] == 2
 
 
 def test_what_was_gathered_of_a_partition_that_goes_without_a_commit_is_forgotten() -> None:
@@ -180,9 +180,9 @@ def test_what_is_done_once_is_not_done_for_each_slice(monkeypatch: pytest.Monkey
     added = list[int]()
     pending = counting.audit._tenures[counting.partition].pending
 
-    def add(tier: Tier, offsets: Sequence[int], columns: Columns, next_offset: int) -> None:
+    def add(tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int) -> None:
         added.append(len(offsets))
-        Pending.add(pending, tier, offsets, columns, next_offset)
+        PendingCounts.add(pending, tier, offsets, columns, next_offset)
 
     monkeypatch.setattr(pending, "add", add)
     counting.driven.deliver(*map(Note, range(20)))
@@ -197,6 +197,6 @@ def test_what_was_gone_is_counted_by_its_offsets_when_it_is_noticed() -> None:
     driven = counting.driven
     driven.engine.on_gone(counting.partition.name, range(5, 15), driven.now)
     (row,) = counting.rows
-    assert (row["tier"], row["count"], row["offsets"]) == (Tier.GONE, 10, ((5, 15),))
+    assert (row["tier"], row["count"], row["offsets"]) == (CountTier.GONE, 10, ((5, 15),))
     assert row["bucket_ms"] <= counting.wall_ms() < row["bucket_ms"] + MINUTE_MS
     assert driven.engine.counters.gone == 10

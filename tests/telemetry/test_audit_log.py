@@ -22,13 +22,13 @@ from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     decode,
 )
 from window_consumer.audit.journal import (
+    CountJournal,
     Identity,
-    Journal,
-    Lair,
+    JournalDirectory,
     abandon,
     lock,
     new_incarnation,
@@ -60,7 +60,7 @@ from window_consumer.testing.fakes.sink import (
 from window_consumer.testing.fakes.topics import FakeTopics
 
 ROW: dict[str, Any] = {
-    "tier": Tier.FINISHED,
+    "tier": CountTier.FINISHED,
     "topic": "orders",
     "bucket_ms": 60_000,
     "length_ms": 60_000,
@@ -97,8 +97,8 @@ class Topic:
         return int(timeout_s * 0)
 
 
-def ship(shipper: Shipper, lair: Path, *, is_over: bool = True) -> dict[str, int]:
-    return shipper.ship(lair, is_over=lambda _client: is_over)
+def ship(shipper: Shipper, journal_directory: Path, *, is_over: bool = True) -> dict[str, int]:
+    return shipper.ship(journal_directory, is_over=lambda _client: is_over)
 
 
 def audit_in(directory: Path, topic: Topic | None = None) -> Audit:
@@ -107,7 +107,7 @@ def audit_in(directory: Path, topic: Topic | None = None) -> Audit:
 
 
 def test_what_is_written_is_shipped_by_topic_and_bucket_and_then_deleted(tmp_path: Path) -> None:
-    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal, topic = CountJournal(tmp_path, "charge", SHOP), Topic()
     journal.write([ROW, {**ROW, "bucket_ms": 0}])
     journal.write([ROW])
     shipper = Shipper(topic)
@@ -122,27 +122,27 @@ def test_what_is_written_is_shipped_by_topic_and_bucket_and_then_deleted(tmp_pat
 
 
 def test_nobody_else_on_the_machine_can_read_what_is_written(tmp_path: Path) -> None:
-    lair = Lair(tmp_path, new_incarnation(0))
-    journal = Journal(lair.path, "charge", SHOP)
+    journal_directory = JournalDirectory(tmp_path, new_incarnation(0))
+    journal = CountJournal(journal_directory.path, "charge", SHOP)
     journal.write([ROW])
-    sends = Sends(lair.path, "web")
+    sends = Sends(journal_directory.path, "web")
     sends.sent("orders", 1, 0, b"1")
     files = [each for each in tmp_path.rglob("*") if each.is_file()]
     assert len(files) >= 4
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
     journal.close()
     sends.close()
-    lair.close()
+    journal_directory.close()
 
 
 def test_what_the_broker_does_not_take_stays_and_is_sent_again(tmp_path: Path) -> None:
-    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal, topic = CountJournal(tmp_path, "charge", SHOP), Topic()
     journal.write([ROW])
     shipper = Shipper(topic)
     topic.error = PublishFailedError("there is no such topic")
     ship(shipper, tmp_path)
     assert shipper.blocked_s > 0
-    topic.error, topic.answers, shipper.patience_s = None, False, 0.0
+    topic.error, topic.answers, shipper.deadline_s = None, False, 0.0
     ship(shipper, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     topic.answers = True
@@ -157,7 +157,7 @@ def test_what_the_broker_does_not_take_stays_and_is_sent_again(tmp_path: Path) -
 
 
 def test_a_torn_line_and_one_of_another_version_are_left_out(tmp_path: Path) -> None:
-    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal, topic = CountJournal(tmp_path, "charge", SHOP), Topic()
     journal.write([ROW])
     journal.close()
     (path,) = tmp_path.iterdir()
@@ -189,8 +189,10 @@ EARLIER = (
 
 def test_files_have_the_bytes_that_earlier_versions_wrote(tmp_path: Path) -> None:
     incarnation = "1700000000000-0000abcd"
-    lair = Lair(tmp_path, incarnation)
-    journal = Journal(lair.path, "charge", Identity("shop", "host:1", incarnation))
+    journal_directory = JournalDirectory(tmp_path, incarnation)
+    journal = CountJournal(
+        journal_directory.path, "charge", Identity("shop", "host:1", incarnation)
+    )
     row = {
         **ROW,
         "group": "é",
@@ -201,11 +203,11 @@ def test_files_have_the_bytes_that_earlier_versions_wrote(tmp_path: Path) -> Non
         "latency": {3: 1, 9: 4},
     }
     journal.write([row, {**row, "bucket_ms": 0}])
-    journal.write([{**row, "tier": Tier.RETRIED}], final=True)
-    written = {path.name: path.read_bytes() for path in lair.path.iterdir()}
+    journal.write([{**row, "tier": CountTier.RETRIED}], final=True)
+    written = {path.name: path.read_bytes() for path in journal_directory.path.iterdir()}
     assert written == {"lock": b"", "charge.00000001.log": EARLIER}
     journal.close()
-    lair.close()
+    journal_directory.close()
 
 
 def test_what_an_earlier_version_left_is_shipped_and_removed(tmp_path: Path) -> None:
@@ -232,29 +234,29 @@ def test_a_line_that_misses_nothing_but_its_end_is_shipped(tmp_path: Path) -> No
 
 
 def test_counts_that_go_to_a_deleted_file_are_lost_and_told_of(tmp_path: Path) -> None:
-    lair, topic = Lair(tmp_path, new_incarnation(0)), Topic()
-    journal = Journal(lair.path, "charge", SHOP)
+    journal_directory, topic = JournalDirectory(tmp_path, new_incarnation(0)), Topic()
+    journal = CountJournal(journal_directory.path, "charge", SHOP)
     assert journal.write([ROW])
-    shutil.rmtree(lair.path)
+    shutil.rmtree(journal_directory.path)
     assert not journal.write([ROW])
-    lair.path.mkdir()
+    journal_directory.path.mkdir()
     assert journal.write([ROW])
-    ship(Shipper(topic), lair.path)
+    ship(Shipper(topic), journal_directory.path)
     assert [count.lost for count in topic.counts] == [5]
     journal.close()
-    lair.close()
+    journal_directory.close()
 
 
 def test_a_directory_that_is_gone_costs_counts_which_the_next_one_tells(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal, topic = CountJournal(tmp_path, "charge", SHOP), Topic()
     journal.write([ROW])
-    lair, journal._lair = journal._lair, tmp_path / "gone"
+    journal_directory, journal._journal_directory = journal._journal_directory, tmp_path / "gone"
     journal.close()
     assert not journal.write([ROW])
     assert not journal.write([ROW])
-    journal._lair = lair
+    journal._journal_directory = journal_directory
     assert journal.write([ROW])
     assert events_in(caplog).count(LogEvent.AUDIT_COUNTS_LOST) == 1
     ship(Shipper(topic), tmp_path)
@@ -339,7 +341,7 @@ def test_a_directory_that_cannot_be_written_to_is_refused_at_the_start(tmp_path:
     with pytest.raises(
         UsageError, match=r"audit\.directory: cannot write to .*; choose a directory"
     ):
-        Lair(tmp_path / "file", "0001")
+        JournalDirectory(tmp_path / "file", "0001")
 
 
 @contextmanager
@@ -372,8 +374,8 @@ def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_roo
         with no_more_than(14):  # the names of topics are cut short
             assert producer.sent("bills", None, 10, 61_000, b"4") is None
         producer.acked(producer.sent("bills", None, 10, 61_000, b"4"), 0, 3)
-        (lair,) = [each for each in tmp_path.iterdir() if each.is_dir()]
-        assert (lair / "web.topics").read_text() == "shop\norders\nbills\n"
+        (journal_directory,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+        assert (journal_directory / "web.topics").read_text() == "shop\norders\nbills\n"
     counts = [each for each in topic.counts if each.count]
     assert {(each.topic, each.count) for each in counts} == {("orders", 1), ("bills", 1)}
     assert max(each.lost for each in topic.counts) == 4
@@ -414,7 +416,7 @@ def test_a_worker_writes_whatever_becomes_of_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_log_that_nobody_ships_is_bounded(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, "charge", SHOP, most_bytes=500)
+    journal = CountJournal(tmp_path, "charge", SHOP, most_bytes=500)
     kept = [journal.write([ROW]) for _ in range(9)]
     assert kept[0]
     assert not kept[-1]
@@ -442,10 +444,10 @@ def test_what_a_producer_sends_is_counted_when_it_is_acked(tmp_path: Path) -> No
         if count.topic == "orders"
     }
     assert told == {
-        (Tier.PRODUCED, 2, 60_000): (3, 30, ()),
-        (Tier.UNKNOWN, -1, 0): told[Tier.UNKNOWN, -1, 0],
+        (CountTier.PRODUCED, 2, 60_000): (3, 30, ()),
+        (CountTier.UNKNOWN, -1, 0): told[CountTier.UNKNOWN, -1, 0],
     }
-    unknown = [each for each in topic.counts if each.tier is Tier.UNKNOWN]
+    unknown = [each for each in topic.counts if each.tier is CountTier.UNKNOWN]
     assert sorted(name for each in unknown for name in each.ids) == ["5", "6"]
     assert not list(tmp_path.iterdir())
 
@@ -477,15 +479,18 @@ def test_what_a_killed_producer_had_sent_is_counted_or_listed(tmp_path: Path) ->
     for _ in range(2):
         with audit_in(tmp_path, topic):
             pass
-    tiers: dict[Tier, int] = dict.fromkeys(Tier, 0)
+    tiers: dict[CountTier, int] = dict.fromkeys(CountTier, 0)
     found = effective(topic.counts).counts
     for count in found:
         tiers[count.tier] += count.count
-    assert tiers[Tier.PRODUCED] == 19_990
-    assert tiers[Tier.UNKNOWN] == 10
+    assert tiers[CountTier.PRODUCED] == 19_990
+    assert tiers[CountTier.UNKNOWN] == 10
     unknown = {name for count in found for name in count.ids}
     assert unknown == {str(number) for number in range(19_990, 20_000)}
-    assert {count.topic for count in found if count.tier is Tier.PRODUCED} == {"orders", "bills"}
+    assert {count.topic for count in found if count.tier is CountTier.PRODUCED} == {
+        "orders",
+        "bills",
+    }
     assert {count.group for count in found if count.count} == {"shop"}
     assert not list(tmp_path.iterdir())
 
@@ -541,10 +546,10 @@ def test_processes_that_begin_and_look_for_what_is_left_do_not_disturb_each_othe
     looking = Thread(target=look)
     looking.start()
     for number in range(300):
-        lair = Lair(tmp_path, f"1700000000000-{number:08d}")
-        assert lair.path.exists()
-        assert lock(lair.path) is None
-        lair.close()
+        journal_directory = JournalDirectory(tmp_path, f"1700000000000-{number:08d}")
+        assert journal_directory.path.exists()
+        assert lock(journal_directory.path) is None
+        journal_directory.close()
     ended.set()
     looking.join()
     assert not list(tmp_path.iterdir())
@@ -552,8 +557,10 @@ def test_processes_that_begin_and_look_for_what_is_left_do_not_disturb_each_othe
 
 def test_an_heir_that_dies_while_it_inherits_makes_nobody_count_twice(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
-    (lair,) = tmp_path.iterdir()
-    tables = {path: path.read_bytes() for path in lair.iterdir() if path.suffix != ".log"}
+    (journal_directory,) = tmp_path.iterdir()
+    tables = {
+        path: path.read_bytes() for path in journal_directory.iterdir() if path.suffix != ".log"
+    }
     with audit_in(tmp_path):
         pass
     for path, table in tables.items():

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     decode,
 )
 from window_consumer.audit.process_audit import (
@@ -52,12 +52,12 @@ def copies(count: int, topic: str = "now") -> list[Copy]:
     return [Copy(topic, 1, b"k", b"four", [("wc-id", b"%d" % n)]) for n in range(count)]
 
 
-def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> dict[Tier, int]:
+def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> dict[CountTier, int]:
     """Put three dead letters back, up to some step; return what was counted."""
     broker = Broker()
     broker.answer = more.get("answer", {})
     audit = Audit(AuditSettings(directory=directory, app="shop"), clock=ManualClock())
-    counter = audit.producer("redrive", "shop", tier=Tier.REDRIVEN)
+    counter = audit.producer("redrive", "shop", tier=CountTier.REDRIVEN)
     writer = CountingWriter(broker, counter, "now", ManualClock(), transactional=transactional)
     writer.send([*copies(2), *copies(1, "state")])
     writer.send(copies(1))
@@ -71,7 +71,7 @@ def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> di
         writer.finish(READER)
     writer.close()
     audit.close()
-    found: dict[Tier, int] = {}
+    found: dict[CountTier, int] = {}
     for path in directory.rglob("*.log"):
         for line in path.read_bytes().splitlines():
             for count in decode(line):
@@ -82,15 +82,15 @@ def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> di
 @pytest.mark.parametrize(
     ("transactional", "until", "expected"),
     [
-        (False, "send", {Tier.UNKNOWN: 3}),
-        (False, "acks", {Tier.REDRIVEN: 3}),
-        (False, "finish", {Tier.REDRIVEN: 3}),
-        (True, "acks", {Tier.UNKNOWN: 3}),
-        (True, "finish", {Tier.REDRIVEN: 3}),
+        (False, "send", {CountTier.UNKNOWN: 3}),
+        (False, "acks", {CountTier.REDRIVEN: 3}),
+        (False, "finish", {CountTier.REDRIVEN: 3}),
+        (True, "acks", {CountTier.UNKNOWN: 3}),
+        (True, "finish", {CountTier.REDRIVEN: 3}),
     ],
 )
 def test_a_dead_letter_counts_when_it_is_there_for_certain(
-    tmp_path: Path, until: str, expected: dict[Tier, int], *, transactional: bool
+    tmp_path: Path, until: str, expected: dict[CountTier, int], *, transactional: bool
 ) -> None:
     assert told(tmp_path, transactional=transactional, until=until) == expected
 
@@ -98,9 +98,9 @@ def test_a_dead_letter_counts_when_it_is_there_for_certain(
 def test_what_was_refused_is_not_there(tmp_path: Path) -> None:
     refused = {1: PublishFailedError("too large", refused=True)}
     counts = told(tmp_path, transactional=False, until="finish", answer=refused)
-    assert counts == {Tier.REDRIVEN: 2}
+    assert counts == {CountTier.REDRIVEN: 2}
 
 
 def test_of_what_was_not_answered_nobody_knows(tmp_path: Path) -> None:
     counts = told(tmp_path, transactional=False, until="acks", answer=PublishFailedError("late"))
-    assert counts == {Tier.UNKNOWN: 3}
+    assert counts == {CountTier.UNKNOWN: 3}

@@ -25,9 +25,9 @@ HOUR_MS = 3_600_000
 def is_skewed(age_ms: int, *, after_s: float = 10.0, offset: int = 5) -> bool:
     """Hear that the log ends at 5, and get a record that is so old by our clock."""
     watch = SkewWatch(0.0)
-    watch.look(5, Note(4, written_ms=WALL_MS), 0.0, WALL_MS)
+    watch.check(5, Note(4, written_ms=WALL_MS), 0.0, WALL_MS)
     wall_ms = WALL_MS + int(after_s * 1000)
-    watch.look(5, Note(offset, written_ms=wall_ms - age_ms), after_s, wall_ms)
+    watch.check(5, Note(offset, written_ms=wall_ms - age_ms), after_s, wall_ms)
     return watch.is_skewed
 
 

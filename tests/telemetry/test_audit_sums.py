@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     latency_bucket,
 )
 from window_consumer.audit.sums import (
@@ -28,9 +28,9 @@ def summed(*stamps: Timestamp, skew: bool = False) -> SumsByBucket:
     sizes = [1] * len(stamps)
     plain = [ms for kind, ms in stamps if kind == 1]
     if len(plain) == len(stamps):
-        sums.add(Tier.FINISHED, Columns(plain, sizes, None, WALL_MS, skew))
+        sums.add(CountTier.FINISHED, Columns(plain, sizes, None, WALL_MS, skew))
     else:
-        sums.add(Tier.FINISHED, Columns((), sizes, None, WALL_MS, skew, stamps))
+        sums.add(CountTier.FINISHED, Columns((), sizes, None, WALL_MS, skew, stamps))
     return sums
 
 

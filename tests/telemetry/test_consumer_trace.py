@@ -11,7 +11,7 @@ from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.errors import (
     Expired,
     Fatal,
-    PassedOver,
+    NoHandlerMatched,
     Skip,
 )
 from window_consumer.trace.sampling import (
@@ -114,7 +114,9 @@ def test_what_was_put_back_by_hand_is_redriven() -> None:
     assert [e.offset for e in traced.events("received")] == [0, 1]
 
 
-@pytest.mark.parametrize(("error", "step"), [(Skip(), "skipped"), (PassedOver(""), "filtered")])
+@pytest.mark.parametrize(
+    ("error", "step"), [(Skip(), "skipped"), (NoHandlerMatched(""), "filtered")]
+)
 def test_skipped_and_filtered_records_are_told_apart(error: Skip, step: str) -> None:
     traced = Traced(slots=1)
     traced.driven.deliver(*notes(0))

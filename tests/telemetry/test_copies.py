@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from window_consumer.metrics.http_server import HttpServer
-from window_consumer.metrics.replica_health import HealthOfCopies
-from window_consumer.runtime.replica import Answer
+from window_consumer.metrics.replica_health import ReplicasHealth
+from window_consumer.runtime.replica import HttpAnswer
 
 GAUGE = '# HELP a A.\n# TYPE a gauge\na{process="%s"} 1\n'
 
@@ -22,9 +22,9 @@ class Copies:
         self.sockets = {number: directory / number for number in ("1", "2")}
         self.answers = {
             number: {
-                "/livez": Answer(200, "live\n"),
-                "/readyz": Answer(200, "charge: in its group\n"),
-                "/metrics": Answer(200, GAUGE % number),
+                "/livez": HttpAnswer(200, "live\n"),
+                "/readyz": HttpAnswer(200, "charge: in its group\n"),
+                "/metrics": HttpAnswer(200, GAUGE % number),
             }
             for number in self.sockets
         }
@@ -32,7 +32,7 @@ class Copies:
         for server in self.servers.values():
             stack.callback(server.close)
         self.now = 1000.0
-        self.health = HealthOfCopies(self.sockets, lambda: self.now)
+        self.health = ReplicasHealth(self.sockets, lambda: self.now)
 
     def serve(self, number: str) -> HttpServer:
         routes = {path: lambda path=path: self.answers[number][path] for path in self.answers["1"]}
@@ -46,21 +46,21 @@ def copies(tmp_path: Path) -> Iterator[Copies]:
 
 
 def test_all_live_and_all_are_ready(copies: Copies) -> None:
-    assert copies.health.live() == Answer(200, "live\n")
+    assert copies.health.live() == HttpAnswer(200, "live\n")
     ready = copies.health.ready()
     assert ready.status == 200
     assert ready.text == "process 1: charge: in its group\nprocess 2: charge: in its group\n"
 
 
 def test_one_that_stands_still_is_enough(copies: Copies) -> None:
-    copies.answers["2"]["/livez"] = Answer(503, "charge: its poll thread has stood still\n")
-    assert copies.health.live() == Answer(
+    copies.answers["2"]["/livez"] = HttpAnswer(503, "charge: its poll thread has stood still\n")
+    assert copies.health.live() == HttpAnswer(
         503, "process 2: charge: its poll thread has stood still\n"
     )
 
 
 def test_one_that_is_not_ready_is_enough(copies: Copies) -> None:
-    copies.answers["1"]["/readyz"] = Answer(503, "charge: joining\n")
+    copies.answers["1"]["/readyz"] = HttpAnswer(503, "charge: joining\n")
     ready = copies.health.ready()
     assert (ready.status, ready.text.splitlines()[0]) == (503, "process 1: charge: joining")
 
@@ -86,7 +86,7 @@ def test_a_copy_that_has_answered_and_does_not_any_more_fails_after_a_minute(
     copies.now += 59.0
     assert copies.health.live().status == 200
     copies.now += 61.0
-    assert copies.health.live() == Answer(503, "process 2: has not answered for 61 s\n")
+    assert copies.health.live() == HttpAnswer(503, "process 2: has not answered for 61 s\n")
     copies.health.ended("2")
     assert copies.health.live().status == 200
 

@@ -33,7 +33,7 @@ from window_consumer.metrics.metric import (
 from window_consumer.runtime.measures import (
     AuditFigures,
     Measures,
-    OfProcess,
+    ProcessFigures,
     TraceFigures,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
@@ -75,8 +75,8 @@ def samples(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
-def of_process(lost: int = 3) -> OfProcess:
-    return OfProcess(
+def of_process(lost: int = 3) -> ProcessFigures:
+    return ProcessFigures(
         TraceFigures(100, {"disk": lost, "memory": 0}, 1, 4096, 12.5),
         AuditFigures(40, {"disk": 0, "sends": 7}, 2, 512, 0.0),
     )

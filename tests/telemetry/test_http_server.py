@@ -16,16 +16,16 @@ from tests.telemetry.asking import asked
 from window_consumer.metrics import http_server
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.model.errors import UsageError
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 
 LONG = "x" * 50_000_000
 
 
 @contextmanager
-def serving(patience_s: float = 10.0) -> Iterator[HttpServer]:
-    routes = {"/livez": lambda: Answer(200, "live\n"), "/long": lambda: Answer(200, LONG)}
+def serving(deadline_s: float = 10.0) -> Iterator[HttpServer]:
+    routes = {"/livez": lambda: HttpAnswer(200, "live\n"), "/long": lambda: HttpAnswer(200, LONG)}
     made = HttpServer.on_port(
-        "127.0.0.1", 0, routes, lambda: None, key="health.listen", patience_s=patience_s
+        "127.0.0.1", 0, routes, lambda: None, key="health.listen", deadline_s=deadline_s
     )
     yield made
     made.close()
@@ -116,7 +116,7 @@ def being_answered(server: HttpServer, clients: ExitStack, request: bytes) -> so
 
 
 def test_who_says_nothing_and_who_reads_nothing_are_cut_off() -> None:
-    with serving(patience_s=0.2) as server, ExitStack() as clients:
+    with serving(deadline_s=0.2) as server, ExitStack() as clients:
         silent = clients.enter_context(connected(server))
         deaf = being_answered(server, clients, b"GET /long HTTP/1.0\r\n\r\n")
         assert silent.recv(1) == b""
@@ -129,7 +129,7 @@ def test_who_says_nothing_and_who_reads_nothing_are_cut_off() -> None:
 
 
 def test_two_hundred_that_stay_do_not_keep_the_next_one_out() -> None:
-    with serving(patience_s=600.0) as server, ExitStack() as clients:
+    with serving(deadline_s=600.0) as server, ExitStack() as clients:
         crowd = [clients.enter_context(connected(server)) for _ in range(200)]
         for _ in range(2):
             assert is_alive(server)
@@ -154,7 +154,7 @@ def test_what_is_done_meanwhile_holds_up_nobody_whether_it_blocks_or_fails() -> 
         begun.set()
         go_on.wait(600)
 
-    routes = {"/livez": lambda: Answer(200, "live\n")}
+    routes = {"/livez": lambda: HttpAnswer(200, "live\n")}
     server = HttpServer.on_port("127.0.0.1", 0, routes, meanwhile, key="health.listen")
     try:
         assert begun.wait(30)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PATIENCE_S
+from tests.commands import DEADLINE_S
 from tests.logged import events_in, fields_of, lines_of
 from tests.telemetry.tracing import LOGGER
 from window_consumer.kafka.client_log import ClientLog
@@ -26,15 +26,15 @@ from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event_batch import encoded
 from window_consumer.trace.recording.exporter import (
-    Way,
-    WayFigures,
+    ExporterFigures,
+    TraceExporter,
     Written,
 )
 from window_consumer.trace.recording.exporters import (
     Acks,
     way_out,
 )
-from window_consumer.trace.recording.shipper import Shipping
+from window_consumer.trace.recording.shipper import SpoolShipper
 from window_consumer.trace.recording.spool import Orphans, Spool
 
 TOPIC = "wc.trace"
@@ -42,7 +42,7 @@ TOPIC = "wc.trace"
 
 def way_to(
     broker: EmbeddedBroker, directory: Path | None, topic: str = TOPIC, timeout_s: float = 30.0
-) -> Way:
+) -> TraceExporter:
     return way_out(
         partial(events, broker, topic, timeout_s),
         topic,
@@ -71,13 +71,13 @@ def values(broker: EmbeddedBroker) -> list[bytes]:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def answered(way: Way) -> int:
+def answered(way: TraceExporter) -> int:
     """Let the way out hear what became of its batches; return how many events are lost."""
     way.write([])
     return way.lost
@@ -96,7 +96,7 @@ def test_what_is_written_is_shipped_and_deleted(broker: EmbeddedBroker, tmp_path
     way.write([])
     wait_for(lambda: len(values(broker)) == 2)
     way.write(batches(3))
-    way.close(PATIENCE_S)
+    way.close(DEADLINE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
     assert list(tmp_path.iterdir()) == []
     assert way.lost == 0
@@ -113,7 +113,7 @@ def test_what_a_killed_process_left_is_shipped_its_torn_end_left_out(
     way = way_to(broker, tmp_path)
     way.start()
     wait_for(lambda: not list(tmp_path.glob("*.spool")))
-    way.close(PATIENCE_S)
+    way.close(DEADLINE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}']
     assert way.figures().torn == 1
     assert fields_of(caplog, LogEvent.TRACE_BATCHES_TORN)["args"][-1] == 1
@@ -132,8 +132,8 @@ def test_while_brokers_refuse_everything_stays_in_the_spool(
     wait_for(lambda: way.figures().blocked_s)
     assert way.figures().held_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.spool"))
     wait_for(lambda: values(broker) == [b'{"n":1}'])
-    way.close(PATIENCE_S)
-    assert way.figures() == WayFigures({"disk": 0, "broker": 0}, held_bytes=0)
+    way.close(DEADLINE_S)
+    assert way.figures() == ExporterFigures({"disk": 0, "broker": 0}, held_bytes=0)
     assert LogEvent.TRACE_RECOVERED in events_in(caplog)
     assert list(tmp_path.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_shipped_by_the_end_is_left_for_the_next_process(tmp_path
         way = way_to(broker, tmp_path)
         way.start()
         wait_for(lambda: values(broker) == [b'{"n":1}'])
-        way.close(PATIENCE_S)
+        way.close(DEADLINE_S)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,7 +161,7 @@ def test_a_batch_that_no_broker_takes_holds_up_nobody(
     way.start()
     large = encoded("w", 7, 12, {"topic": "x" * 2_000_000}, {})
     way.write([Written(b"x" * 2_000_000, 1), Written(large, 12), *batches(1)])
-    way.close(PATIENCE_S)
+    way.close(DEADLINE_S)
     assert values(broker) == [b'{"n":1}']
     # What somebody else may have written counts as one event, the other batch says how many it has.
     assert (way.lost, way.figures().lost) == (13, {"disk": 0, "broker": 13})
@@ -181,8 +181,8 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
         wait_for(lambda expected=number: answered(way) + len(values(broker)) == expected)  # type: ignore[misc] # bound in the loop
         assert number == 3 or way.figures().blocked_s > 0
     assert (way.lost, values(broker)) == (2, [b'{"n":3}'])
-    way.close(PATIENCE_S)
-    assert way.figures() == WayFigures({"broker": 2})
+    way.close(DEADLINE_S)
+    assert way.figures() == ExporterFigures({"broker": 2})
     said = [each for each in events_in(caplog) if each.startswith("trace.")]
     assert said == [LogEvent.TRACE_EVENTS_LOST, LogEvent.TRACE_RECOVERED]
 
@@ -206,7 +206,7 @@ def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: Embedded
     wait_for(arrives)
     assert values(embedded) == [b'{"n":%d}' % written.pop()]
     wait_for(lambda: (answered(way), way.figures().blocked_s) == (len(written), 0))
-    way.close(PATIENCE_S)
+    way.close(DEADLINE_S)
 
 
 def test_a_topic_that_is_missing_costs_nothing_with_a_spool(
@@ -221,8 +221,8 @@ def test_a_topic_that_is_missing_costs_nothing_with_a_spool(
     embedded.create_topic(TOPIC, 1)
     wait_for(lambda: not list(tmp_path.glob("*.spool")))
     assert set(values(embedded)) == {b'{"n":1}', b'{"n":2}'}
-    way.close(PATIENCE_S)
-    assert way.figures() == WayFigures({"disk": 0, "broker": 0}, held_bytes=0)
+    way.close(DEADLINE_S)
+    assert way.figures() == ExporterFigures({"disk": 0, "broker": 0}, held_bytes=0)
 
 
 def test_a_file_that_somebody_deletes_holds_up_nobody(
@@ -236,10 +236,12 @@ def test_a_file_that_somebody_deletes_holds_up_nobody(
     gone.append(batches(2))
     gone.finish()
     finished.append(gone.finished[-1])
-    shipping = Shipping(finished, Orphans(tmp_path, LOGGER), lambda: events(broker), TOPIC, LOGGER)
+    shipping = SpoolShipper(
+        finished, Orphans(tmp_path, LOGGER), lambda: events(broker), TOPIC, LOGGER
+    )
     shipping.start()
     wait_for(lambda: values(broker) == [b'{"n":2}'])
-    shipping.close(PATIENCE_S)
+    shipping.close(DEADLINE_S)
     gone.close()
     assert shipping.blocked_s == 0
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PATIENCE_S
+from tests.commands import DEADLINE_S
 from tests.logged import events_in, fields_of
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.recording.exporter import Written
@@ -261,7 +261,7 @@ def test_what_was_flushed_survives_kill_9_once_and_in_order(tmp_path: Path) -> N
             pass
         process.kill()
         said = process.stdout.read().split("\n")
-        process.wait(PATIENCE_S)
+        process.wait(DEADLINE_S)
     last = max([50, *(int(line) for line in said if line)])
     adopted = Orphans(tmp_path, LOGGER).adopt()
     found = [number for number in numbers(*adopted) if number is not None]

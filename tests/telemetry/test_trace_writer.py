@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from tests.commands import PATIENCE_S
+from tests.commands import DEADLINE_S
 from tests.engine.support import Note as Message
 from tests.telemetry.tracing import ABOUT, LOGGER, Kept
 from window_consumer.model.key_forms import as_text
@@ -23,17 +23,17 @@ from window_consumer.trace.recording import (
 )
 from window_consumer.trace.recording.exporter import Written
 from window_consumer.trace.recording.notes import (
-    Group,
-    Note,
+    EventGroup,
+    TraceNote,
 )
 from window_consumer.trace.recording.writer import TraceWriter
 
-RECEIVED = Group(ABOUT, Step.RECEIVED, "orders", 0, 1.0)
-PROCESSED = Group(ABOUT, Step.PROCESSED, "orders", 0, 1.0)
+RECEIVED = EventGroup(ABOUT, Step.RECEIVED, "orders", 0, 1.0)
+PROCESSED = EventGroup(ABOUT, Step.PROCESSED, "orders", 0, 1.0)
 
 
-def note(first: int, count: int, key: bytes | None = b"k", size: int = 10) -> Note:
-    return Note(RECEIVED, [Message(first + i, key, size) for i in range(count)], 1_700)
+def note(first: int, count: int, key: bytes | None = b"k", size: int = 10) -> TraceNote:
+    return TraceNote(RECEIVED, [Message(first + i, key, size) for i in range(count)], 1_700)
 
 
 class Hangs(Kept):
@@ -47,7 +47,7 @@ class Hangs(Kept):
     def write(self, batches: Sequence[Written]) -> None:
         """Hang until somebody says."""
         self.entered.set()
-        self.may_go_on.wait(PATIENCE_S)
+        self.may_go_on.wait(DEADLINE_S)
         super().write(batches)
 
 
@@ -68,8 +68,8 @@ def test_what_was_noted_is_written_at_the_end() -> None:
     made = TraceWriter(way, None, 60.0, LOGGER)
     inbox = made.inbox()
     made.start()
-    made.note(inbox, note(0, 3))
-    made.close(PATIENCE_S)
+    made.record(inbox, note(0, 3))
+    made.close(DEADLINE_S)
     assert [event.offset for event in way.events] == [0, 1, 2]
     assert (made.written, made.dropped) == (3, 0)
 
@@ -79,7 +79,7 @@ def test_events_of_many_slices_share_a_batch() -> None:
     made = TraceWriter(way, None, 60.0, LOGGER)
     inbox = made.inbox()
     for first in range(100):
-        made.note(inbox, note(first, 1))
+        made.record(inbox, note(first, 1))
     made.flush()
     assert len(way.batches) == 1
     assert [event.offset for event in way.events] == list(range(100))
@@ -92,7 +92,7 @@ def test_records_that_come_one_by_one_share_a_batch_each_with_its_time_and_durat
     line = inbox.line(PROCESSED)
     came = [None, 10.0, 10.5, 99.0]
     for offset, begin in enumerate(came):
-        made.note_single(inbox, line, Message(offset), 11.0 + offset, begin)
+        made.record_single(inbox, line, Message(offset), 11.0 + offset, begin)
     assert inbox.waiting == 4
     made.flush()
     assert (inbox.waiting, made.dropped) == (0, 0)
@@ -116,7 +116,7 @@ def test_more_single_records_than_a_batch_takes_keep_their_times() -> None:
     line = inbox.line(PROCESSED)
     count = batches.MAX_BATCH_RECORDS + 10
     for offset in range(count):
-        made.note_single(inbox, line, Message(offset), 1.0 + offset, 1.0)
+        made.record_single(inbox, line, Message(offset), 1.0 + offset, 1.0)
     made.flush()
     assert [batch.events for batch in way.batches] == [count // 2, count // 2]
     assert [event.offset for event in way.events] == list(range(count))
@@ -133,12 +133,12 @@ def test_single_records_beyond_what_may_wait_are_made_events_of_at_once() -> Non
     inbox = made.inbox()
     line = inbox.line(PROCESSED)
     for offset in range(writer.MAX_RECORDS + 3):
-        made.note_single(inbox, line, Message(offset), 2.0, 1.0)
+        made.record_single(inbox, line, Message(offset), 2.0, 1.0)
     assert inbox.waiting == writer.MAX_RECORDS
     assert len(inbox.made) == 3
     large = Message(0, size=writer.MAX_BYTES + 1)
     made.flush()
-    made.note_single(inbox, line, large, 2.0, 1.0)
+    made.record_single(inbox, line, large, 2.0, 1.0)
     assert inbox.waiting == 0
     made.flush()
     assert (made.written, made.dropped) == (writer.MAX_RECORDS + 4, 0)
@@ -151,13 +151,13 @@ def test_single_records_wake_the_thread_before_its_time() -> None:
     inbox = made.inbox()
     line = inbox.line(PROCESSED)
     for offset in range(writer.MAX_RECORDS // 4 + 1):
-        made.note_single(inbox, line, Message(offset), 2.0, 1.0)
+        made.record_single(inbox, line, Message(offset), 2.0, 1.0)
     made.start()
-    deadline = monotonic() + PATIENCE_S
+    deadline = monotonic() + DEADLINE_S
     while inbox.waiting and monotonic() < deadline:
         pass
     assert not inbox.waiting
-    made.close(PATIENCE_S)
+    made.close(DEADLINE_S)
 
 
 def test_a_line_that_nobody_adds_to_is_emptied_and_forgotten() -> None:
@@ -165,7 +165,7 @@ def test_a_line_that_nobody_adds_to_is_emptied_and_forgotten() -> None:
     made = TraceWriter(way, None, 60.0, LOGGER)
     inbox = made.inbox()
     line, other = inbox.line(PROCESSED), inbox.line(RECEIVED)
-    made.note_single(inbox, line, Message(1), 2.0, 1.0)
+    made.record_single(inbox, line, Message(1), 2.0, 1.0)
     line.is_over = True
     made.flush()
     assert [event.offset for event in way.events] == [1]
@@ -176,24 +176,24 @@ def test_a_way_out_that_hangs_costs_events_and_nobody_waits_for_it() -> None:
     way = Hangs()
     made = TraceWriter(way, as_text, 0.001, LOGGER)
     inbox = made.inbox()
-    made.note(inbox, note(0, 1))  # before the thread can find nothing, and hang with that
+    made.record(inbox, note(0, 1))  # before the thread can find nothing, and hang with that
     made.start()
-    assert way.entered.wait(PATIENCE_S)
+    assert way.entered.wait(DEADLINE_S)
     rounds, large = 0, note(0, 1000, key=b"k" * 450)
     while not made.dropped:
-        made.note(inbox, large)
+        made.record(inbox, large)
         rounds += 1
         assert rounds < 100
-    made.note(inbox, note(0, 500))
+    made.record(inbox, note(0, 500))
     lost = made.dropped
     assert lost == 1500
     assert made.figures().lost == {"memory": 1500, "made": 0}
     assert inbox.waiting <= writer.MAX_RECORDS
     assert sum(len(batch.data) for batch in inbox.made) <= writer.MAX_BYTES + 500_000
     way.may_go_on.set()
-    made.close(PATIENCE_S)
+    made.close(DEADLINE_S)
     assert made.written == 1 + (rounds - 1) * 1000
-    made.note(inbox, note(7, 1))
+    made.record(inbox, note(7, 1))
     made.flush()
     assert json.loads(way.batches[-1].data)["all"]["dropped"] == lost
 
@@ -202,7 +202,7 @@ def test_records_with_large_values_are_not_held() -> None:
     made = TraceWriter(Kept(), None, 60.0, LOGGER)
     inbox = made.inbox()
     for first in range(100):
-        made.note(inbox, note(first, 1, size=1_000_000))
+        made.record(inbox, note(first, 1, size=1_000_000))
     assert inbox.waiting <= writer.MAX_BYTES // 1_000_000
     assert made.dropped == 0
     made.flush()
@@ -217,13 +217,13 @@ def test_a_way_out_that_raises_is_said_once_and_tried_again(
     inbox = made.inbox()
     made.start()
     for first in range(3):
-        made.note(inbox, note(first, 1))
+        made.record(inbox, note(first, 1))
         while inbox.waiting:
             pass
     assert [each.levelname for each in caplog.records] == ["WARNING"]
     way.broken = False
-    made.note(inbox, note(9, 1))
-    made.close(PATIENCE_S)
+    made.record(inbox, note(9, 1))
+    made.close(DEADLINE_S)
     assert 9 in [event.offset for event in way.events]
 
 
@@ -235,9 +235,9 @@ def test_what_cannot_be_made_a_batch_of_is_lost_alone_and_counted() -> None:
     way = Kept()
     made = TraceWriter(way, None, 60.0, LOGGER)
     inbox = made.inbox()
-    other = Group(ABOUT, Step.RECEIVED, "orders", 1, 1.0)
-    made.note(inbox, Note(other, [Unreadable(5), Unreadable(6)], 1))
-    made.note(inbox, note(0, 1))
+    other = EventGroup(ABOUT, Step.RECEIVED, "orders", 1, 1.0)
+    made.record(inbox, TraceNote(other, [Unreadable(5), Unreadable(6)], 1))
+    made.record(inbox, note(0, 1))
     with pytest.raises(RuntimeError, match="no headers"):
         made.flush()
     assert [event.offset for event in way.events] == [0]
@@ -249,9 +249,9 @@ def test_no_batch_is_larger_than_brokers_take() -> None:
     way = Kept()
     made = TraceWriter(way, as_text, 60.0, LOGGER)
     inbox = made.inbox()
-    made.note(inbox, note(0, 4000, key=b"k" * 500))
-    made.note(inbox, note(4000, 1, key=b"k" * 600_000))
-    made.note(inbox, note(4001, 10_000))
+    made.record(inbox, note(0, 4000, key=b"k" * 500))
+    made.record(inbox, note(4000, 1, key=b"k" * 600_000))
+    made.record(inbox, note(4001, 10_000))
     made.flush()
     assert max(len(batch.data) for batch in way.batches) <= batches.MAX_BATCH_BYTES
     offsets = sorted(event.offset or 0 for event in way.events)
@@ -262,7 +262,7 @@ def test_no_batch_is_larger_than_brokers_take() -> None:
 def test_what_is_written_is_json_with_what_all_have_in_common_once() -> None:
     way = Kept()
     made = TraceWriter(way, as_text, 60.0, LOGGER)
-    made.note(made.inbox(), note(17, 500))
+    made.record(made.inbox(), note(17, 500))
     made.flush()
     (batch,) = way.batches
     read = json.loads(batch.data)

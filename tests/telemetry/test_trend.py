@@ -10,8 +10,8 @@ from tests.engine.support import ORDERS, Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.trend import (
-    Sample,
     Trend,
+    TrendSample,
 )
 
 
@@ -26,7 +26,7 @@ def snapshot(log_end: int | None, slots: int = 4) -> WindowsSnapshot:
     return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
-def trend(*samples: Sample) -> Trend:
+def trend(*samples: TrendSample) -> Trend:
     made = Trend()
     for sample in samples:
         made.add(sample)
@@ -35,31 +35,38 @@ def trend(*samples: Sample) -> Trend:
 
 def test_before_there_is_a_trend_nothing_is_said() -> None:
     assert trend().busy_ratio(4) is None
-    assert trend(Sample(0.0, 0, 0.0)).time_to_drain_s(snapshot(100)) is None
+    assert trend(TrendSample(0.0, 0, 0.0)).time_to_drain_s(snapshot(100)) is None
 
 
 def test_the_slots_time_that_calls_took_is_the_busy_ratio() -> None:
-    assert trend(Sample(0.0, 0, 5.0), Sample(10.0, 9, 25.0)).busy_ratio(4) == pytest.approx(0.5)
+    assert trend(TrendSample(0.0, 0, 5.0), TrendSample(10.0, 9, 25.0)).busy_ratio(
+        4
+    ) == pytest.approx(0.5)
 
 
 def test_the_backlog_drains_at_the_pace_of_the_last_minute() -> None:
-    found = trend(Sample(0.0, 100, 0.0), Sample(10.0, 600, 9.0)).time_to_drain_s(snapshot(10_001))
+    found = trend(TrendSample(0.0, 100, 0.0), TrendSample(10.0, 600, 9.0)).time_to_drain_s(
+        snapshot(10_001)
+    )
     assert found == pytest.approx(10_000 / 50)
 
 
 def test_where_nothing_was_finished_what_lags_takes_for_ever() -> None:
-    idle = trend(Sample(0.0, 100, 0.0), Sample(10.0, 100, 0.0))
+    idle = trend(TrendSample(0.0, 100, 0.0), TrendSample(10.0, 100, 0.0))
     assert idle.time_to_drain_s(snapshot(1)) == 0.0
     assert idle.time_to_drain_s(snapshot(1001)) == math.inf
 
 
 def test_without_the_log_s_end_nobody_knows() -> None:
-    assert trend(Sample(0.0, 0, 0.0), Sample(9.0, 5, 1.0)).time_to_drain_s(snapshot(None)) is None
+    assert (
+        trend(TrendSample(0.0, 0, 0.0), TrendSample(9.0, 5, 1.0)).time_to_drain_s(snapshot(None))
+        is None
+    )
 
 
 def test_older_samples_than_a_minute_are_forgotten() -> None:
-    long_ago = [Sample(5.0 * n, 1000 * n, 20.0 * n) for n in range(10)]
-    quiet = [Sample(50.0 + 5.0 * n, 10_000, 200.0) for n in range(13)]
+    long_ago = [TrendSample(5.0 * n, 1000 * n, 20.0 * n) for n in range(10)]
+    quiet = [TrendSample(50.0 + 5.0 * n, 10_000, 200.0) for n in range(13)]
     made = trend(*long_ago, *quiet)
     assert made.busy_ratio(4) == 0.0
 
@@ -71,4 +78,4 @@ def test_a_call_that_still_runs_keeps_its_slot_busy() -> None:
     driven.claim(driven.out[0])
     driven.now += 30.0
     found = take_snapshot(driven.engine, driven.now, driven.wall_ms)
-    assert Sample.of(0.0, found).busy_s == pytest.approx(30.0)
+    assert TrendSample.of(0.0, found).busy_s == pytest.approx(30.0)

@@ -17,15 +17,15 @@ from window_consumer.trace.event import (
 )
 from window_consumer.trace.event_batch import decoded
 from window_consumer.trace.recording.exporter import (
-    WayFigures,
+    ExporterFigures,
     Written,
 )
-from window_consumer.trace.recording.notes import Writer
+from window_consumer.trace.recording.notes import EventOrigin
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
 
-ABOUT = Writer(Role.CONSUMER, group="shop", worker="charge", client_id="wc-charge")
+ABOUT = EventOrigin(Role.CONSUMER, group="shop", worker="charge", client_id="wc-charge")
 LOGGER = logging.getLogger("window_consumer")
 
 
@@ -36,9 +36,9 @@ class Kept:
         self.batches: list[Written] = []
         self.lost = 0
 
-    def figures(self) -> WayFigures:
+    def figures(self) -> ExporterFigures:
         """Only what the writer has lost is of interest."""
-        return WayFigures()
+        return ExporterFigures()
 
     def start(self) -> None:
         """Nothing to begin."""

@@ -13,7 +13,7 @@ from tests.engine.support import Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.http_server import HttpServer
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.worker_snapshot import to_json
 
 
@@ -54,19 +54,19 @@ class FakeWorker:
     """Answers at ``url``; the answer may be changed."""
 
     url: str
-    answer: Callable[[], Answer]
+    answer: Callable[[], HttpAnswer]
 
-    def tell(self) -> Answer:
+    def tell(self) -> HttpAnswer:
         return self.answer()
 
     def tells(self, fields: Any) -> None:
         text = json.dumps(fields)
-        self.answer = lambda: Answer(200, text, "application/json")
+        self.answer = lambda: HttpAnswer(200, text, "application/json")
 
 
 @contextmanager
 def fake_worker(fields: Any = None, port: int = 0) -> Iterator[FakeWorker]:
-    worker = FakeWorker("", lambda: Answer(500, ""))
+    worker = FakeWorker("", lambda: HttpAnswer(500, ""))
     worker.tells(told() if fields is None else fields)
     routes = dict.fromkeys(["/api/windows", "/metrics"], worker.tell)
     server = HttpServer.on_port("127.0.0.1", port, routes, lambda: None, key="admin.listen")

@@ -17,7 +17,7 @@ from window_consumer.testing import (
     MOVED,
     RETRYING,
     SKIPPED,
-    Outcome,
+    SentState,
     TestApp,
 )
 
@@ -84,7 +84,7 @@ class Shop:
     ],
 )
 def test_what_one_task_of_a_group_raises_means_what_it_always_means(
-    what: str, outcome: Outcome
+    what: str, outcome: SentState
 ) -> None:
     shop = Shop()
     with shop.run(retry={"attempts": 2, "backoff": "1s..1m"}) as wc_app:

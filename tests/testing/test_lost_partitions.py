@@ -17,13 +17,13 @@ from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Commit,
-    Committed,
+    CommittedOffset,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing import TestApp
 from window_consumer.testing.fakes.group import (
     FakeGroup,
-    Refusal,
+    RefusedCommit,
 )
 from window_consumer.testing.fakes.source import FakeSource
 
@@ -60,7 +60,7 @@ class Shop:
         self.app.send_many("orders", [b"x"] * 10)
         self.app.advance(1.0)
         assert self.group.committed(ORDERS).next_offset == 10
-        self.group.commit_fault = lambda _commit: Refusal(CommitFailedError("timed out"))
+        self.group.commit_fault = lambda _commit: RefusedCommit(CommitFailedError("timed out"))
         self.app.send_many("orders", [b"wait"] + [b"x"] * 19)
         self.app.advance(1.0)
         assert self.group.committed(ORDERS).next_offset == 10
@@ -109,12 +109,12 @@ def test_it_is_not_handled_again_after_two_losses_either() -> None:
         shop.lose()
         refused: list[Commit] = []
 
-        def refuse_one(commit: Commit) -> Refusal | None:
+        def refuse_one(commit: Commit) -> RefusedCommit | None:
             if refused:
                 return None
             refused.append(commit)
             shop.lose()
-            return Refusal(CommitFailedError("the coordinator does not know this member"))
+            return RefusedCommit(CommitFailedError("the coordinator does not know this member"))
 
         shop.group.commit_fault = refuse_one
         shop.app.run_until_settled()
@@ -128,10 +128,12 @@ def test_a_commit_that_arrived_without_an_answer_is_known_again() -> None:
     shop = Shop()
     with shop.app:
         shop.begin()
-        shop.group.commit_fault = lambda _c: Refusal(CommitFailedError("timed out"), written=True)
+        shop.group.commit_fault = lambda _c: RefusedCommit(
+            CommitFailedError("timed out"), written=True
+        )
         shop.app.send_many("orders", [b"x"] * 5)
         shop.app.advance(1.0)
-        shop.group.commit_fault = lambda _commit: Refusal(CommitFailedError("timed out"))
+        shop.group.commit_fault = lambda _commit: RefusedCommit(CommitFailedError("timed out"))
         shop.app.send_many("orders", [b"x"] * 5)
         shop.come_back()
         shop.app.run_until_settled()
@@ -153,7 +155,7 @@ def test_an_ordered_worker_handles_again_what_is_not_committed(ordering: str) ->
     "entry",
     [
         pytest.param(lambda before: evolve(before, metadata=""), id="same offset"),
-        pytest.param(lambda _before: Committed(5, ""), id="earlier offset"),
+        pytest.param(lambda _before: CommittedOffset(5, ""), id="earlier offset"),
     ],
 )
 def test_everything_uncommitted_is_handled_again_where_somebody_else_has_committed(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PATIENCE_S
+from tests.commands import DEADLINE_S
 from tests.docs.pages import ROOT
 
 SHOP = """
@@ -65,7 +65,7 @@ class Pytest:
             env={**ours, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=DEADLINE_S,
             check=False,
         )
 

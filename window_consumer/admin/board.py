@@ -16,20 +16,20 @@ import attrs
 from attrs import evolve, frozen
 
 from window_consumer.admin.frames import worker_frame
-from window_consumer.admin.history import History
+from window_consumer.admin.history import SampleHistory
 from window_consumer.admin.interventions import intervene
 from window_consumer.admin.shown_records import ShownRecords
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.inspection import FailedRecords
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.stack_dump import Places
+from window_consumer.runtime.stack_dump import CallPositions
 from window_consumer.runtime.worker import Worker
 from window_consumer.runtime.worker_snapshot import (
     CallStack,
@@ -61,24 +61,24 @@ class Board(Protocol):
     def value(self, at: CellPlace) -> dict[str, Any] | None:
         """Return the value of one record, None where it is not held; see ``ShownRecords``."""
 
-    def halt(self, at: Place, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause a worker or a partition, or let it go on; False where there is no such.
 
         None where it did not answer in time.
         """
 
-    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+    def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         """Skip a failed record, or send it to the dead letters, and say what became of it.
 
         None where its worker did not answer in time.
         """
 
-    def look(self) -> None:
+    def take_samples(self) -> None:
         """Do what has to be done every ``history.EVERY_S``, with nobody asking."""
 
 
 @frozen
-class Place:
+class BoardAddress:
     """A worker, or a partition of it."""
 
     worker: str
@@ -98,7 +98,7 @@ class CellPlace:
     process: str = ""
 
 
-class BoardOfWorkers:
+class WorkersBoard:
     """The workers of this process. Any thread may ask."""
 
     def __init__(self, process: str, mask: Callable[[str], str], rules: MaskRules):
@@ -112,13 +112,13 @@ class BoardOfWorkers:
         self._shown = ShownRecords(mask, rules)
         self._running: Running | None = None
         self._lock = threading.Lock()
-        self._histories: dict[str, History] = {}
+        self._histories: dict[str, SampleHistory] = {}
 
     def attach(self, running: Running) -> None:
         """Tell of these workers; before that there are none."""
         self._running = running
 
-    def look(self) -> None:
+    def take_samples(self) -> None:
         """Take a sample of each worker, for the charts; to be called every ``history.EVERY_S``."""
         for worker in self._workers:
             windows = worker.snapshot(ANSWER_S, cells=False).windows
@@ -167,16 +167,16 @@ class BoardOfWorkers:
         held = worker.inspect.message(at.partition, offset, ANSWER_S)
         return None if held is None else self._shown.value(*held)
 
-    def halt(self, at: Place, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause a worker or a partition, or let it go on."""
         worker = self._worker(at.worker)
         return False if worker is None else worker.halt(at.partition, halted=halted)
 
-    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+    def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         """Skip a failed record, or send it to the dead letters, and say what became of it."""
         worker = self._worker(at.worker)
         if worker is None or at.offset is None:
-            return Verdict.NOT_ASSIGNED
+            return InterventionResult.NOT_ASSIGNED
         return intervene(worker, at.partition, at.offset, wanted)
 
     def _worker(self, name: str) -> Worker | None:
@@ -194,7 +194,7 @@ class BoardOfWorkers:
         failed = worker.inspect.failed(ANSWER_S) or FailedRecords()
         return evolve(
             seen,
-            windows=self._shown.snapshot(seen.windows, worker.setup.told_key),
+            windows=self._shown.snapshot(seen.windows, worker.setup.loggable_key),
             failing=self._failing(failed.failing),
             blocking=self._failing(failed.blocking),
             stacks=self._stacks(seen.windows.calls, worker.places()) if stacks else None,
@@ -213,10 +213,10 @@ class BoardOfWorkers:
             )
         ]
 
-    def _stacks(self, calls: Iterable[CallSnapshot], places: Places) -> list[CallStack]:
+    def _stacks(self, calls: Iterable[CallSnapshot], places: CallPositions) -> list[CallStack]:
         return [self._stack(call, places) for call in calls]
 
-    def _stack(self, call: CallSnapshot, places: Places) -> CallStack:
+    def _stack(self, call: CallSnapshot, places: CallPositions) -> CallStack:
         place = places.of(call)
         return CallStack(
             topic=call.name.topic,
@@ -229,10 +229,10 @@ class BoardOfWorkers:
             stack=self._mask(place.stack),
         )
 
-    def _history_of(self, worker: Worker) -> History:
+    def _history_of(self, worker: Worker) -> SampleHistory:
         history = self._histories.get(worker.name)
         if history is None:
-            history = self._histories[worker.name] = History()
+            history = self._histories[worker.name] = SampleHistory()
         return history
 
     @property

@@ -24,7 +24,7 @@ from window_consumer.runtime.worker_snapshot import (
 
 DEFAULT_PORT: Final = 8090
 WINDOWS: Final = "/api/windows"
-PATIENCE_S: Final = 3.0
+DEADLINE_S: Final = 3.0
 """A worker takes its snapshots within a second."""
 
 _LARGEST: Final = 64 * 2**20
@@ -108,7 +108,7 @@ class Access:
 
 
 @frozen
-class Told:
+class AdminAnswer:
     """What an address has answered."""
 
     workers: tuple[WorkerSnapshot, ...]
@@ -119,8 +119,8 @@ class Told:
 
 
 def ask(
-    address: AdminAddress, access: Access, timeout_s: float = PATIENCE_S, *, stacks: bool = False
-) -> Told:
+    address: AdminAddress, access: Access, timeout_s: float = DEADLINE_S, *, stacks: bool = False
+) -> AdminAnswer:
     """Ask for all windows; raises AskError without an answer, or with one that is no worker's.
 
     No redirect is followed, and no proxy used: the token goes to this address alone.
@@ -150,7 +150,7 @@ def fetch(
     address: AdminAddress,
     path: str,
     access: Access,
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = DEADLINE_S,
     method: str = "GET",
 ) -> tuple[int, bytes]:
     """Return the status and the text of an answer; raises AskError without one."""
@@ -195,7 +195,7 @@ def _refusal(status: int, *, with_token: bool) -> str:
     return f"answers with status {status}"
 
 
-def _read(address: AdminAddress, text: bytes) -> Told:
+def _read(address: AdminAddress, text: bytes) -> AdminAnswer:
     try:
         answer = json.loads(text)
         workers = from_json(answer["workers"], tuple[WorkerSnapshot, ...])
@@ -204,4 +204,4 @@ def _read(address: AdminAddress, text: bytes) -> Told:
         raise AskError(
             f"{address}: whatever answers there is not a worker, or one of another version"
         ) from error
-    return Told(workers, answer, missing)
+    return AdminAnswer(workers, answer, missing)

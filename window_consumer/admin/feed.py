@@ -84,7 +84,7 @@ class Feed:
     async def _sample(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await self._safely(self._board.look)
+            await self._safely(self._board.take_samples)
 
     async def _make(self) -> None:
         while True:

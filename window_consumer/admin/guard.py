@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from window_consumer.admin.answers import error
-from window_consumer.admin.login_delay import WrongTokens
+from window_consumer.admin.login_delay import LoginDelay
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
@@ -72,7 +72,7 @@ class Gate:
     """Every IP address is such a name, too: nobody's page comes from one that is ours."""
     port: int = 0
     is_tls: bool = False
-    wrong_tokens: WrongTokens = field(factory=WrongTokens, init=False, repr=False, eq=False)
+    wrong_tokens: LoginDelay = field(factory=LoginDelay, init=False, repr=False, eq=False)
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
 
     @property

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.trend import (
-    Sample,
     Trend,
+    TrendSample,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
@@ -20,7 +20,7 @@ KEPT: Final = 300
 _SHARES: Final = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 
 
-class History:
+class SampleHistory:
     """The samples of one worker, oldest first. Its owner lets one thread at a time in."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class History:
 
     def add(self, at_ms: float, windows: WindowsSnapshot) -> None:
         """Add what a worker is like now."""
-        self._trend.add(Sample.of(at_ms / 1000, windows))
+        self._trend.add(TrendSample.of(at_ms / 1000, windows))
         if self._last is not None and at_ms > self._last[0]:
             seconds = (at_ms - self._last[0]) / 1000
             self.samples.append(

@@ -9,61 +9,62 @@ from typing import Final
 
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker import Worker
 
-PATIENCE_S: Final = 5.0
+DEADLINE_S: Final = 5.0
 """For so long a running call may return, and a copy be acked, before the answer says otherwise."""
 
 _AGAIN_S: Final = 0.1
-_PASSING: Final = frozenset({Verdict.RUNNING, Verdict.IN_FLIGHT})
+_PASSING: Final = frozenset({InterventionResult.RUNNING, InterventionResult.IN_FLIGHT})
 
-DONE: Final = frozenset({Verdict.SKIPPED, Verdict.DEAD_LETTERED})
+DONE: Final = frozenset({InterventionResult.SKIPPED, InterventionResult.DEAD_LETTERED})
 
-STATUS: Final[Mapping[Verdict, HTTPStatus]] = {
-    Verdict.SKIPPED: HTTPStatus.OK,
-    Verdict.DEAD_LETTERED: HTTPStatus.OK,
-    Verdict.LEAVING: HTTPStatus.ACCEPTED,
-    Verdict.NOT_ASSIGNED: HTTPStatus.NOT_FOUND,
-    Verdict.NOT_IN_WINDOW: HTTPStatus.NOT_FOUND,
+STATUS: Final[Mapping[InterventionResult, HTTPStatus]] = {
+    InterventionResult.SKIPPED: HTTPStatus.OK,
+    InterventionResult.DEAD_LETTERED: HTTPStatus.OK,
+    InterventionResult.LEAVING: HTTPStatus.ACCEPTED,
+    InterventionResult.NOT_ASSIGNED: HTTPStatus.NOT_FOUND,
+    InterventionResult.NOT_IN_WINDOW: HTTPStatus.NOT_FOUND,
 }
 """Of an answer; whatever is not listed is a conflict."""
 
-WORDS: Final[Mapping[Verdict, str]] = {
-    Verdict.SKIPPED: "it is skipped",
-    Verdict.DEAD_LETTERED: "it is among the dead letters",
-    Verdict.LEAVING: "its copy has not been acked yet: it stays open until then, and the log says"
-    " why if the broker refuses it",
-    Verdict.NOT_ASSIGNED: "no worker of that name has that partition here",
-    Verdict.NOT_IN_WINDOW: "no record with that offset is in the window: it has not been taken in"
-    " yet, or the log has none there",
-    Verdict.FINISHED: "it is finished already",
-    Verdict.NOT_FAILED: "no call of it has failed: only records that failed, and wait, can be taken"
-    " out of the way",
-    Verdict.RUNNING: "its call is running, which cannot be ended safely: its lane would go on"
-    " beside it; ask again when it has returned, or pause the partition first",
-    Verdict.IN_FLIGHT: "it is about to be called, or its copy waits for the broker's ack; ask"
-    " again",
-    Verdict.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent): skip it",
+WORDS: Final[Mapping[InterventionResult, str]] = {
+    InterventionResult.SKIPPED: "it is skipped",
+    InterventionResult.DEAD_LETTERED: "it is among the dead letters",
+    InterventionResult.LEAVING: "its copy has not been acked yet: it stays open until then, and the"
+    " log says why if the broker refuses it",
+    InterventionResult.NOT_ASSIGNED: "no worker of that name has that partition here",
+    InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not been"
+    " taken in yet, or the log has none there",
+    InterventionResult.FINISHED: "it is finished already",
+    InterventionResult.NOT_FAILED: "no call of it has failed: only records that failed, and wait,"
+    " can be taken out of the way",
+    InterventionResult.RUNNING: "its call is running, which cannot be ended safely: its lane would"
+    " go on beside it; ask again when it has returned, or pause the partition first",
+    InterventionResult.IN_FLIGHT: "it is about to be called, or its copy waits for the broker's ack;"
+    " ask again",
+    InterventionResult.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent):"
+    " skip it",
 }
 
 
 def intervene(
     worker: Worker, name: TopicPartition, offset: int, wanted: Intervention
-) -> Verdict | None:
+) -> InterventionResult | None:
     """Skip a record, or send it to the dead letters; None where the poll thread is silent.
 
     What passes by itself is waited for, and so is the ack of the copy. Blocks for some seconds.
     """
-    until = monotonic() + PATIENCE_S
+    until = monotonic() + DEADLINE_S
     verdict = worker.intervene(name, offset, wanted)
     while verdict in _PASSING and monotonic() < until:
         sleep(_AGAIN_S)
         verdict = worker.intervene(name, offset, wanted)
-    while verdict is Verdict.LEAVING and monotonic() < until:
+    while verdict is InterventionResult.LEAVING and monotonic() < until:
         sleep(_AGAIN_S)
         if worker.inspect.is_finished(name, offset, 1.0):
-            verdict = Verdict.DEAD_LETTERED
+            verdict = InterventionResult.DEAD_LETTERED
     return verdict

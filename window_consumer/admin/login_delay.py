@@ -35,7 +35,7 @@ class _Attempts:
     unsaid: int = 0
 
 
-class WrongTokens:
+class LoginDelay:
     """Who has shown wrong tokens lately. Owner: the event loop."""
 
     def __init__(self, now: Callable[[], float] = monotonic):
@@ -44,9 +44,9 @@ class WrongTokens:
 
     async def delay(self, address: str) -> None:
         """Note a wrong token, and return when it may be answered."""
-        await asyncio.sleep(self.note(address))
+        await asyncio.sleep(self.record_failure(address))
 
-    def note(self, address: str) -> float:
+    def record_failure(self, address: str) -> float:
         """Note a wrong token, and return after how many seconds it may be answered."""
         now = self._now()
         attempts = self._by_address.get(address)
@@ -56,11 +56,11 @@ class WrongTokens:
             attempts = self._by_address[address] = _Attempts(now)
         attempts.last_at = now
         attempts.count += 1
-        self._say(address, attempts, now)
+        self._report(address, attempts, now)
         doublings = min(attempts.count - 1, 10)
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * (1 << doublings))
 
-    def _say(self, address: str, attempts: _Attempts, now: float) -> None:
+    def _report(self, address: str, attempts: _Attempts, now: float) -> None:
         if now - attempts.said_at < _QUIET_S:
             attempts.unsaid += 1
             return

@@ -14,17 +14,17 @@ from attrs import define, field
 
 from window_consumer.admin.board import (
     ANSWER_S,
+    BoardAddress,
     CellPlace,
-    Place,
     now_ms,
 )
-from window_consumer.admin.interventions import PATIENCE_S
+from window_consumer.admin.interventions import DEADLINE_S
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.replica import Answer, ask
+from window_consumer.runtime.replica import HttpAnswer, ask
 
 _LONGER_S: Final = 0.5
 """A copy takes this much longer than its poll threads, each of which is waited for."""
@@ -32,12 +32,12 @@ _LONGER_S: Final = 0.5
 _HALT_S: Final = 11.0
 """Longer than a poll thread is given to pause."""
 
-_INTERVENE_S: Final = _HALT_S + PATIENCE_S
+_INTERVENE_S: Final = _HALT_S + DEADLINE_S
 """What passes by itself is waited for."""
 
 
 @define
-class BoardOfCopies:
+class ReplicasBoard:
     """All copies, as a board. Any thread may ask."""
 
     sockets: Mapping[str, Path]
@@ -74,7 +74,7 @@ class BoardOfCopies:
         answers = self._ask(numbers, path, method, 2 * ANSWER_S).values()
         return next((each for each in map(_json_of, answers) if each is not None), None)
 
-    def halt(self, at: Place, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause a worker or a partition of one copy, or of all that have it."""
         what = "pause" if halted else "resume"
         numbers = [at.process] if at.process else list(self.sockets)
@@ -85,23 +85,23 @@ class BoardOfCopies:
             return None if at.partition is None and None in answers.values() else True
         return None if None in answers.values() else False
 
-    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+    def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         """Let the copy that has the record's partition take it out of the way."""
         numbers = [at.process] if at.process else list(self.sockets)
         path = _path(at.worker, at.partition, f"records/{at.offset}/{wanted}")
         answers = self._ask(numbers, path, "POST", _INTERVENE_S)
         verdicts = [_verdict_of(each) for each in answers.values()]
-        known = [each for each in verdicts if each not in {None, Verdict.NOT_ASSIGNED}]
+        known = [each for each in verdicts if each not in {None, InterventionResult.NOT_ASSIGNED}]
         if known:
             return known[0]
-        return None if None in verdicts else Verdict.NOT_ASSIGNED
+        return None if None in verdicts else InterventionResult.NOT_ASSIGNED
 
-    def look(self) -> None:
+    def take_samples(self) -> None:
         """Nothing to do: the copies take their samples themselves."""
 
     def _joined(self, path: str) -> dict[str, Any]:
-        patience_s = self.workers * ANSWER_S + _LONGER_S
-        answers = self._ask(self.sockets, path, "GET", patience_s)
+        deadline_s = self.workers * ANSWER_S + _LONGER_S
+        answers = self._ask(self.sockets, path, "GET", deadline_s)
         told = {number: _json_of(each) for number, each in answers.items()}
         return {
             "process": "",
@@ -111,12 +111,12 @@ class BoardOfCopies:
         }
 
     def _ask(
-        self, numbers: Iterable[str], path: str, method: str, patience_s: float
-    ) -> dict[str, Answer | None]:
+        self, numbers: Iterable[str], path: str, method: str, deadline_s: float
+    ) -> dict[str, HttpAnswer | None]:
         known = [number for number in numbers if number in self.sockets]
 
-        def ask_one(number: str) -> Answer | None:
-            return ask(self.sockets[number], path, method, patience_s)
+        def ask_one(number: str) -> HttpAnswer | None:
+            return ask(self.sockets[number], path, method, deadline_s)
 
         return dict(zip(known, self._threads.map(ask_one, known), strict=True))
 
@@ -128,13 +128,13 @@ def _path(worker: str, partition: TopicPartition | None, rest: str) -> str:
     return f"{place}/{rest}"
 
 
-def _verdict_of(answer: Answer | None) -> Verdict | None:
+def _verdict_of(answer: HttpAnswer | None) -> InterventionResult | None:
     if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
         return None
-    return Verdict(json.loads(answer.text)["verdict"])
+    return InterventionResult(json.loads(answer.text)["verdict"])
 
 
-def _json_of(answer: Answer | None) -> dict[str, Any] | None:
+def _json_of(answer: HttpAnswer | None) -> dict[str, Any] | None:
     if answer is None or answer.status != http.client.OK:
         return None
     told: dict[str, Any] = json.loads(answer.text)

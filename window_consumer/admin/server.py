@@ -23,25 +23,29 @@ from window_consumer.admin.board import Board
 from window_consumer.admin.feed import MOST_PAGES
 from window_consumer.admin.guard import Gate
 from window_consumer.admin.site import Site
-from window_consumer.config.sections.listening import Address, AdminConfig, certificate_problems
+from window_consumer.config.sections.listening import (
+    AdminConfig,
+    ListenAddress,
+    certificate_problems,
+)
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
-PATIENCE_S: Final = 10.0
+DEADLINE_S: Final = 10.0
 """For a request to come, and for whoever is sent something to read on."""
 
 
-class PatientProtocol(H11Protocol):
+class IdleTimeoutProtocol(H11Protocol):
     """One connection. It is cut when for so long nothing was asked, or nothing was read.
 
     What is held for one that does not read is bounded all the same: by uvicorn, which writes no
     further than 64 KiB beyond what the system takes.
     """
 
-    def __init__(self, *given: Any, patience_s: float = PATIENCE_S, **named: Any):
+    def __init__(self, *given: Any, deadline_s: float = DEADLINE_S, **named: Any):
         super().__init__(*given, **named)
-        self._patience_s = patience_s
+        self._deadline_s = deadline_s
         self._look: asyncio.TimerHandle | None = None
         self._seen: object = None
         """The request of the last look."""
@@ -50,7 +54,7 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         """Begin to look now and then."""
         super().connection_made(transport)
-        self._look = self.loop.call_later(self._patience_s, self._look_again)
+        self._look = self.loop.call_later(self._deadline_s, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Look no more."""
@@ -58,7 +62,7 @@ class PatientProtocol(H11Protocol):
             self._look.cancel()
         super().connection_lost(exc)
 
-    def _look_again(self) -> None:
+    def _check_idle(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn begins with None
         is_stuck = self.flow.write_paused
         # Idle, or with a request of which the rest does not come.
@@ -69,7 +73,7 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
             return
         self._seen, self._was_stuck = cycle, is_stuck
-        self._look = self.loop.call_later(self._patience_s, self._look_again)
+        self._look = self.loop.call_later(self._deadline_s, self._check_idle)
 
 
 KEY: Final = "admin.listen"
@@ -95,7 +99,7 @@ def serving(
     trace: Pages | None = None,
     *,
     most_pages: int = MOST_PAGES,
-    patience_s: float = PATIENCE_S,
+    deadline_s: float = DEADLINE_S,
 ) -> Iterator[int]:
     """Answer at the configured address as long as the block lasts; gives its port.
 
@@ -109,7 +113,7 @@ def serving(
         port = listening.getsockname()[1]
         gate = _gate_of(admin, address, port)
         site = Site(board, gate, trace, values=admin.values, most_pages=most_pages)
-        with _running(site, _config_of(site, tls, patience_s), listening):
+        with _running(site, _config_of(site, tls, deadline_s), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
             _log.info(
@@ -134,7 +138,7 @@ def serving_on(board: Board, path: Path, *, values: bool = False) -> Iterator[No
             yield
 
 
-def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
+def _gate_of(admin: AdminConfig, address: ListenAddress, port: int) -> Gate:
     hosts: frozenset[str] | None = _LOOPBACK | {
         each.strip("[]").removesuffix(".").casefold() for each in (address.host, *admin.hosts)
     }
@@ -151,11 +155,11 @@ def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
 
 
 def _config_of(
-    site: Site, tls: Mapping[str, str], patience_s: float = PATIENCE_S
+    site: Site, tls: Mapping[str, str], deadline_s: float = DEADLINE_S
 ) -> uvicorn.Config:
     return uvicorn.Config(
         site.application(),
-        http=partial(PatientProtocol, patience_s=patience_s),  # type: ignore[arg-type] # it is only called
+        http=partial(IdleTimeoutProtocol, deadline_s=deadline_s),  # type: ignore[arg-type] # it is only called
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -185,7 +189,7 @@ def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
 
 @contextmanager
 def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> Iterator[None]:
-    server = _Server(config, site)
+    server = _AdminServer(config, site)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listening]}, name=THREAD, daemon=True
     )
@@ -199,7 +203,7 @@ def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> It
         thread.join(_END_S)
 
 
-class _Server(uvicorn.Server):
+class _AdminServer(uvicorn.Server):
     """Begins and ends what the site sends by itself together with the server."""
 
     def __init__(self, config: uvicorn.Config, site: Site):
@@ -222,7 +226,7 @@ def _not_of_ours(record: logging.LogRecord) -> bool:
     return record.threadName != THREAD
 
 
-def _listen_on(address: Address) -> socket.socket:
+def _listen_on(address: ListenAddress) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         # [::] stands for all of this machine, as it does for probes: those of IPv4, too.

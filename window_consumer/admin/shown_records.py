@@ -25,8 +25,8 @@ from window_consumer.model.record_contents import (
     content_of,
     header_text,
     key_text,
-    look_into,
     pretty,
+    search_hidden,
 )
 from window_consumer.model.redaction import MASKED
 from window_consumer.runtime.context import ToldKey
@@ -79,7 +79,7 @@ class ShownRecords:
             is_safe = True
             if each.message is not None and mask.hides_fields and _quotes(each):
                 left -= len(each.message)
-                is_safe = left >= 0 and look_into(each.message.value(), mask, self.most_json)
+                is_safe = left >= 0 and search_hidden(each.message.value(), mask, self.most_json)
             told.append(self._record(each, mask, is_safe=is_safe))
         return told
 
@@ -106,10 +106,10 @@ class ShownRecords:
         text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
-    def snapshot(self, windows: WindowsSnapshot, told_key: ToldKey) -> WindowsSnapshot:
+    def snapshot(self, windows: WindowsSnapshot, loggable_key: ToldKey) -> WindowsSnapshot:
         """Return a worker's windows without the keys that must not be told."""
 
-        def told(each: PartitionSnapshot) -> PartitionSnapshot:
+        def masked_picture(each: PartitionSnapshot) -> PartitionSnapshot:
             key = each.hottest_key
             if key is None:
                 return each
@@ -117,11 +117,11 @@ class ShownRecords:
             has_fields = any(rule.fields for rule in self.rules.rules)
             is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}
             as_bytes = key.encode("utf-8", "backslashreplace")
-            if is_hidden or told_key(each.name.topic, as_bytes) != as_bytes:
+            if is_hidden or loggable_key(each.name.topic, as_bytes) != as_bytes:
                 return evolve(each, hottest_key=MASKED)
             return evolve(each, hottest_key=self.mask(key))
 
-        return evolve(windows, partitions=tuple(map(told, windows.partitions)))
+        return evolve(windows, partitions=tuple(map(masked_picture, windows.partitions)))
 
     def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> RecordSnapshot:
         message = each.message
@@ -138,18 +138,18 @@ class ShownRecords:
         elif mask.is_full:
             error = error and f"{error.partition(':')[0]} ({_TEXTS_WITHHELD})"
 
-        def told(text: str | None, most: int) -> str | None:
+        def masked_picture(text: str | None, most: int) -> str | None:
             return None if text is None else _cut(self.mask(mask.text(text)), most)
 
         return RecordSnapshot(
             offset=each.offset,
             state=each.state,
-            key=told(key, MOST_OF_A_KEY),
+            key=masked_picture(key, MOST_OF_A_KEY),
             bytes=None if message is None else len(message),
             headers=[
                 (
                     _cut(name if mask.is_full else self.mask(mask.text(name)), MOST_OF_A_NAME),
-                    told(text, MOST_OF_A_HEADER),
+                    masked_picture(text, MOST_OF_A_HEADER),
                 )
                 for name, text in masked[:MOST_HEADERS]
             ],

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 from window_consumer.admin.answers import FILES, Json, Pages, error
 from window_consumer.admin.board import (
     Board,
+    BoardAddress,
     CellPlace,
-    Place,
     number_named,
     partition_named,
 )
@@ -37,7 +37,7 @@ from window_consumer.admin.interventions import (
 )
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
@@ -200,7 +200,7 @@ class Site:
             partition = partition_named(given["topic"], given["partition"])
             if partition is None:
                 return error(HTTPStatus.NOT_FOUND, "a partition is a whole number")
-        at = Place(given["worker"], partition, process)
+        at = BoardAddress(given["worker"], partition, process)
         done = await _elsewhere(lambda: self._board.halt(at, halted=what == "pause"))
         _log_halt(request, at, what, done=done)
         if done is None:
@@ -210,7 +210,7 @@ class Site:
         return Json({"paused": what == "pause"})
 
 
-def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> None:
+def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | None) -> None:
     """Write down who wanted what, like ``_log_intervention``."""
     if request.client is not None and request.client.host:
         _log.warning(
@@ -225,7 +225,7 @@ def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> N
 
 
 def _log_intervention(
-    request: Request, at: CellPlace, wanted: Intervention, verdict: Verdict | None
+    request: Request, at: CellPlace, wanted: Intervention, verdict: InterventionResult | None
 ) -> None:
     """Write down who wanted what; whoever keeps several copies does so for them."""
     if request.client is not None and request.client.host:

@@ -7,24 +7,24 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.model.errors import (
     ConfigError,
     UsageError,
 )
-from window_consumer.runtime.replica import CopyOfMany
+from window_consumer.runtime.replica import ReplicaIdentity
 
 if TYPE_CHECKING:
     from window_consumer.admin.answers import Pages
-    from window_consumer.admin.board import BoardOfWorkers
+    from window_consumer.admin.board import WorkersBoard
 
 _MISSING = (
     "admin.listen needs the extra web, which is not installed: pip install 'window-consumer[web]'"
 )
 
 
-def check_certificate(plan: Plan) -> None:
+def check_certificate(plan: AppPlan) -> None:
     """Read certificate and key, if there are any; raises ConfigError where they are of no use."""
     problems = []
     for key, why in certificate_problems(plan.config.admin, Path(plan.file).parent):
@@ -35,11 +35,11 @@ def check_certificate(plan: Plan) -> None:
 
 
 def admin_board(
-    plan: Plan,
-    copy: CopyOfMany | None,
+    plan: AppPlan,
+    copy: ReplicaIdentity | None,
     beside: ExitStack,
-    trace_pages: Callable[[Plan], Pages],
-) -> BoardOfWorkers | None:
+    trace_pages: Callable[[AppPlan], Pages],
+) -> WorkersBoard | None:
     """Serve what the configuration asks for, until ``beside`` is left; None for nothing.
 
     A copy is asked by whoever keeps the copies. Raises UsageError where the extra is missing, or
@@ -49,12 +49,12 @@ def admin_board(
         return None
     try:
         from window_consumer.admin import server  # noqa: PLC0415 - an optional extra
-        from window_consumer.admin.board import BoardOfWorkers  # noqa: PLC0415 - as above
+        from window_consumer.admin.board import WorkersBoard  # noqa: PLC0415 - as above
     except ImportError as error:
         raise UsageError(_MISSING) from error
     check_certificate(plan)
     admin, rules = plan.config.admin, plan.config.mask_rules
-    board = BoardOfWorkers("" if copy is None else copy.number, plan.mask, rules)
+    board = WorkersBoard("" if copy is None else copy.number, plan.mask, rules)
     trace = None if copy is not None else trace_pages(plan)
     if copy is not None and copy.admin_socket is not None:
         beside.enter_context(server.serving_on(board, copy.admin_socket, values=admin.values))
@@ -65,7 +65,7 @@ def admin_board(
 
 @contextmanager
 def admin_of_copies(
-    plan: Plan, sockets: Mapping[str, Path], trace_pages: Callable[[Plan], Pages]
+    plan: AppPlan, sockets: Mapping[str, Path], trace_pages: Callable[[AppPlan], Pages]
 ) -> Iterator[None]:
     """Serve for all copies what the configuration asks for; ``sockets`` are theirs, by number.
 
@@ -76,10 +76,10 @@ def admin_of_copies(
         return
     try:
         from window_consumer.admin import server  # noqa: PLC0415 - an optional extra
-        from window_consumer.admin.replicas import BoardOfCopies  # noqa: PLC0415 - as above
+        from window_consumer.admin.replicas import ReplicasBoard  # noqa: PLC0415 - as above
     except ImportError as error:
         raise UsageError(_MISSING) from error
     check_certificate(plan)
-    board = BoardOfCopies(sockets, len(plan.workers))
+    board = ReplicasBoard(sockets, len(plan.workers))
     with server.serving(board, plan.config.admin, Path(plan.file).parent, trace_pages(plan)):
         yield

@@ -10,7 +10,7 @@ from window_consumer.app.batch_parameters import batch_parameters_of
 from window_consumer.app.calls import (
     refuse_mixtures,
 )
-from window_consumer.app.child_spec import Blueprint, blueprints_of
+from window_consumer.app.child_spec import ChildSpec, blueprints_of
 from window_consumer.app.definition import AppDefinition, Token
 from window_consumer.app.handlers import (
     Around,
@@ -30,17 +30,17 @@ from window_consumer.app.lifespans import (
     refuse_what_opens_nothing,
 )
 from window_consumer.app.parameters import parameters_of
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.planning import make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
-from window_consumer.app.start_timeout import Patience
+from window_consumer.app.start_timeout import StartTimeout
 from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
 from window_consumer.config.handler_keys import defaults_of
 from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
-from window_consumer.runtime.replica import CopyOfMany
+from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 
@@ -225,7 +225,7 @@ class App(AppDefinition):
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
         for_cluster: bool = False,
-    ) -> Plan:
+    ) -> AppPlan:
         """Check everything that can be checked without a cluster; raises ConfigError.
 
         ``for_cluster`` demands the brokers' addresses, too, which a test or a simulation can do
@@ -267,11 +267,11 @@ class App(AppDefinition):
 
     def start_plan(
         self,
-        plan: Plan,
+        plan: AppPlan,
         *,
         start_timeout: float | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
-        copy: CopyOfMany | None = None,
+        copy: ReplicaIdentity | None = None,
     ) -> Running:
         """Start what ``plan`` has checked, see ``start_offset``.
 
@@ -281,7 +281,7 @@ class App(AppDefinition):
         """
         return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
 
-    def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
+    def blueprints(self, plan: AppPlan) -> Mapping[str, ChildSpec]:
         """Return what the children of workers are made of whose pools have such, by worker.
 
         Raises UsageError where child processes could not import the application.
@@ -290,7 +290,7 @@ class App(AppDefinition):
 
     def prepare(
         self,
-        plan: Plan,
+        plan: AppPlan,
         *,
         start_timeout: float | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
@@ -300,10 +300,10 @@ class App(AppDefinition):
 
         A ``dry`` run changes nothing; without it missing dead-letter topics are made.
         """
-        return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)
+        return prepare(plan, self._oauth_token, StartTimeout(start_timeout, stop_asked), dry=dry)
 
     def setup_of(
-        self, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
+        self, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
     ) -> WorkerSetup:
         """Return everything about a worker that is not a connection, middleware included.
 

@@ -28,7 +28,7 @@ from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import (
     BatchHandler,
     Failed,
-    Sorted,
+    SortedResults,
     answers_of,
     failed_of,
 )
@@ -81,18 +81,18 @@ class BatchParameters:
                 except HandlerSignal as error:  # of this value; all else is trouble of the decoder
                     failed.append((record, error))
             if not decoded:
-                raise Sorted(failed)
+                raise SortedResults(failed)
             try:
                 returned = yield partial(function, *self._arguments(values, decoded))
             except PartialFailure as error:
                 named = _by_records(error, values, decoded)
-                raise Sorted([*failed, *failed_of(named, decoded)]) from error
+                raise SortedResults([*failed, *failed_of(named, decoded)]) from error
             except BaseException as error:
                 if not failed:
                     raise
-                raise Sorted([*failed, *failed_of(error, decoded)]) from error
+                raise SortedResults([*failed, *failed_of(error, decoded)]) from error
             if failed:
-                raise Sorted(failed, answers=answers_of(decoded, returned))
+                raise SortedResults(failed, answers=answers_of(decoded, returned))
             return returned
 
         return layered(steps, coroutines=coroutines)

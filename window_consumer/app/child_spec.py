@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from window_consumer.app.definition import AppDefinition
 from window_consumer.app.handlers import PlannedRoute
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
@@ -39,14 +39,14 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.spans import spanned
-from window_consumer.runtime.context import Whose
-from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.processes.child_main import Equipment
+from window_consumer.runtime.context import RecordOwner
+from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.pools.processes.child_main import ChildTools
 from window_consumer.runtime.worker import SystemClock
 
 
 @frozen
-class Blueprint:
+class ChildSpec:
     """A worker's handler, as a child process makes it. Pickled; called in the child."""
 
     application: str
@@ -62,7 +62,7 @@ class Blueprint:
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child has to have the same."""
 
-    def __call__(self) -> Equipment:
+    def __call__(self) -> ChildTools:
         """Import the application and put the handler together, as in the parent."""
         from window_consumer.app.loading import load_app  # noqa: PLC0415 - it imports what imports this
 
@@ -89,35 +89,37 @@ class Blueprint:
             LOGGER.warning("%s: %s", self.config.name, self.mask(text), extra={"event": event})
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
-        faults = Faults(self.mask, app.redactor, self.errors.message, self.mask_rules.error_text)
+        faults = ErrorReports(
+            self.mask, app.redactor, self.errors.message, self.mask_rules.error_text
+        )
         resources = app.resources_of_child()
         calls = None if self.spans is None else self.spans.begin(faults)
         if calls is not None:
             handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
             resources = SpansOfChild.around(resources)
         rules = self.mask_rules
-        whose = Whose(
+        whose = RecordOwner(
             self.config.name,
             worker.handler_names,
-            lambda topic, key: rules.told_key([topic, *self.config.topics], key),
+            lambda topic, key: rules.loggable_key([topic, *self.config.topics], key),
         )
         caller = Caller(handler, faults.failure, whose=whose)
-        return Equipment(caller, resources, attempts_before, self.config.handlers)
+        return ChildTools(caller, resources, attempts_before, self.config.handlers)
 
 
-def blueprints_of(app: AppDefinition, plan: Plan) -> Mapping[str, Blueprint]:
+def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
     """Return what the children of workers are made of whose pools have such, by worker.
 
     Raises UsageError where child processes could not import the application.
     """
     return {
-        worker.name: blueprint_of(app, plan, worker)
+        worker.name: child_spec_of(app, plan, worker)
         for worker in plan.workers
         if worker.pool.has_children
     }
 
 
-def blueprint_of(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> Blueprint:
+def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> ChildSpec:
     """Return what a worker's children need; UsageError where they could not import it."""
     conditions = {
         route.handler.name: route.when
@@ -127,7 +129,7 @@ def blueprint_of(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> Bluep
     where = import_path(app, plan, worker)
     # Without what only the parent needs: passwords, and classes that cannot be pickled.
     config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
-    return Blueprint(
+    return ChildSpec(
         where,
         config,
         plan.config.topics,
@@ -140,7 +142,7 @@ def blueprint_of(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> Bluep
     )
 
 
-def import_path(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> str:
+def import_path(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> str:
     """Return ``module:attribute`` by which a child process finds the application.
 
     Raises UsageError where there is none.

@@ -9,10 +9,10 @@ from attrs import frozen
 
 from window_consumer.app.start_timeout import (
     LOGGER,
-    Patience,
+    StartTimeout,
 )
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     Mask,
     WorkerConfig,
     effective_kafka,
@@ -22,7 +22,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import (
     OauthToken,
-    Tokens,
+    OAuthTokens,
     uses_tokens,
 )
 from window_consumer.kafka.settings.client_files import unusable_files
@@ -44,7 +44,7 @@ class Clients:
     @classmethod
     def connect(
         cls,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         worker: WorkerConfig,
         oauth_token: OauthToken | None = None,
         timeout_s: float = 30.0,
@@ -76,11 +76,13 @@ class Clients:
             raise ConfigError("\n".join(dict.fromkeys(refused)))
         check_tokens(properties["admin"], oauth_token, f"{where}: workers.{worker.name}")
         log = ClientLog(LOGGER.getChild("client"), Mask(loaded.secrets))
-        tokens = None if oauth_token is None else Tokens(oauth_token, log, Mask(loaded.secrets))
+        tokens = (
+            None if oauth_token is None else OAuthTokens(oauth_token, log, Mask(loaded.secrets))
+        )
         admin = properties["admin"]
         cluster = Cluster(settings.admin_settings(admin, worker.name), log, tokens)
-        patience = Patience(timeout_s)
-        cluster.wait_until_there(timeout_s, patience.waiting(worker.name, cluster))
+        start_timeout = StartTimeout(timeout_s)
+        cluster.wait_until_there(timeout_s, start_timeout.waiting(worker.name, cluster))
         return cls(properties["consumer"], properties["producer"], admin, cluster, log, tokens)
 
 

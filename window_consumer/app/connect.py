@@ -13,7 +13,7 @@ from window_consumer.app.limits.group_times import (
     GroupTimes,
     group_times,
 )
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import PreparedWorker
 from window_consumer.app.topics.event_topics import (
     event_place,
@@ -76,7 +76,9 @@ _LIMITS = (
 )
 
 
-def findings_of(app: App, plan: Plan, start_timeout: float | None) -> tuple[ClusterFindings, ...]:
+def findings_of(
+    app: App, plan: AppPlan, start_timeout: float | None
+) -> tuple[ClusterFindings, ...]:
     """Ask the cluster everything that a start would ask, and for its limits.
 
     Changes nothing: missing dead-letter topics are not made, only whether they could be. Raises
@@ -117,7 +119,7 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
             for name, ladder in worker.ladders.items()
             if ladder.levels
         },
-        leftovers={each.name: each.backlog for each in worker.leftovers if each.rung.level},
+        leftovers={each.name: each.backlog for each in worker.leftovers if each.retry_level.level},
         partitions=partitions,
         members=members,
         limits=limits,
@@ -140,7 +142,7 @@ def _warnings(
             f"ordering: partition uses at most {partitions} of the {config.slots} slots:"
             " that many partitions there are"
         )
-    yield from wider_copies(config, worker.rungs, worker.described)
+    yield from wider_copies(config, worker.retry_levels, worker.described)
     taken = int(limits.get("offset.metadata.max.bytes", MAX_BYTES + 1))
     if taken <= MAX_BYTES:
         yield (

@@ -112,7 +112,7 @@ class Decoder:
         except Exception as error:
             if is_out_of_reach(error):
                 raise
-            raise Undecodable(f"no {self.name}: {_said_by(error)}") from error
+            raise Undecodable(f"no {self.name}: {_reason_of(error)}") from error
 
 
 def decoder_of(annotation: object) -> Decoder:
@@ -270,7 +270,7 @@ def _refused(annotation: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        why = _said_by(error)
+        why = _reason_of(error)
         if isinstance(error, cattrs.StructureHandlerNotFoundError):
             why = f"it has no form for {name_of(error.type_)}"
         raise UsageError(
@@ -280,7 +280,7 @@ def _refused(annotation: object) -> Iterator[None]:
         ) from None
 
 
-def _said_by(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         text = "; ".join(cattrs.transform_error(error))
     elif isinstance(error, KeyError):

@@ -27,7 +27,7 @@ from window_consumer.app.lifespans import (
     entered_by,
     is_async_lifespan,
 )
-from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions.lookup import WallMs
 from window_consumer.model.log_events import Warn
@@ -123,7 +123,7 @@ class AppDefinition:
 
     def handler_of(
         self,
-        plan: Plan,
+        plan: AppPlan,
         worker: PlannedWorker,
         wall_ms: WallMs,
         warn: Warn = lambda _event, _text: None,
@@ -136,7 +136,7 @@ class AppDefinition:
 
     def batch_handler_of(
         self,
-        plan: Plan,
+        plan: AppPlan,
         worker: PlannedWorker,
         wall_ms: WallMs,
         warn: Warn = lambda _event, _text: None,

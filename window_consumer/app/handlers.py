@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from window_consumer.app.batch_parameters import BatchParameters
 from window_consumer.app.parameters import Parameters
-from window_consumer.config import Loaded, WorkerConfig
+from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
@@ -282,7 +282,7 @@ class PlannedRoute:
 
 
 def planned_routes(
-    loaded: Loaded, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+    loaded: LoadedConfig, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
 ) -> tuple[PlannedRoute, ...]:
     """Find each handler its condition; the configuration's replaces the decorator's."""
     routes = []

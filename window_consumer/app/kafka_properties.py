@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from window_consumer.app.plan import PlannedWorker
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 from window_consumer.kafka import settings
 from window_consumer.kafka.settings.check import probably_meant, refused_by_client
 from window_consumer.kafka.settings.client_files import (
@@ -16,7 +16,7 @@ from window_consumer.kafka.settings.client_files import (
 )
 
 
-def kafka_problems(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
+def kafka_problems(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]:
     """Yield the Kafka properties that break a guarantee, then those that librdkafka refuses."""
     users: dict[settings.Kind, Mapping[str, Any]] = {
         "consumer": worker.consumer,
@@ -49,7 +49,7 @@ _ADDRESS = re.compile(r"(\w+://)?(\[[\da-fA-F:.%]+\]|[^\s:/\[\]]+)(:0*[1-9]\d{0,
 """What librdkafka takes for a broker: the port is 9092 unless it is given."""
 
 
-def missing_brokers(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
+def missing_brokers(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]:
     """Yield that a client of a worker does not know its brokers, or what is no address of one."""
     users: dict[settings.Kind, Mapping[str, Any]] = {
         "consumer": worker.consumer,
@@ -77,7 +77,7 @@ def missing_brokers(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
 
 
 def _refused(
-    loaded: Loaded, worker: str, kind: settings.Kind, conf: settings.Settings
+    loaded: LoadedConfig, worker: str, kind: settings.Kind, conf: settings.Settings
 ) -> Iterator[str]:
     refusal = refused_by_client(kind, conf)
     if refusal is not None:
@@ -89,7 +89,7 @@ def _refused(
         yield f"{where}: kafka: {refusal.text}{about}"
 
 
-def _where_kafka(loaded: Loaded, worker: str, kind: settings.Kind, key: str | None) -> str:
+def _where_kafka(loaded: LoadedConfig, worker: str, kind: settings.Kind, key: str | None) -> str:
     """Return where a Kafka property was set: the most specific of the four places."""
     own, shared = loaded.config.workers[worker].kafka, loaded.config.kafka
     places: list[tuple[tuple[str, ...], Mapping[str, object]]] = [

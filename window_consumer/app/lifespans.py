@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.app.handlers import expect_arguments, place_of
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
@@ -46,7 +46,7 @@ class LifespanTask:
         await asyncio.wait([self._task, self._entered], return_when=asyncio.FIRST_COMPLETED)
         if not self._entered.done():
             await self._task
-        self._task.add_done_callback(self._look_why)
+        self._task.add_done_callback(self._on_done)
         return self._entered.result()
 
     async def leave(self) -> None:
@@ -54,7 +54,7 @@ class LifespanTask:
         self._leaving.set()
         await self._task
 
-    def _look_why(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         if not self._leaving.is_set():
             error = None if task.cancelled() else task.exception()
             self._on_over(error or asyncio.CancelledError())
@@ -181,7 +181,7 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
     return f"@app.lifespan: {name} has to be {_FORMS}; it returned {type(context).__name__}"
 
 
-def _say_over(error: BaseException) -> None:
+def _log_over(error: BaseException) -> None:
     LOGGER.error(
         "%s: what it opened is gone",
         lifespan_error(error, "ended by itself"),
@@ -192,7 +192,7 @@ def _say_over(error: BaseException) -> None:
 @contextlib.contextmanager
 def entered_by(run: Run, lifespan: Lifespan, on_over: OnOver | None = None) -> Iterator[Any]:
     """Enter and leave an asynchronous lifespan on one loop, both in the same task."""
-    task = LifespanTask(lambda: as_async_context(lifespan), on_over or _say_over)
+    task = LifespanTask(lambda: as_async_context(lifespan), on_over or _log_over)
     state = run(task.enter())
     try:
         yield state
@@ -228,7 +228,7 @@ def entered_alone(lifespan: Lifespan) -> Iterator[Any]:
     """
 
     def end(error: BaseException) -> None:
-        _say_over(error)
+        _log_over(error)
         os._exit(1)
 
     with entered_on({}, lifespan, end, with_others=True) as states:
@@ -244,7 +244,7 @@ _STOP_S = 1.0
 
 
 def resources_on(
-    lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: Plan, on_over: OnOver
+    lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: AppPlan, on_over: OnOver
 ) -> AbstractContextManager[Any]:
     """Return the lifespan for the workers of this process, not those of its children.
 

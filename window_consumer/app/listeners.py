@@ -14,7 +14,7 @@ from attrs import frozen
 
 from window_consumer.app.clients import Clients
 from window_consumer.app.definition import AppDefinition
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import (
     Prepared,
     PreparedWorker,
@@ -24,9 +24,9 @@ from window_consumer.audit.wire import (
     auditing_of,
     counting_redrives,
 )
-from window_consumer.config import Loaded
+from window_consumer.config import LoadedConfig
 from window_consumer.engine.observer import Observer
-from window_consumer.kafka.log_writer import Writer
+from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.metrics.otel.wire import (
     Spanning,
     spanning,
@@ -35,14 +35,14 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
-from window_consumer.runtime.measures import OfProcess
+from window_consumer.runtime.measures import ProcessFigures
 from window_consumer.trace.wire import (
     Tracing,
     tracing_of,
 )
 
 
-class Listener(Protocol):
+class AppListener(Protocol):
     """One that listens to all workers of a process."""
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
@@ -53,16 +53,16 @@ class Listener(Protocol):
 class Listeners:
     """All of them."""
 
-    each: Sequence[Listener] = ()
+    each: Sequence[AppListener] = ()
     spanning: Spanning | None = None
     """Who surrounds calls with spans; one of ``each``, too."""
     auditing: Auditing | None = None
     """Hears of what workers write, too."""
     tracing: Tracing | None = None
 
-    def figures(self) -> OfProcess:
+    def figures(self) -> ProcessFigures:
         """Return what has become of what they were told."""
-        return OfProcess(
+        return ProcessFigures(
             None if self.tracing is None else self.tracing.writer.figures(),
             None if self.auditing is None else self.auditing.audit.figures(),
         )
@@ -78,20 +78,26 @@ class Listeners:
 
 
 def counted_redrive(
-    loaded: Loaded, clients: Clients, group: str, to: str, writer: Writer, *, transactional: bool
-) -> AbstractContextManager[Writer]:
+    loaded: LoadedConfig,
+    clients: Clients,
+    group: str,
+    to: str,
+    writer: LogWriter,
+    *,
+    transactional: bool,
+) -> AbstractContextManager[LogWriter]:
     """Lend a writer that the audit hears, where it is configured, see ``counting_redrives``."""
     return counting_redrives(loaded, clients, group, to, writer, transactional=transactional)
 
 
 def listeners_of(
-    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+    app: AppDefinition, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
     spans = spanning(plan, beside)
     version = f" {app.version}" if app.version else ""
     auditing = auditing_of(app.name, plan, prepared, beside)
     tracing = tracing_of(f"{app.name}{version}", plan, prepared, beside)
-    each: list[Listener | None] = [tracing, spans, auditing]
+    each: list[AppListener | None] = [tracing, spans, auditing]
     there = [listener for listener in each if listener is not None]
     return Listeners(there, spans, auditing, tracing)

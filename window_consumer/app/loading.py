@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from window_consumer.app.application import App
-from window_consumer.config import Loaded, load
+from window_consumer.config import LoadedConfig, load
 from window_consumer.model.errors import ConfigError, UsageError
 
 _MISSING = ": is missing"
@@ -55,7 +55,7 @@ def load_app(spec: str) -> App:
     return found
 
 
-def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
+def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> LoadedConfig:
     """Load a configuration for a command that calls no handler, with or without its application.
 
     Raises ConfigError, which names --app where the application may have what is missing.

@@ -11,7 +11,7 @@ from window_consumer.app.handlers import PlannedRoute
 from window_consumer.app.topics.ladder_topics import writes_dead_letters
 from window_consumer.config import (
     Config,
-    Loaded,
+    LoadedConfig,
     Mask,
     WorkerConfig,
 )
@@ -146,14 +146,14 @@ def _limit(config: WorkerConfig, pool: PoolKind) -> LimitRules | None:
 
 
 @frozen
-class Plan:
+class AppPlan:
     """Everything that will run."""
 
     config: Config
     workers: tuple[PlannedWorker, ...]
     mask: Mask
     file: str
-    loaded: Loaded = field(repr=False)
+    loaded: LoadedConfig = field(repr=False)
 
     def where(self, *path: str) -> str:
         """Return where a key was set, for messages."""

@@ -16,11 +16,11 @@ from window_consumer.app.kafka_properties import (
     kafka_problems,
     missing_brokers,
 )
-from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.app.topics.ladder_topics import levels_of
 from window_consumer.config import (
     BatchConfig,
-    Loaded,
+    LoadedConfig,
     Mask,
     WorkerConfig,
     effective_kafka,
@@ -31,7 +31,9 @@ from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
 
 
-def check_batches(loaded: Loaded, worker: WorkerConfig, handlers: Sequence[HandlerSpec]) -> None:
+def check_batches(
+    loaded: LoadedConfig, worker: WorkerConfig, handlers: Sequence[HandlerSpec]
+) -> None:
     """Raise ConfigError for handlers of both kinds in one worker, and keys that make no sense."""
     batch = [each.name for each in handlers if each.is_batch]
     plain = [each.name for each in handlers if not each.is_batch]
@@ -64,7 +66,7 @@ def make_plan(
     only: Sequence[str] = (),
     overrides: Sequence[str] = (),
     for_cluster: bool = False,
-) -> Plan:
+) -> AppPlan:
     """Load the configuration and find each worker its handler; ConfigError names all problems.
 
     ``for_cluster`` is for what is about to connect: it has to know its brokers.
@@ -94,11 +96,11 @@ def make_plan(
     if problems:
         # Several clients, of several workers, may refuse one and the same line.
         raise ConfigError(mask("\n".join(dict.fromkeys(problems))))
-    return Plan(loaded.config, tuple(planned), mask, str(config), loaded)
+    return AppPlan(loaded.config, tuple(planned), mask, str(config), loaded)
 
 
 def _problems(
-    loaded: Loaded, handlers: Mapping[str, HandlerSpec], only: Sequence[str]
+    loaded: LoadedConfig, handlers: Mapping[str, HandlerSpec], only: Sequence[str]
 ) -> Iterator[str]:
     workers = loaded.config.workers
     for name in only:
@@ -123,7 +125,7 @@ def _problems(
 
 
 def _plan_worker(
-    loaded: Loaded, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+    loaded: LoadedConfig, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
 ) -> PlannedWorker:
     retry = worker.retry
     rules = RetryRules(
@@ -167,7 +169,7 @@ _KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")
 
 
 def _classes(
-    loaded: Loaded, worker: WorkerConfig, key: str, names: Sequence[str | type[BaseException]]
+    loaded: LoadedConfig, worker: WorkerConfig, key: str, names: Sequence[str | type[BaseException]]
 ) -> tuple[type[BaseException], ...]:
     """Resolve dotted names of exception classes."""
     found = []

@@ -11,12 +11,12 @@ from collections.abc import Container, Mapping, Sequence
 from attrs import define, field, frozen
 
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.start_timeout import (
     LOGGER,
-    Patience,
+    StartTimeout,
 )
 from window_consumer.app.topics.copy_topics import (
     CopyTopics,
@@ -24,7 +24,7 @@ from window_consumer.app.topics.copy_topics import (
     missing_right,
 )
 from window_consumer.app.topics.orphan_topics import (
-    Leftover,
+    OrphanTopic,
     leftovers,
 )
 from window_consumer.app.topics.patterns import matching_topics
@@ -32,14 +32,14 @@ from window_consumer.app.topics.problems import (
     TopicTroubles,
     wider_copies,
 )
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.oauth import (
     ARGUMENT,
     OauthToken,
-    Tokens,
+    OAuthTokens,
     uses_tokens,
 )
 from window_consumer.kafka.settings import admin_settings
@@ -68,11 +68,11 @@ class PreparedWorker:
     """The source topics."""
     ladders: dict[str, Ladder] = field(factory=dict)
     """Where the copies of each source topic's records go."""
-    rungs: dict[str, Rung] = field(factory=dict)
+    retry_levels: dict[str, RetryTopicLevel] = field(factory=dict)
     """The topics with copies that are read, too."""
     reads: frozenset[str] = frozenset()
     """Those of ``rungs`` that are read now."""
-    leftovers: list[Leftover] = field(factory=list)
+    leftovers: list[OrphanTopic] = field(factory=list)
     """Those of them, and others like them, that the configuration does not name."""
     described: Mapping[str, Topic] = field(factory=dict)
     """All topics that are read, as the cluster described them last."""
@@ -89,7 +89,7 @@ class Prepared:
 
 
 def prepare(
-    plan: Plan, oauth_token: OauthToken | None, patience: Patience, *, dry: bool = False
+    plan: AppPlan, oauth_token: OauthToken | None, start_timeout: StartTimeout, *, dry: bool = False
 ) -> Prepared:
     """Check the cluster for all workers and make the dead-letter topics that are missing.
 
@@ -100,12 +100,14 @@ def prepare(
     prepared = []
     missing: list[str] = []
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
-    tokens = None if oauth_token is None else Tokens(oauth_token, log, plan.mask)
+    tokens = None if oauth_token is None else OAuthTokens(oauth_token, log, plan.mask)
     for worker in plan.workers:
         if uses_tokens(worker.admin):
-            _wait_for_token(plan, worker, tokens, patience)
+            _wait_for_token(plan, worker, tokens, start_timeout)
         cluster = Cluster(admin_settings(worker.admin, worker.name), log, tokens)
-        cluster.wait_until_there(patience.left_s(), patience.waiting(worker.name, cluster))
+        cluster.wait_until_there(
+            start_timeout.left_s(), start_timeout.waiting(worker.name, cluster)
+        )
         preparation = Preparation(plan, worker, cluster, log, dry=dry)
         # A check tells of every topic that cannot be read; a run goes on with those that can.
         try:
@@ -118,7 +120,7 @@ def prepare(
 
 
 def _wait_for_token(
-    plan: Plan, worker: PlannedWorker, tokens: Tokens | None, patience: Patience
+    plan: AppPlan, worker: PlannedWorker, tokens: OAuthTokens | None, start_timeout: StartTimeout
 ) -> None:
     if tokens is None:
         raise ConfigError(
@@ -126,7 +128,7 @@ def _wait_for_token(
             " supplies tokens: decorate a function with @app.oauth_token, or set"
             " sasl.oauthbearer.method: oidc"
         )
-    patience.wait_for_token(worker.name, tokens, str(worker.admin.get(ARGUMENT, "")))
+    start_timeout.wait_for_token(worker.name, tokens, str(worker.admin.get(ARGUMENT, "")))
 
 
 class Preparation:
@@ -134,7 +136,7 @@ class Preparation:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: AppPlan,
         worker: PlannedWorker,
         cluster: Cluster,
         log: ClientLog,
@@ -180,7 +182,7 @@ class Preparation:
             prepared.described = {**topics, **self._cluster.topics(sorted(prepared.reads))}
         prepared.topics = {name: _facts(topic) for name, topic in topics.items()}
         if not self._dry:  # a check has lines of its own for warnings
-            for warning in wider_copies(config, prepared.rungs, prepared.described):
+            for warning in wider_copies(config, prepared.retry_levels, prepared.described):
                 LOGGER.warning(
                     "%s: %s", config.name, warning, extra={"event": LogEvent.RETRY_TOPIC_WIDENED}
                 )
@@ -260,11 +262,11 @@ class Preparation:
         prepared.leftovers = leftovers(
             self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
         )
-        read = {each.name: each.rung for each in prepared.leftovers if each.is_read}
-        for name, rung in read.items():
-            if rung.source in new or name not in prepared.reads or name in prepared.troubles:
+        read = {each.name: each.retry_level for each in prepared.leftovers if each.is_read}
+        for name, retry_level in read.items():
+            if retry_level.source in new or name not in prepared.reads or name in prepared.troubles:
                 try:
-                    self._copy_topics.widen({name: topics[rung.source]})
+                    self._copy_topics.widen({name: topics[retry_level.source]})
                 except WindowConsumerError as error:
                     if errors is None:
                         raise
@@ -272,9 +274,10 @@ class Preparation:
         for name in topics:
             levels = prepared.ladders[name].levels
             read |= {
-                target.topic: Rung(name, level, is_copy=True) for level, target in levels.items()
+                target.topic: RetryTopicLevel(name, level, is_copy=True)
+                for level, target in levels.items()
             }
-        prepared.rungs.update(read)
+        prepared.retry_levels.update(read)
         # What is not read any more may still be asked for by records on their way.
         prepared.reads = frozenset(read)
 

@@ -7,7 +7,7 @@ from math import inf
 from time import monotonic, sleep
 
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import Tokens
+from window_consumer.kafka.oauth import OAuthTokens
 from window_consumer.model.errors import (
     AuthenticationError,
     StartStoppedError,
@@ -23,7 +23,7 @@ SAY_S = 5.0
 _ASK_AGAIN_S = 1.0
 
 
-class Patience:
+class StartTimeout:
     """How long to wait for a broker, and what to say meanwhile."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Patience:
 
         return on_wait
 
-    def wait_for_token(self, worker: str, tokens: Tokens, config: str) -> None:
+    def wait_for_token(self, worker: str, tokens: OAuthTokens, config: str) -> None:
         """Return once the application's function gives a token; ask it once a second.
 
         Raises AuthenticationError when the time is over. Asked for before any client is made: a

@@ -11,9 +11,9 @@ from window_consumer.app.definition import AppDefinition
 from window_consumer.app.lifespans import resources_on
 from window_consumer.app.limits.warnings import process_warnings
 from window_consumer.app.listeners import listeners_of
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import prepare
-from window_consumer.app.start_timeout import LOGGER, Patience
+from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.app.wiring import (
     source_maker,
     wire,
@@ -22,18 +22,18 @@ from window_consumer.metrics.otel.wire import metering
 from window_consumer.metrics.wire import health_of
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.replica import CopyOfMany
+from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
 from window_consumer.trace.wire import trace_pages
 
 
 def start(
     app: AppDefinition,
-    plan: Plan,
+    plan: AppPlan,
     *,
     start_timeout: float | None,
     stop_asked: Callable[[], bool],
-    copy: CopyOfMany | None,
+    copy: ReplicaIdentity | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
     blueprints = blueprints_of(app, plan)
@@ -46,7 +46,7 @@ def start(
         health = health_of(plan, copy, beside)
         board = admin_board(plan, copy, beside, trace_pages)
         beside.enter_context(metering(plan, health))
-        prepared = prepare(plan, app.token_function, Patience(start_timeout, stop_asked))
+        prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
         listeners = listeners_of(app, plan, prepared, beside)
         if listeners.spanning is not None:
             health.spans_of = listeners.spanning.figures_of

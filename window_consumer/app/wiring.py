@@ -12,12 +12,12 @@ from window_consumer.app.calls import (
     batch_handler_of,
     handler_of,
 )
-from window_consumer.app.child_spec import Blueprint
+from window_consumer.app.child_spec import ChildSpec
 from window_consumer.app.definition import AppDefinition
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.preflight import (
@@ -26,7 +26,7 @@ from window_consumer.app.preflight import (
     PreparedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
-from window_consumer.engine.retry.copy_record import Origin
+from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -36,7 +36,7 @@ from window_consumer.runtime.calls.spans import (
     CallSpans,
     spanned,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import (
     LoopRules,
     Phase,
@@ -56,10 +56,10 @@ from window_consumer.runtime.worker import (
 
 def wire(
     app: AppDefinition,
-    plan: Plan,
+    plan: AppPlan,
     prepared: Prepared,
     loops: Mapping[str, EventLoop],
-    blueprints: Mapping[str, Blueprint],
+    blueprints: Mapping[str, ChildSpec],
     listeners: Listeners,
 ) -> MakeWorkers:
     """Return what makes the workers once the lifespan has been entered.
@@ -92,7 +92,7 @@ def _with_spans(setup: WorkerSetup, planned: PlannedWorker, calls: CallSpans) ->
 
 
 def setup_of(
-    app: AppDefinition, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
+    app: AppDefinition, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
 ) -> WorkerSetup:
     """Return everything about a worker that is not a connection; by the process's own clock."""
     planned, config = worker.plan, worker.plan.config
@@ -105,7 +105,7 @@ def setup_of(
     around = plan.config.topics, clock.wall_ms, warn
     return WorkerSetup(
         name=config.name,
-        origin=Origin(config.group, planned.handler_names, app.version, socket.gethostname()),
+        origin=CopyOrigin(config.group, planned.handler_names, app.version, socket.gethostname()),
         engine=planned.engine,
         loop=LoopRules(
             topics=(*worker.topics, *sorted(worker.reads)),
@@ -116,15 +116,15 @@ def setup_of(
         if planned.is_batch
         else handler_of(planned, app.layers, *around),
         target_of=lambda source, level: worker.ladders[source].target(level),
-        rungs=worker.rungs,
+        retry_levels=worker.retry_levels,
         ask_topics=lambda: preparation.refresh(worker),
         ask_ends=worker.cluster.log_ends,
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
-        faults=Faults(
+        faults=ErrorReports(
             plan.mask, app.redactor, plan.config.errors.message, plan.config.mask_rules.error_text
         ),
-        told_key=lambda topic, key: plan.config.mask_rules.told_key(
+        loggable_key=lambda topic, key: plan.config.mask_rules.loggable_key(
             [topic, _source_of(topic, worker, plan)], key
         ),
         logger=LOGGER,
@@ -133,11 +133,11 @@ def setup_of(
     )
 
 
-def _source_of(topic: str, worker: PreparedWorker, plan: Plan) -> str | None:
+def _source_of(topic: str, worker: PreparedWorker, plan: AppPlan) -> str | None:
     """Return the topic that the records of a topic came from, None where that is not known."""
-    rung = worker.rungs.get(topic)
-    if rung is not None:
-        return rung.source
+    retry_level = worker.retry_levels.get(topic)
+    if retry_level is not None:
+        return retry_level.source
     return None if worker.plan.config.is_retry_topic(topic, plan.config.topics) else topic
 
 
@@ -155,7 +155,7 @@ def _source(worker: PreparedWorker) -> KafkaSource:
         ordered=config.ordering != "unordered",
         memory=config.memory,
         partitions=sum(facts.partitions for facts in worker.topics.values())
-        + sum(worker.topics[worker.rungs[name].source].partitions for name in worker.reads),
+        + sum(worker.topics[worker.retry_levels[name].source].partitions for name in worker.reads),
     )
     return KafkaSource(worker.plan.consumer, needs, worker.cluster, worker.log)
 

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from window_consumer.audit.count import (
     WRITTEN,
     AuditCount,
-    Tier,
+    CountTier,
     signed64,
 )
 from window_consumer.model.offset_ranges import (
@@ -128,7 +128,7 @@ class Sum:
         return self.checksums != other.checksums
 
 
-class Verdict(StrEnum):
+class BalanceVerdict(StrEnum):
     """What the balance of a topic says, for one group and bucket."""
 
     BALANCED = "balanced"
@@ -154,7 +154,7 @@ class Balance:
     topic: str
     group: str
     bucket_ms: int
-    tiers: Mapping[Tier, Sum]
+    tiers: Mapping[CountTier, Sum]
     gone: int = 0
     """At most so many of the topic were gone before the group read them. It was noticed in this
     bucket or later, so some of them may be of this one; each bucket has all of them."""
@@ -167,7 +167,7 @@ class Balance:
     @property
     def unknown(self) -> int:
         """Of how many sends nobody knows."""
-        return self.tiers[Tier.UNKNOWN].count if Tier.UNKNOWN in self.tiers else 0
+        return self.tiers[CountTier.UNKNOWN].count if CountTier.UNKNOWN in self.tiers else 0
 
     @property
     def left(self) -> int:
@@ -175,22 +175,22 @@ class Balance:
         return sum(
             each.count
             for tier, each in self.tiers.items()
-            if tier not in WRITTEN and tier is not Tier.UNKNOWN
+            if tier not in WRITTEN and tier is not CountTier.UNKNOWN
         )
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BalanceVerdict:
         """What this says, one of ``Verdict``."""
         if not (self.came or self.unknown):
-            return Verdict.UNAUDITED
+            return BalanceVerdict.UNAUDITED
         if self.left > self.came + self.unknown:
-            return Verdict.TOO_MANY
+            return BalanceVerdict.TOO_MANY
         if self.left < self.came:
             explained = self.left + self.gone >= self.came
-            return Verdict.WITHIN_GONE if explained else Verdict.IN_PROGRESS
+            return BalanceVerdict.WITHIN_GONE if explained else BalanceVerdict.IN_PROGRESS
         if self.left == self.came and not self.unknown:
-            return Verdict.EXCHANGED if self._differs() else Verdict.BALANCED
-        return Verdict.WITHIN_UNKNOWN
+            return BalanceVerdict.EXCHANGED if self._differs() else BalanceVerdict.BALANCED
+        return BalanceVerdict.WITHIN_UNKNOWN
 
     def _differs(self) -> bool:
         came, left = Sum(), Sum()
@@ -213,10 +213,10 @@ def balance(counts: Iterable[AuditCount]) -> list[Balance]:
     groups: defaultdict[str, set[str]] = defaultdict(set)
     gone: defaultdict[tuple[str, str], list[AuditCount]] = defaultdict(list)
     for count in counts:
-        if count.tier is Tier.GONE:
+        if count.tier is CountTier.GONE:
             gone[count.topic, count.group].append(count)
             groups[count.topic].add(count.group)
-        elif count.tier in WRITTEN or count.tier is Tier.UNKNOWN:
+        elif count.tier in WRITTEN or count.tier is CountTier.UNKNOWN:
             written[count.topic, count.bucket_ms].append(count)
         else:
             consumed[count.topic, count.bucket_ms, count.group].append(count)
@@ -226,7 +226,7 @@ def balance(counts: Iterable[AuditCount]) -> list[Balance]:
         keys.update((topic, bucket, group) for group in groups[topic] or {""})
     found = []
     for topic, bucket, group in sorted(keys):
-        tiers: defaultdict[Tier, Sum] = defaultdict(Sum)
+        tiers: defaultdict[CountTier, Sum] = defaultdict(Sum)
         for count in (*written[topic, bucket], *consumed[topic, bucket, group]):
             tiers[count.tier].add(count)
         tiers = defaultdict(Sum, {t: s for t, s in tiers.items() if s.count})

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 from attrs import field, frozen
 
-from window_consumer.audit.count import Tier
+from window_consumer.audit.count import CountTier
 from window_consumer.audit.pending import (
-    Pending,
-    Stretch,
+    BucketStretch,
+    PendingCounts,
 )
 from window_consumer.audit.sums import (
     CREATE_TIME,
@@ -28,7 +28,7 @@ from window_consumer.audit.sums import (
     id_hashes,
 )
 from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.kept_outcomes import Kept
+from window_consumer.engine.kept_outcomes import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition
@@ -48,13 +48,13 @@ from window_consumer.model.record import (
 from window_consumer.model.record_identity import given_id
 
 TIERS: Final = {
-    Outcome.DONE: Tier.FINISHED,
-    Outcome.SKIPPED: Tier.FILTERED,
-    Outcome.FILTERED: Tier.FILTERED,
-    Outcome.MOVED: Tier.RETRIED,
-    Outcome.DEAD_LETTERED: Tier.DEAD_LETTERED,
-    Outcome.EXPIRED: Tier.EXPIRED,
-    Outcome.DROPPED: Tier.DROPPED,
+    Outcome.DONE: CountTier.FINISHED,
+    Outcome.SKIPPED: CountTier.FILTERED,
+    Outcome.FILTERED: CountTier.FILTERED,
+    Outcome.MOVED: CountTier.RETRIED,
+    Outcome.DEAD_LETTERED: CountTier.DEAD_LETTERED,
+    Outcome.EXPIRED: CountTier.EXPIRED,
+    Outcome.DROPPED: CountTier.DROPPED,
 }
 """What an outcome counts as."""
 
@@ -80,7 +80,7 @@ class _Tenure:
     """One assignment of one partition, as the audit sees it."""
 
     epoch_ms: int
-    pending: Pending
+    pending: PendingCounts
     skew: SkewWatch
     gathered: Gathered = field(factory=Gathered)
     """Of short slices: not among ``pending`` yet."""
@@ -97,7 +97,7 @@ class ConsumerAudit(Observer):
         self._write_rows = write
         self._wall_ms = wall_ms
         self._tenures: dict[Partition, _Tenure] = {}
-        self._kept: WeakKeyDictionary[Kept, Pending] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[PartitionOutcomes, PendingCounts] = WeakKeyDictionary()
         """Of lost partitions that may come back: as long as anybody remembers what had finished."""
         self._epoch_ms = 0
 
@@ -108,7 +108,7 @@ class ConsumerAudit(Observer):
         recalled = partition.recalled
         pending = None if recalled is None else self._kept.pop(recalled, None)
         if pending is None:
-            pending = Pending(partition.finished_ranges(), self._rules.bucket_ms)
+            pending = PendingCounts(partition.finished_ranges(), self._rules.bucket_ms)
         self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now))
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
@@ -121,8 +121,8 @@ class ConsumerAudit(Observer):
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
         """Look at what the clocks say."""
         tenure = self._tenures.get(partition)
-        if tenure is not None and not partition.rung.is_copy:
-            tenure.skew.look(partition.log_end, messages[-1], now, int(self._wall_ms()))
+        if tenure is not None and not partition.retry_level.is_copy:
+            tenure.skew.check(partition.log_end, messages[-1], now, int(self._wall_ms()))
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:  # noqa: ARG002 - as declared
         """Write down what nobody will read; where it is noticed again it is counted anew."""
@@ -132,7 +132,7 @@ class ConsumerAudit(Observer):
         length_ms = self._rules.bucket_ms
         about = {
             **self._about(partition, tenure),
-            "tier": Tier.GONE,
+            "tier": CountTier.GONE,
             "bucket_ms": int(self._wall_ms()) // length_ms * length_ms,
         }
         self._write_rows(
@@ -187,7 +187,7 @@ class ConsumerAudit(Observer):
             self._write(partition, tenure, stretches)
 
     def _gather(
-        self, tenure: _Tenure, partition: Partition, tier: Tier, messages: Sequence[Message]
+        self, tenure: _Tenure, partition: Partition, tier: CountTier, messages: Sequence[Message]
     ) -> None:
         """Leave records for later: most of what a short slice costs is done once for each slice."""
         gathered = tenure.gathered
@@ -211,14 +211,14 @@ class ConsumerAudit(Observer):
         self,
         tenure: _Tenure,
         partition: Partition,
-        tier: Tier,
+        tier: CountTier,
         offsets: Sequence[int],
         messages: Sequence[Message],
         wall_ms: int | Sequence[int],
         *,
         skew: bool,
     ) -> None:
-        hops = list(map(of_copy, messages)) if partition.rung.is_copy else None
+        hops = list(map(of_copy, messages)) if partition.retry_level.is_copy else None
         times_ms, stamps = _timestamps(messages, hops)
         hashes = _hashes(messages, hops, partition.name, offsets) if self._rules.ids else None
         columns = Columns(
@@ -231,7 +231,9 @@ class ConsumerAudit(Observer):
         )
         tenure.pending.add(tier, offsets, columns, partition.window.next_offset)
 
-    def _write(self, partition: Partition, tenure: _Tenure, stretches: Sequence[Stretch]) -> None:
+    def _write(
+        self, partition: Partition, tenure: _Tenure, stretches: Sequence[BucketStretch]
+    ) -> None:
         about, ids = self._about(partition, tenure), self._rules.ids
         self._write_rows(
             [
@@ -249,13 +251,13 @@ class ConsumerAudit(Observer):
 
     def _about(self, partition: Partition, tenure: _Tenure) -> dict[str, Any]:
         """Return what all counts of a partition have in common."""
-        name, rung = partition.name, partition.rung
+        name, retry_level = partition.name, partition.retry_level
         return {
             "group": self._group,
             "topic": name.topic,
             "partition": name.partition,
             "topic_hash": partition.commit.topic_hash,
-            "origin": "" if rung.source == name.topic else rung.source,
+            "origin": "" if retry_level.source == name.topic else retry_level.source,
             "length_ms": self._rules.bucket_ms,
             "epoch_ms": tenure.epoch_ms,
         }

@@ -26,7 +26,7 @@ SUB_BUCKETS: Final = 8
 """Buckets of latency from one power of two to the next: a figure is at most 12.5 % too small."""
 
 
-class Tier(StrEnum):
+class CountTier(StrEnum):
     """What became of the counted records."""
 
     PRODUCED = "produced"
@@ -51,7 +51,7 @@ class Tier(StrEnum):
     were records, in the bucket of the time when that was noticed: nobody knows the records' own."""
 
 
-WRITTEN: Final = frozenset({Tier.PRODUCED, Tier.REDRIVEN})
+WRITTEN: Final = frozenset({CountTier.PRODUCED, CountTier.REDRIVEN})
 """Tiers of what came into a topic; all others but ``UNKNOWN`` and ``GONE`` are of what left it."""
 
 
@@ -64,7 +64,7 @@ class AuditCount:
     incarnation: str
     """Which life of its process."""
     sequence: int
-    tier: Tier
+    tier: CountTier
     app: str
     instance: str
     """The host and the process."""
@@ -160,7 +160,7 @@ def from_plain(plain: Mapping[str, Any]) -> AuditCount:
     """Read a count back; ValueError for what is none."""
     try:
         known = {name: plain[name] for name, _ in _FIELDS if name in plain}
-        known["tier"] = Tier(plain["tier"])
+        known["tier"] = CountTier(plain["tier"])
         known["offsets"] = tuple((int(a), int(b)) for a, b in plain.get("offsets", ()))
         known["latency"] = {int(k): int(v) for k, v in plain.get("latency", {}).items()}
         known["ids"] = tuple(map(str, plain.get("ids", ())))

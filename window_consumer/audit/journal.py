@@ -65,17 +65,17 @@ def new_incarnation(wall_ms: int) -> str:
 _INCARNATION: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
 
 
-def is_lair(path: Path) -> bool:
+def is_journal_directory(path: Path) -> bool:
     """Tell whether a process has made this directory; one that it is making now is none yet."""
     return _INCARNATION.fullmatch(path.name) is not None
 
 
 def is_begun(path: Path) -> bool:
     """Tell whether a process makes this directory, or has died while it did."""
-    return path.name.startswith(".") and is_lair(path.with_name(path.name[1:]))
+    return path.name.startswith(".") and is_journal_directory(path.with_name(path.name[1:]))
 
 
-class Lair:
+class JournalDirectory:
     """The directory of this life of the process, locked until it is closed or the process ends."""
 
     def __init__(self, directory: Path, incarnation: str):
@@ -139,12 +139,12 @@ def abandon(path: Path, descriptor: int) -> None:
         os.close(descriptor)
 
 
-class Journal:
+class CountJournal:
     """Where one thread writes its counts. Owner: that thread; others may read its figures."""
 
     def __init__(
         self,
-        lair: Path,
+        journal_directory: Path,
         client: str,
         identity: Identity,
         *,
@@ -152,7 +152,7 @@ class Journal:
         most_bytes: int = MOST_BYTES,
     ):
         self.client = client
-        self._lair = lair
+        self._journal_directory = journal_directory
         self._identity = identity
         self._most_bytes = most_bytes
         rules = SegmentRules(max_bytes=SEGMENT_BYTES, max_age_s=SEGMENT_S, fsync=fsync)
@@ -222,7 +222,7 @@ class Journal:
         )
 
     def _path(self, number: int) -> Path:
-        return self._lair / segment_name(self.client, number)
+        return self._journal_directory / segment_name(self.client, number)
 
     def _room(self) -> int:
         return self._most_bytes - self.written_bytes + self.trimmed_bytes
@@ -248,10 +248,10 @@ def segment_name(client: str, number: int) -> str:
     return f"{client}.{number:08d}.log"
 
 
-def segments(lair: Path) -> list[tuple[str, int, Path]]:
+def segments(journal_directory: Path) -> list[tuple[str, int, Path]]:
     """Return the files of a process's directory: whose, its number, and where; oldest first."""
     found = []
-    for path in lair.iterdir():
+    for path in journal_directory.iterdir():
         match = _SEGMENT.fullmatch(path.name)
         if match:
             found.append((match["client"], int(match["number"]), path))

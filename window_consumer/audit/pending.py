@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from window_consumer.audit.count import Tier
+from window_consumer.audit.count import CountTier
 from window_consumer.audit.sums import (
     Columns,
     SumsByBucket,
@@ -39,21 +39,21 @@ FOLD_RECORDS = 4096
 class _Portion(NamedTuple):
     """Records that became the same at the same time."""
 
-    tier: Tier
+    tier: CountTier
     offsets: Sequence[int]
     """Ascending; a range where there is no hole."""
     columns: Columns
 
 
 @frozen(eq=False)
-class Stretch:
+class BucketStretch:
     """What one commit covers for the first time and may only be replaced as a whole."""
 
     offsets: Ranges
     sums: SumsByBucket
 
 
-class Pending:
+class PendingCounts:
     """One assignment's records that are finished and that no commit has covered.
 
     Owner: poll thread.
@@ -72,7 +72,9 @@ class Pending:
         self._gaps: dict[int, tuple[int, int]] = {}
         """Between which of ``_beyond`` they lie: the first and the last offset there."""
 
-    def add(self, tier: Tier, offsets: Sequence[int], columns: Columns, next_offset: int) -> None:
+    def add(
+        self, tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int
+    ) -> None:
         """Add records that are finished; the window has slid to ``next_offset``.
 
         ``offsets`` in the order of the columns.
@@ -90,21 +92,21 @@ class Pending:
         if self._kept > FOLD_RECORDS:
             self._fold(next_offset)
 
-    def cover(self, next_offset: int, finished: Iterable[range]) -> list[Stretch]:
+    def cover(self, next_offset: int, finished: Iterable[range]) -> list[BucketStretch]:
         """Take what a commit covers for the first time; the rest goes on waiting."""
         beyond = without(_pairs(finished), ((0, next_offset),))
         stretches = self._cover_beyond(next_offset, without(beyond, self._beyond))
         self._fold(next_offset)
         if self._below:
             passed = tuple((low, after(high)) for low, high in sorted(self._gaps.values()))
-            stretches.insert(0, Stretch(passed, self._below))
+            stretches.insert(0, BucketStretch(passed, self._below))
             self._below = SumsByBucket(self._length_ms)
             self._gaps = {}
         self._beyond = without(united([*self._beyond, *beyond]), ((0, next_offset),))
         self._starts = [start for start, _ in self._beyond]
         return stretches
 
-    def _cover_beyond(self, next_offset: int, pieces: Ranges) -> list[Stretch]:
+    def _cover_beyond(self, next_offset: int, pieces: Ranges) -> list[BucketStretch]:
         """Take what lies in these pieces, which are beyond next_offset, and split what spans it."""
         starts = [start for start, _ in pieces]
         sums: dict[int, SumsByBucket] = {}
@@ -122,7 +124,7 @@ class Pending:
         self._portions = left
         self._kept = sum(len(portion.offsets) for portion in left)
         found = ((*extents[piece], sums[piece]) for piece in sorted(sums))
-        return [Stretch(((low, after(high)),), these) for low, high, these in found]
+        return [BucketStretch(((low, after(high)),), these) for low, high, these in found]
 
     @staticmethod
     def _parts(
@@ -157,13 +159,13 @@ class Pending:
         for portion in self._portions:
             if portion.offsets[-1] < next_offset:
                 self._below.add(portion.tier, portion.columns)
-                self._note_gaps(portion.offsets)
+                self._record_gaps(portion.offsets)
             else:
                 left.append(portion)
         self._portions = left
         self._kept = sum(len(portion.offsets) for portion in left)
 
-    def _note_gaps(self, offsets: Sequence[int]) -> None:
+    def _record_gaps(self, offsets: Sequence[int]) -> None:
         low, high = offsets[0], offsets[-1]
         first, last = (bisect_right(self._starts, each) for each in (low, high))
         if first == last:

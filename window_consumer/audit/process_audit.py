@@ -19,17 +19,17 @@ from window_consumer.audit.consumer import (
 )
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     decode,
 )
 from window_consumer.audit.journal import (
     SAY_AGAIN_S,
+    CountJournal,
     Identity,
-    Journal,
-    Lair,
+    JournalDirectory,
     abandon,
     is_begun,
-    is_lair,
+    is_journal_directory,
     lock,
     new_incarnation,
     segments,
@@ -40,18 +40,18 @@ from window_consumer.audit.producer import (
     listed,
 )
 from window_consumer.audit.sends import Sends
-from window_consumer.audit.shipper import PATIENCE_S, Shipper
+from window_consumer.audit.shipper import DEADLINE_S, Shipper
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.measures import AuditFigures
-from window_consumer.runtime.segment_log.shipper import Outlet
+from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
 FLUSH_S: Final = 1.0
 """How often producers' counts are written down, and all counts are shipped."""
 
-LAST_PATIENCE_S: Final = 3.0
+LAST_DEADLINE_S: Final = 3.0
 """For the acks of the last counts: who ends is waited for."""
 
 _LOG = own_logger()
@@ -79,21 +79,21 @@ class Audit:
     def __init__(
         self,
         settings: AuditSettings,
-        make_outlet: Callable[[], Outlet] | None = None,
+        make_outlet: Callable[[], SegmentOutlet] | None = None,
         clock: Clock | None = None,
     ):
         self._settings = settings
         self._clock_ms = (clock or SystemClock()).wall_ms
         instance = f"{platform.node() or 'localhost'}:{os.getpid()}"
         self._identity = Identity(settings.app, instance, new_incarnation(self._clock_ms()))
-        self._lair = Lair(settings.directory, self._identity.incarnation)
-        self._journals: dict[str, Journal] = {}
+        self._journal_directory = JournalDirectory(settings.directory, self._identity.incarnation)
+        self._journals: dict[str, CountJournal] = {}
         self._over: set[str] = set()
         self._producers: dict[str, ProducerAudit] = {}
         self._make_outlet = make_outlet
-        self._outlet: Outlet | None = None
+        self._outlet: SegmentOutlet | None = None
         self._shipper: Shipper | None = None
-        self._patience_s = PATIENCE_S
+        self._deadline_s = DEADLINE_S
         self._said: dict[str, float] = {}
         """What was last said to be wrong, and when."""
         self._broken_at: float | None = None
@@ -112,13 +112,13 @@ class Audit:
         client: str,
         group: str = "",
         origins: Callable[[str], str] = lambda _topic: "",
-        tier: Tier = Tier.PRODUCED,
+        tier: CountTier = CountTier.PRODUCED,
     ) -> ProducerAudit:
         """Return who counts what a producer writes."""
         journal = self._journal(client)
         rules = self._settings.rules
         producer = ProducerAudit(
-            Sends(self._lair.path, client, group),
+            Sends(self._journal_directory.path, client, group),
             journal,
             bucket_ms=rules.bucket_ms,
             ids=rules.ids,
@@ -155,9 +155,9 @@ class Audit:
             journal.write([self._last()], final=True)
             journal.close()
             self._over.add(client)
-        self._patience_s = LAST_PATIENCE_S
+        self._deadline_s = LAST_DEADLINE_S
         self._carefully(self._ship)
-        self._lair.close()
+        self._journal_directory.close()
         if self._outlet is not None:
             self._outlet.close(0.0)
 
@@ -167,10 +167,12 @@ class Audit:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _journal(self, client: str) -> Journal:
+    def _journal(self, client: str) -> CountJournal:
         if client in self._journals:
             raise ValueError(f"{client} counts already: each needs a name of its own")
-        journal = Journal(self._lair.path, client, self._identity, fsync=self._settings.fsync)
+        journal = CountJournal(
+            self._journal_directory.path, client, self._identity, fsync=self._settings.fsync
+        )
         self._journals[client] = journal
         return journal
 
@@ -178,7 +180,7 @@ class Audit:
         length_ms = self._settings.rules.bucket_ms
         start_ms = self._clock_ms() // length_ms * length_ms
         about = {"topic": "", "bucket_ms": start_ms, "length_ms": length_ms}
-        return {"tier": Tier.FINISHED, "count": 0, **about}
+        return {"tier": CountTier.FINISHED, "count": 0, **about}
 
     def _run(self) -> None:
         while not self._stop.wait(FLUSH_S):
@@ -199,15 +201,17 @@ class Audit:
         self._adopt()
         if self._shipper is None:
             return
-        self._shipper.patience_s = self._patience_s
-        trimmed = self._shipper.ship(self._lair.path, is_over=self._over.__contains__)
+        self._shipper.deadline_s = self._deadline_s
+        trimmed = self._shipper.ship(self._journal_directory.path, is_over=self._over.__contains__)
         for client, size in trimmed.items():
             self._journals[client].trimmed_bytes += size
 
     def _adopt(self) -> None:
         """Look after what processes have left behind that are gone."""
         for path in sorted(self._settings.directory.iterdir()):
-            if path == self._lair.path or not (is_lair(path) or is_begun(path)):
+            if path == self._journal_directory.path or not (
+                is_journal_directory(path) or is_begun(path)
+            ):
                 continue
             try:
                 descriptor = lock(path)
@@ -216,7 +220,7 @@ class Audit:
             if descriptor is None:
                 continue
             try:
-                if is_lair(path):
+                if is_journal_directory(path):
                     inherit(path, self._identity, self._settings.rules)
                     if self._shipper is not None:
                         self._shipper.ship(path, is_over=lambda _client: True)
@@ -239,25 +243,27 @@ class Audit:
         return True
 
 
-def inherit(lair: Path, heir: Identity, rules: AuditRules) -> None:
+def inherit(journal_directory: Path, heir: Identity, rules: AuditRules) -> None:
     """Count what producers had sent whose process is gone; raises OSError.
 
     Their counts are written in their own name, and in that of their incarnation with a plus: nobody
     knows how far they had counted themselves.
     """
-    for client in sends.clients(lair):
-        own = [(number, path) for name, number, path in segments(lair) if name == client]
+    for client in sends.clients(journal_directory):
+        own = [
+            (number, path) for name, number, path in segments(journal_directory) if name == client
+        ]
         counts = [count for _, path in own for count in _read(path)]
-        heirs_name = f"{lair.name}+"
+        heirs_name = f"{journal_directory.name}+"
         if not any(count.incarnation == heirs_name for count in counts):
             sequence = max((count.sequence for count in counts), default=0)
-            journal = Journal(lair, client, evolve(heir, incarnation=heirs_name))
+            journal = CountJournal(journal_directory, client, evolve(heir, incarnation=heirs_name))
             journal.begin_after(max((number for number, _ in own), default=0))
-            rows = _left_behind(lair, client, sequence, rules)
+            rows = _left_behind(journal_directory, client, sequence, rules)
             if rows and not journal.write(rows):
                 return
             journal.close()
-        for path in sends.files(lair, client):
+        for path in sends.files(journal_directory, client):
             path.unlink()
 
 
@@ -269,10 +275,12 @@ def _read(path: Path) -> Iterator[AuditCount]:
             continue  # whoever ships it says so
 
 
-def _left_behind(lair: Path, client: str, sequence: int, rules: AuditRules) -> list[dict[str, Any]]:
+def _left_behind(
+    journal_directory: Path, client: str, sequence: int, rules: AuditRules
+) -> list[dict[str, Any]]:
     """Return the counts of what a producer had sent and not counted, with its log at a sequence."""
-    group = sends.group_of(lair, client)
-    found = sends.left_behind(lair, client)
+    group = sends.group_of(journal_directory, client)
+    found = sends.left_behind(journal_directory, client)
     # What was about to be counted has been if the log has gone on since.
     missing = [each for each in found if each.sequence is None or each.sequence >= sequence]
     unknown = [each for each in missing if not each.is_acked]
@@ -282,7 +290,7 @@ def _left_behind(lair: Path, client: str, sequence: int, rules: AuditRules) -> l
             "audit: %s of %s ended with %d sends of which nobody knows whether they were written;"
             " they are counted as unknown",
             client,
-            lair.name,
+            journal_directory.name,
             len(unknown),
             extra={"event": LogEvent.AUDIT_SENDS_UNKNOWN},
         )

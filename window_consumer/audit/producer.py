@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from window_consumer.audit.count import Tier
-from window_consumer.audit.journal import Journal
+from window_consumer.audit.count import CountTier
+from window_consumer.audit.journal import CountJournal
 from window_consumer.audit.sends import (
     Send,
     Sends,
@@ -44,13 +44,13 @@ class ProducerAudit:
     def __init__(  # noqa: PLR0913 - what it counts with, and how
         self,
         sends: Sends,
-        journal: Journal,
+        journal: CountJournal,
         *,
         bucket_ms: int,
         ids: bool,
         group: str = "",
         origins: Callable[[str], str] = lambda _topic: "",
-        tier: Tier = Tier.PRODUCED,
+        tier: CountTier = CountTier.PRODUCED,
     ):
         """``origins`` tells the source topic of a retry or dead-letter topic, else nothing.
 
@@ -149,7 +149,7 @@ def counted(
     sends: Iterable[Send],
     bucket_ms: int,
     ids: bool,  # noqa: FBT001 - one of two rules
-    tier: Tier = Tier.PRODUCED,
+    tier: CountTier = CountTier.PRODUCED,
 ) -> list[dict[str, Any]]:
     """Return the counts of what was acked."""
     found = _summed(sends, tier, bucket_ms)
@@ -162,15 +162,15 @@ def listed(sends: Iterable[Send], bucket_ms: int, ids: bool) -> list[dict[str, A
     sends = list(sends)
     for start in range(0, len(sends), MOST_IDS):
         part = sends[start : start + MOST_IDS]
-        for key, each in _summed(part, Tier.UNKNOWN, bucket_ms).items():
+        for key, each in _summed(part, CountTier.UNKNOWN, bucket_ms).items():
             rows.append(_row(key, each, bucket_ms, ids=ids) | {"ids": tuple(each.ids)})
     return rows
 
 
-_Key = tuple[Tier, str, int, int]
+_Key = tuple[CountTier, str, int, int]
 
 
-def _summed(sends: Iterable[Send], tier: Tier, bucket_ms: int) -> dict[_Key, _Written]:
+def _summed(sends: Iterable[Send], tier: CountTier, bucket_ms: int) -> dict[_Key, _Written]:
     found: defaultdict[_Key, _Written] = defaultdict(_Written)
     for send in sends:
         stamp = max(0, send.timestamp_ms)
@@ -185,7 +185,7 @@ def _summed(sends: Iterable[Send], tier: Tier, bucket_ms: int) -> dict[_Key, _Wr
             into.sums.add_hashes((send.hash or id_hash(record_id),))
         else:
             into.has_ids = False
-        if tier is Tier.UNKNOWN and record_id:
+        if tier is CountTier.UNKNOWN and record_id:
             into.ids.append(record_id.decode("utf-8", "replace"))
     return found
 

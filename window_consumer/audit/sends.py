@@ -67,9 +67,9 @@ class Send:
 class Sends:
     """The table of one producer. Any thread may send, and hear of an ack."""
 
-    def __init__(self, lair: Path, client: str, group: str = ""):
+    def __init__(self, journal_directory: Path, client: str, group: str = ""):
         """``lair`` is this process's directory. Without room on its disk rows come later."""
-        self._stem = lair / client
+        self._stem = journal_directory / client
         self._group = group
         self.trouble = ""
         """Why there were no rows last, empty where there are so many that they do not end."""
@@ -222,10 +222,10 @@ def _read(table: mmap.mmap | bytes, at: int, topics: Sequence[str]) -> Send:
     )
 
 
-def left_behind(lair: Path, client: str) -> Iterator[Send]:
+def left_behind(journal_directory: Path, client: str) -> Iterator[Send]:
     """Yield what the table of a process says that is gone; raises OSError."""
-    _, *topics = _names(lair, client)
-    for path in files(lair, client):
+    _, *topics = _names(journal_directory, client)
+    for path in files(journal_directory, client):
         if path.suffix == ".sends":
             table = path.read_bytes()
             for at in range(0, len(table) - _ROW_BYTES + 1, _ROW_BYTES):
@@ -233,23 +233,23 @@ def left_behind(lair: Path, client: str) -> Iterator[Send]:
                     yield _read(table, at, topics)
 
 
-def group_of(lair: Path, client: str) -> str:
+def group_of(journal_directory: Path, client: str) -> str:
     """Return in whose name a producer wrote copies; empty for other producers."""
-    return _names(lair, client)[0]
+    return _names(journal_directory, client)[0]
 
 
-def _names(lair: Path, client: str) -> list[str]:
-    path = lair / f"{client}.topics"
+def _names(journal_directory: Path, client: str) -> list[str]:
+    path = journal_directory / f"{client}.topics"
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
 
 
-def clients(lair: Path) -> list[str]:
+def clients(journal_directory: Path) -> list[str]:
     """Return whose tables lie in a process's directory."""
-    return sorted({path.name.rsplit(".", 2)[0] for path in lair.glob("*.sends")})
+    return sorted({path.name.rsplit(".", 2)[0] for path in journal_directory.glob("*.sends")})
 
 
-def files(lair: Path, client: str) -> list[Path]:
+def files(journal_directory: Path, client: str) -> list[Path]:
     """Return the files of a producer's table."""
-    names = lair / f"{client}.topics"
-    tables = [p for p in lair.glob("*.sends") if p.name.rsplit(".", 2)[0] == client]
+    names = journal_directory / f"{client}.topics"
+    tables = [p for p in journal_directory.glob("*.sends") if p.name.rsplit(".", 2)[0] == client]
     return [*sorted(tables), *([names] if names.exists() else [])]

@@ -18,7 +18,7 @@ from window_consumer.audit.journal import SAY_AGAIN_S, segments
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble, own_logger
-from window_consumer.runtime.segment_log.shipper import Outgoing, Outlet, SegmentShipper
+from window_consumer.runtime.segment_log.shipper import Outgoing, SegmentOutlet, SegmentShipper
 
 _LOG = own_logger()
 
@@ -26,7 +26,7 @@ CHUNK_BYTES: Final = 512 * 1024
 """Of a log that are shipped in one go, as long as no single line is longer: the counts of one topic
 and bucket among them are one message."""
 
-PATIENCE_S: Final = 10.0
+DEADLINE_S: Final = 10.0
 """For the acks of one go: the thread that waits also writes producers' counts down."""
 
 
@@ -36,22 +36,22 @@ class Shipper(SegmentShipper):
     No count is given up, whatever the broker says: the balance would miss it.
     """
 
-    def __init__(self, outlet: Outlet):
+    def __init__(self, outlet: SegmentOutlet):
         trouble = Trouble(
             _LOG, LogEvent.AUDIT_RECOVERED, "audit: counts reach the topic again", SAY_AGAIN_S
         )
         super().__init__(
-            trouble, LogEvent.AUDIT_COUNTS_HELD, chunk_bytes=CHUNK_BYTES, patience_s=PATIENCE_S
+            trouble, LogEvent.AUDIT_COUNTS_HELD, chunk_bytes=CHUNK_BYTES, deadline_s=DEADLINE_S
         )
         self._outlet = outlet
 
-    def ship(self, lair: Path, *, is_over: Callable[[str], bool]) -> dict[str, int]:
+    def ship(self, journal_directory: Path, *, is_over: Callable[[str], bool]) -> dict[str, int]:
         """Ship what is there; return how many bytes of each writer were deleted.
 
         ``is_over`` tells whether a writer will write no more. Raises OSError.
         """
         trimmed: defaultdict[str, int] = defaultdict(int)
-        found = segments(lair)
+        found = segments(journal_directory)
         for index, (client, _, path) in enumerate(found):
             has_next = index + 1 < len(found) and found[index + 1][0] == client
             is_closed = has_next or is_over(client)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from window_consumer.audit.producer import ProducerAudit
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import (
+    LogWriter,
     Refusals,
-    Writer,
 )
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
@@ -28,7 +28,7 @@ class CountingWriter:
     """
 
     def __init__(
-        self, writer: Writer, audit: ProducerAudit, to: str, clock: Clock, *, transactional: bool
+        self, writer: LogWriter, audit: ProducerAudit, to: str, clock: Clock, *, transactional: bool
     ):
         self._writer = writer
         self._audit = audit
@@ -43,7 +43,7 @@ class CountingWriter:
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies on their way; see ``Writer``."""
         for copy in copies:
-            self._sent.append(self._told(copy) if copy.topic == self._to else None)
+            self._sent.append(self._count_sent(copy) if copy.topic == self._to else None)
         self._writer.send(copies)
 
     def acks(self) -> Refusals:
@@ -76,7 +76,7 @@ class CountingWriter:
         self._doubt([*(each for each in self._sent if each is not None), *self._acked])
         self._sent, self._acked = [], []
 
-    def _told(self, copy: Copy) -> tuple[int | None, int]:
+    def _count_sent(self, copy: Copy) -> tuple[int | None, int]:
         headers = dict(copy.headers)
         original = headers.get(names.ORIGINAL_TIMESTAMP) or b""
         stamp = int(original) if original.isdigit() else self._clock.wall_ms()

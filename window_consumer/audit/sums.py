@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from attrs import define, field
 
 from window_consumer.audit.count import (
-    Tier,
+    CountTier,
     latency_bounds,
     latency_bucket,
     signed64,
@@ -140,14 +140,14 @@ class Sums:
         }
 
 
-class SumsByBucket(dict[tuple[Tier, int], Sums]):
+class SumsByBucket(dict[tuple[CountTier, int], Sums]):
     """Sums by tier and by the start of the bucket, in milliseconds. Owner: whoever adds."""
 
     def __init__(self, length_ms: int):
         super().__init__()
         self._length_ms = length_ms
 
-    def add(self, tier: Tier, columns: Columns) -> None:
+    def add(self, tier: CountTier, columns: Columns) -> None:
         """Add records that became the same."""
         stamps, length_ms = columns.stamps, self._length_ms
         if stamps is None:
@@ -173,7 +173,7 @@ class SumsByBucket(dict[tuple[Tier, int], Sums]):
             self._add_one(tier, columns, index, kind, milliseconds)
 
     def _add_one(
-        self, tier: Tier, columns: Columns, index: int, kind: int, milliseconds: int
+        self, tier: CountTier, columns: Columns, index: int, kind: int, milliseconds: int
     ) -> None:
         known = kind > 0 and milliseconds > 0
         bucket_ms = milliseconds // self._length_ms * self._length_ms if known else 0
@@ -191,7 +191,7 @@ class SumsByBucket(dict[tuple[Tier, int], Sums]):
             heard_ms = wall_ms if isinstance(wall_ms, int) else wall_ms[index]
             sums.add_latencies((milliseconds,), heard_ms)
 
-    def _sums(self, tier: Tier, bucket_ms: int) -> Sums:
+    def _sums(self, tier: CountTier, bucket_ms: int) -> Sums:
         found = self.get((tier, bucket_ms))
         if found is None:
             found = self[tier, bucket_ms] = Sums()
@@ -212,7 +212,7 @@ MOST_BYTES: Final = 256 << 10
 class Gathered:
     """Records of one partition that became the same. Owner: poll thread."""
 
-    tier: Tier = Tier.FINISHED
+    tier: CountTier = CountTier.FINISHED
     skew: bool = False
     """The clocks were known to differ when they were heard of."""
     messages: list[Message] = field(factory=list)
@@ -251,7 +251,7 @@ class SkewWatch:
         self._since = now
         """Since when the log was known to end there."""
 
-    def look(self, log_end: int | None, last: Message, now: float, wall_ms: int) -> None:
+    def check(self, log_end: int | None, last: Message, now: float, wall_ms: int) -> None:
         """Look at the last of the records that have come; ``log_end`` is what was heard before."""
         known, since = self._log_end, self._since
         if log_end is not None and log_end != known:

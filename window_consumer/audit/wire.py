@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import (
     Prepared,
     PreparedWorker,
@@ -24,7 +24,7 @@ from window_consumer.app.topics.event_topics import (
     event_properties,
 )
 from window_consumer.audit.consumer import AuditRules
-from window_consumer.audit.count import Tier
+from window_consumer.audit.count import CountTier
 from window_consumer.audit.process_audit import (
     Audit,
     AuditSettings,
@@ -32,19 +32,19 @@ from window_consumer.audit.process_audit import (
 from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import (
     AuditConfig,
-    Loaded,
+    LoadedConfig,
 )
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.log_writer import Writer
+from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
-from window_consumer.runtime.segment_log.shipper import Outlet
+from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
@@ -65,8 +65,8 @@ class Auditing:
 
         def origin_of(topic: str) -> str:
             # Looked at each time: with patterns there are more and more topics.
-            rung = worker.rungs.get(topic)
-            return "" if rung is None else rung.source
+            retry_level = worker.retry_levels.get(topic)
+            return "" if retry_level is None else retry_level.source
 
         counter = self.audit.producer(
             f"{worker.plan.name}-copies",
@@ -77,7 +77,7 @@ class Auditing:
 
 
 def auditing_of(
-    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
+    application: str, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Auditing | None:
     """Start the audit, None where the configuration asks for none, or its disk is full.
 
@@ -97,7 +97,7 @@ def auditing_of(
     return Auditing(audit)
 
 
-def begun(rules: AuditSettings, make_outlet: Callable[[], Outlet]) -> Audit | None:
+def begun(rules: AuditSettings, make_outlet: Callable[[], SegmentOutlet]) -> Audit | None:
     """Begin to count; None where the disk is full, which passes and is no reason not to run.
 
     Raises UsageError where the directory is one that cannot be written to.
@@ -127,8 +127,14 @@ def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
 
 @contextmanager
 def counting_redrives(
-    loaded: Loaded, clients: Clients, group: str, to: str, writer: Writer, *, transactional: bool
-) -> Iterator[Writer]:
+    loaded: LoadedConfig,
+    clients: Clients,
+    group: str,
+    to: str,
+    writer: LogWriter,
+    *,
+    transactional: bool,
+) -> Iterator[LogWriter]:
     """Yield a writer that counts what is put back into ``to``, where the configuration says so.
 
     It is closed in the end. Raises UsageError where the audit's directory cannot be written to.
@@ -141,7 +147,7 @@ def counting_redrives(
     access = (clients.log, clients.oauth_token)
     make = partial(EventWriter, clients.producer, needs, config.topic, *access)
     with Audit(settings_of(config, loaded.file, "redrive"), make) as audit:
-        counter = audit.producer(f"{group}-redrive", group, tier=Tier.REDRIVEN)
+        counter = audit.producer(f"{group}-redrive", group, tier=CountTier.REDRIVEN)
         counting = CountingWriter(writer, counter, to, SystemClock(), transactional=transactional)
         try:
             yield counting
@@ -149,7 +155,7 @@ def counting_redrives(
             counting.close()
 
 
-def _writer(plan: Plan, prepared: Prepared) -> EventWriter:
+def _writer(plan: AppPlan, prepared: Prepared) -> EventWriter:
     needs = settings.EventNeeds("wc-audit", "all")
     first = prepared.workers[0]
     properties = event_properties(plan.config, first.plan.config, "producer")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from window_consumer.app.application import App
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.signals import Signals
@@ -91,7 +91,7 @@ def _overrides(broker: EmbeddedBroker) -> list[str]:
     ]
 
 
-def _topics_of(plan: Plan) -> list[str]:
+def _topics_of(plan: AppPlan) -> list[str]:
     topics = {topic: None for worker in plan.workers for topic in worker.config.topics}
     copies = {
         copy: None

@@ -25,7 +25,7 @@ from window_consumer.app.limits.process import (
     container_limit,
     process_bounds_of,
 )
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import (
     format_duration,
     format_size,
@@ -34,7 +34,7 @@ from window_consumer.metrics.otel.wire import export_problems
 
 
 @frozen
-class Report:
+class CheckReport:
     """What ``check`` found; it only exists where nothing is wrong."""
 
     file: str
@@ -84,14 +84,14 @@ class Report:
 
 
 def check(
-    app: App, plan: Plan, *, connect: bool, start_timeout: float | None, processes: int = 1
-) -> Report:
+    app: App, plan: AppPlan, *, connect: bool, start_timeout: float | None, processes: int = 1
+) -> CheckReport:
     """Work out the bounds of a plan, and ask the cluster if wanted."""
     found = findings_of(app, plan, start_timeout) if connect else ()
     times = {each.worker: each.group_times for each in found}
     bounds = tuple(bounds_of(worker, times.get(worker.name)) for worker in plan.workers)
     process = process_bounds_of(bounds, container_limit(), processes)
-    return Report(plan.file, bounds, process, found, tuple(export_problems(os.environ)))
+    return CheckReport(plan.file, bounds, process, found, tuple(export_problems(os.environ)))
 
 
 def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:

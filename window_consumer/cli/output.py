@@ -40,7 +40,7 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         code = INTERRUPTED
     elif isinstance(error, WindowConsumerError):
-        say_error(mask(str(error)))
+        print_error(mask(str(error)))
         code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
     elif isinstance(error, BrokenPipeError):
         # Whoever read our output has enough; Python would complain again at its own exit.
@@ -49,11 +49,11 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
         raise error
     else:
         stack = "".join(traceback.format_exception(error))
-        say_error(mask(f"this is a bug, please report it:\n{stack}"))
+        print_error(mask(f"this is a bug, please report it:\n{stack}"))
     return code
 
 
-def say_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error block."""
     click.echo(f"error: {text.rstrip()}", err=True)
 

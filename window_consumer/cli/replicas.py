@@ -18,7 +18,7 @@ from typing import Final
 
 from window_consumer.admin.wire import admin_of_copies
 from window_consumer.app.limits import STOP_GRACE_S
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.output import (
     FAILED,
     INTERRUPTED,
@@ -39,7 +39,7 @@ from window_consumer.runtime.replica import (
 )
 from window_consumer.trace.wire import trace_pages
 
-_LOOK_S: Final = 0.05
+_CHECK_S: Final = 0.05
 _BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 30.0
 """A copy that has ended is replaced after a wait that doubles while copies live for less."""
@@ -50,7 +50,7 @@ _KILL_S: Final = STOP_GRACE_S + 2.0
 _log = own_logger()
 
 
-class Copy:
+class Replica:
     """One of the copies: the process that stands for it at the moment. Owner: the main thread."""
 
     def __init__(self, number: int, command: Sequence[str]):
@@ -99,7 +99,7 @@ class Supervisor:
 
     def __init__(
         self,
-        copies: Sequence[Copy],
+        copies: Sequence[Replica],
         stop_timeout_s: float,
         on_end: Callable[[str], None] = lambda _number: None,
     ):
@@ -121,10 +121,10 @@ class Supervisor:
             for copy in self._copies:
                 self._keep(copy, now)
             self._show_pictures()
-            signal.sigtimedwait([], _LOOK_S)
+            signal.sigtimedwait([], _CHECK_S)
         return self._stop()
 
-    def _keep(self, copy: Copy, now: float) -> None:
+    def _keep(self, copy: Replica, now: float) -> None:
         if copy.has_ended(now):
             self._on_end(str(copy.number))
             if copy.code == WRONG_USAGE:
@@ -172,7 +172,7 @@ class Supervisor:
                     )
                     copy.signal(signal.SIGKILL)
                 return INTERRUPTED if self._stops > asked else FAILED
-            signal.sigtimedwait([], _LOOK_S)
+            signal.sigtimedwait([], _CHECK_S)
         return self._worst
 
     def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -188,7 +188,7 @@ class Supervisor:
                 copy.signal(signal.SIGUSR1)
 
 
-def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
+def run_copies(count: int, make_plan: Callable[[], AppPlan]) -> int:
     """Run so many copies of this very command until a signal ends them; return the exit code.
 
     Raises UsageError for what no copy could run with, or not beside another one.
@@ -207,7 +207,7 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
         *("-m", "window_consumer"),
         *sys.argv[1:],
     ]
-    copies = [Copy(number, command) for number in range(1, count + 1)]
+    copies = [Replica(number, command) for number in range(1, count + 1)]
     config = plans[0].config
     if config.health.address is None and config.admin.address is None:
         return Supervisor(copies, longest).run()
@@ -223,7 +223,7 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
             return Supervisor(copies, longest, health.ended).run()
 
 
-def _refuse_equal_instances(one: Plan, other: Plan) -> None:
+def _refuse_equal_instances(one: AppPlan, other: AppPlan) -> None:
     """Refuse static members with one name: they would throw each other out."""
     for first, second in zip(one.workers, other.workers, strict=True):
         instance = first.consumer.get("group.instance.id")

@@ -10,7 +10,7 @@ from time import monotonic
 import click
 
 from window_consumer.app.application import App
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.output import (
     FAILED,
@@ -29,11 +29,11 @@ from window_consumer.runtime.replica import (
 )
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.stack_dump import (
-    Places,
+    CallPositions,
     stack_of_thread,
 )
 
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3
 """What telemetry gets at least to send what is left."""
 
@@ -42,7 +42,7 @@ _AFTER_STOP_S = 4.5
 
 
 def run_until_stopped(
-    app: App, plan: Plan, formatter: MaskedFormatter, start_timeout: float | None
+    app: App, plan: AppPlan, formatter: MaskedFormatter, start_timeout: float | None
 ) -> int:
     """Run the plan until a signal or a failure ends it; return the exit code."""
     formatter.mask = plan.mask
@@ -66,7 +66,7 @@ def run_until_stopped(
         )
     longest = max(worker.config.stop_timeout for worker in plan.workers)
     deadline: float | None = None
-    while not running.wait(_LOOK_S):
+    while not running.wait(_CHECK_S):
         if signals.picture.is_set():
             signals.picture.clear()
             click.echo(plan.mask(stacks_and_windows(running)), err=True)
@@ -120,7 +120,7 @@ def stacks_and_windows(running: Running) -> str:
     return "\n".join(lines)
 
 
-def _describe(name: str, picture: WindowsSnapshot, places: Places) -> list[str]:
+def _describe(name: str, picture: WindowsSnapshot, places: CallPositions) -> list[str]:
     did = picture.counters
     done = f"{did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered"
     pace = (

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from window_consumer.app.loading import load_app
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli import options
 from window_consumer.cli.broker import run_embedded
 from window_consumer.cli.logs import (
@@ -83,7 +83,7 @@ def _run_copies(given: dict[str, Any]) -> int:
         )
     app = load_app(given["application"])
 
-    def make_plan() -> Plan:
+    def make_plan() -> AppPlan:
         only, overrides = given["only"], given["overrides"]
         return app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
 

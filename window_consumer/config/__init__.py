@@ -12,7 +12,7 @@ from window_consumer.config.docs import (
 )
 from window_consumer.config.json_schema import json_schema
 from window_consumer.config.loading import (
-    Loaded,
+    LoadedConfig,
     load,
 )
 from window_consumer.config.schema import (
@@ -47,8 +47,8 @@ from window_consumer.config.sections.mask import (
 )
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.trace import (
-    Sample,
     TraceConfig,
+    TraceSample,
 )
 from window_consumer.config.units import format_duration
 from window_consumer.model.redaction import Mask
@@ -64,17 +64,17 @@ __all__ = [
     "ErrorsConfig",
     "ExceptionName",
     "KafkaConfig",
-    "Loaded",
+    "LoadedConfig",
     "Mask",
     "MaskRule",
     "MaskRules",
     "OpenTelemetryConfig",
     "RetryConfig",
-    "Sample",
     "Scalar",
     "StallConfig",
     "TopicsConfig",
     "TraceConfig",
+    "TraceSample",
     "WindowConfig",
     "WorkerConfig",
     "config_page",

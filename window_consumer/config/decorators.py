@@ -12,9 +12,9 @@ from window_consumer.config.problems import (
     did_you_mean,
 )
 from window_consumer.config.tree import (
-    Origin,
     Path,
     Tree,
+    ValueOrigin,
     dotted,
     walk,
 )
@@ -41,7 +41,7 @@ def with_handler_defaults(
         for handler in _handlers_of(name, worker):
             defaults = _plain(handler_defaults.get(handler, {}))
             problems.extend(_disagreements(path, handler, defaults, below, tree))
-            origin = Origin(f"@app.handler {handler}")
+            origin = ValueOrigin(f"@app.handler {handler}")
             origins = {at: origin for at, _ in walk(defaults, path)}
             below = Tree({"workers": {name: defaults}}, origins).over(below)
     return lay(tree, below)

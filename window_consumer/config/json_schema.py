@@ -9,7 +9,7 @@ import attrs
 from attrs import Attribute
 
 from window_consumer.config import names
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import (
     Option,
     options,
@@ -97,7 +97,7 @@ def _key(attribute: Attribute[Any], option: Option) -> dict[str, Any]:
     return _described(workers, option.meaning)
 
 
-def _description(option: Option, kind: Kind) -> str:
+def _description(option: Option, kind: ValueKind) -> str:
     text = f"{option.meaning} Expected: {kind.expected}."
     return text if option.default is None else f"{text} Default: {option.default}."
 
@@ -106,7 +106,7 @@ def _described(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
     return {**schema, "description": description}
 
 
-def _raw_default(value: Any, kind: Kind) -> Any:
+def _raw_default(value: Any, kind: ValueKind) -> Any:
     if isinstance(value, str) or kind.name in {"boolean", "whole number", "whole number or auto"}:
         return value
     return [] if value == () else kind.write(value)

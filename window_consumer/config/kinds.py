@@ -29,7 +29,7 @@ REFERENCE: Final[Mapping[str, Any]] = {"$ref": "#/$defs/reference"}
 
 
 @frozen
-class Kind:
+class ValueKind:
     """A kind of value."""
 
     name: str
@@ -48,7 +48,7 @@ class Kind:
     """The type of the raw value in Python, as decorators take it."""
 
 
-def boolean() -> Kind:
+def boolean() -> ValueKind:
     """True or false."""
     expected = "true or false"
 
@@ -59,7 +59,7 @@ def boolean() -> Kind:
         quoted = isinstance(value, str) and value in {"true", "false"}
         raise InvalidError.of(raw, expected, hint="write it without quotes" if quoted else "")
 
-    return Kind(
+    return ValueKind(
         "boolean",
         expected,
         read,
@@ -69,7 +69,7 @@ def boolean() -> Kind:
     )
 
 
-def whole_number(lower: int, upper: int) -> Kind:
+def whole_number(lower: int, upper: int) -> ValueKind:
     """A whole number within limits, both included."""
     expected = f"a whole number from {lower} to {upper}"
 
@@ -81,7 +81,7 @@ def whole_number(lower: int, upper: int) -> Kind:
         raise InvalidError.of(raw, expected, hint="write it without quotes" if quoted else "")
 
     limits = {"type": "integer", "minimum": lower, "maximum": upper}
-    return Kind(
+    return ValueKind(
         "whole number",
         expected,
         read,
@@ -92,7 +92,7 @@ def whole_number(lower: int, upper: int) -> Kind:
     )
 
 
-def duration(lower_s: float, upper_s: float) -> Kind:
+def duration(lower_s: float, upper_s: float) -> ValueKind:
     """A duration within limits, both included; its value is in seconds."""
     lower, upper = units.format_duration(lower_s), units.format_duration(upper_s)
     expected = f"a duration such as 500ms, 10s or 1m, from {lower} to {upper}"
@@ -103,7 +103,7 @@ def duration(lower_s: float, upper_s: float) -> Kind:
             raise InvalidError.of(raw, expected)
         return value
 
-    return Kind(
+    return ValueKind(
         "duration",
         expected,
         read,
@@ -114,11 +114,11 @@ def duration(lower_s: float, upper_s: float) -> Kind:
     )
 
 
-def duration_range() -> Kind:
+def duration_range() -> ValueKind:
     """Two durations; the value is a pair of seconds."""
     expected = "a range of durations such as 200ms..5s"
     one = f"[0-9]+([.][0-9]+)?({'|'.join(units.DURATION_UNITS)})"
-    return Kind(
+    return ValueKind(
         "range of durations",
         expected,
         lambda raw: _quantity(raw, units.parse_duration_range, expected),
@@ -129,7 +129,7 @@ def duration_range() -> Kind:
     )
 
 
-def size(lower: int, upper: int) -> Kind:
+def size(lower: int, upper: int) -> ValueKind:
     """A size within limits, both included; its value is in bytes."""
     limits = units.format_size(lower), units.format_size(upper)
     expected = f"a size such as 64MiB or 1GiB, from {limits[0]} to {limits[1]}"
@@ -140,7 +140,7 @@ def size(lower: int, upper: int) -> Kind:
             raise InvalidError.of(raw, expected)
         return value
 
-    return Kind(
+    return ValueKind(
         "size",
         expected,
         read,
@@ -151,7 +151,7 @@ def size(lower: int, upper: int) -> Kind:
     )
 
 
-def percent(lower: float, upper: float) -> Kind:
+def percent(lower: float, upper: float) -> ValueKind:
     """A percentage within limits, both included; its value is a share, 1.0 for 100 %."""
     limits = units.format_percent(lower), units.format_percent(upper)
     expected = f"a percentage such as 50%, from {limits[0]} to {limits[1]}"
@@ -162,7 +162,7 @@ def percent(lower: float, upper: float) -> Kind:
             raise InvalidError.of(raw, expected)
         return value
 
-    return Kind(
+    return ValueKind(
         "percentage",
         expected,
         read,
@@ -173,7 +173,7 @@ def percent(lower: float, upper: float) -> Kind:
     )
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> ValueKind:
     """One of some words."""
     alternatives = f"{', '.join(words[:-1])} or {words[-1]}"
     expected = f"one of {alternatives}"
@@ -187,10 +187,12 @@ def choice(*words: str) -> Kind:
 
     schema = {"anyOf": [{"enum": list(words)}, REFERENCE]}
     literal = f"Literal[{', '.join(json.dumps(word) for word in words)}]"
-    return Kind("word", expected, read, str, schema, alternatives, literal)
+    return ValueKind("word", expected, read, str, schema, alternatives, literal)
 
 
-def text(expected: str, check: Callable[[str], str | None], pattern: str | None = None) -> Kind:
+def text(
+    expected: str, check: Callable[[str], str | None], pattern: str | None = None
+) -> ValueKind:
     """Text that has to pass a check, which returns what is wrong with it; None when all is well.
 
     ``pattern`` is for the JSON Schema.
@@ -208,16 +210,16 @@ def text(expected: str, check: Callable[[str], str | None], pattern: str | None 
     schema: dict[str, Any] = {"type": "string", "minLength": 1}
     if pattern is not None:
         schema = {"anyOf": [{"type": "string", "pattern": pattern}, REFERENCE]}
-    return Kind("text", expected, read, str, schema, expected, "str")
+    return ValueKind("text", expected, read, str, schema, expected, "str")
 
 
-def kafka_name(noun: str) -> Kind:
+def kafka_name(noun: str) -> ValueKind:
     """A topic's or a group's name."""
     expected = f"a {noun} name of letters, digits, dots, dashes and underscores"
     return text(expected, names.wrong_name, names.LEGAL)
 
 
-def template(example: str, *more: str) -> Kind:
+def template(example: str, *more: str) -> ValueKind:
     """A template for the names of ladder topics; a mapping for YAML unless it is quoted.
 
     Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
@@ -230,7 +232,7 @@ def template(example: str, *more: str) -> Kind:
     return evolve(plain, write=repr)
 
 
-def exception_class() -> Kind:
+def exception_class() -> ValueKind:
     """An exception's dotted name or, from Python, the class itself."""
     by_name = text("the dotted name of an exception class", names.wrong_exception, names.DOTTED)
 
@@ -246,10 +248,10 @@ def exception_class() -> Kind:
         return f"{value.__module__}.{value.__qualname__}"
 
     annotation = "type[BaseException] | str"
-    return Kind("class", by_name.expected, read, write, by_name.schema, annotation=annotation)
+    return ValueKind("class", by_name.expected, read, write, by_name.schema, annotation=annotation)
 
 
-def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
+def list_of(item: ValueKind, plural: str, *, may_be_empty: bool = False) -> ValueKind:
     """A list of items that differ from each other; the value is a tuple."""
     expected = f"a list of {plural}"
 
@@ -266,7 +268,7 @@ def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
     schema: dict[str, Any] = {"type": "array", "items": item.schema, "uniqueItems": True}
     if not may_be_empty:
         schema["minItems"] = 1
-    return Kind(
+    return ValueKind(
         f"list of {plural}",
         expected,
         read,
@@ -277,7 +279,7 @@ def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
     )
 
 
-def _items(raw: list[Any], item: Kind) -> tuple[Any, ...]:
+def _items(raw: list[Any], item: ValueKind) -> tuple[Any, ...]:
     values: list[Any] = []
     problems: list[Problem] = []
     for index, element in enumerate(raw):

@@ -36,9 +36,9 @@ from window_consumer.config.structure import (
     structure,
 )
 from window_consumer.config.tree import (
-    Origin,
     Path,
     Tree,
+    ValueOrigin,
     walk,
 )
 from window_consumer.config.yaml_file import read_file
@@ -49,7 +49,7 @@ _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
 
 @frozen
-class Loaded:
+class LoadedConfig:
     """A configuration that passed all checks which need no cluster."""
 
     config: Config
@@ -76,7 +76,7 @@ def load(
     *,
     without_handlers: bool = False,
     cores: Callable[[], int] = usable_cores,
-) -> Loaded:
+) -> LoadedConfig:
     """Read a configuration file and put it together with what decorators and ``--set`` say.
 
     Decorators give defaults: ``handler_defaults`` has the raw values of a worker's keys for each
@@ -93,7 +93,7 @@ def load(
     try:
         tree, problems = read_file(path)
     except InvalidError as error:
-        raise to_error(error.problems, Tree({}, {(): Origin(str(path))}), Mask(())) from None
+        raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
     tree = _with_overrides(tree, overrides, problems)
     interpolation = Interpolation(environ, path.parent)
     tree, not_filled_in = interpolation.apply(tree)
@@ -107,7 +107,7 @@ def load(
         problems = explained(problems, tree, handler_defaults)
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
-    return Loaded(evolve(config, workers=workers), secrets, tree, path)
+    return LoadedConfig(evolve(config, workers=workers), secrets, tree, path)
 
 
 def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:

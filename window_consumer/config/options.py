@@ -7,7 +7,7 @@ from typing import Any, Literal
 import attrs
 from attrs import frozen
 
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 
 InDecorators = Literal["key", "lifted", "never"]
 """Whether decorators take a key by its name: where it is a worker's; though it is one of a section
@@ -21,7 +21,7 @@ class Option:
     meaning: str
     reason: str = ""
     """Why the default is what it is."""
-    kind: Kind | None = None
+    kind: ValueKind | None = None
     """None where the value is a section with keys of its own."""
     default: str | None = None
     """The default in words, where the value does not say it."""
@@ -31,7 +31,7 @@ class Option:
 def about(
     meaning: str,
     *,
-    kind: Kind | None = None,
+    kind: ValueKind | None = None,
     reason: str = "",
     default: str | None = None,
     decorators: InDecorators = "key",

@@ -22,9 +22,9 @@ from window_consumer.config.sections.kafka_properties import (
     KafkaConfig,
 )
 from window_consumer.config.tree import (
-    Origin,
     Path,
     Tree,
+    ValueOrigin,
     tree_of,
 )
 from window_consumer.config.yaml_file import read_text
@@ -50,7 +50,7 @@ def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Probl
         raise _error(
             f"--set {begin}{more}", "has the form KEY=VALUE: --set workers.NAME.memory=1GiB"
         )
-    origin = Origin(f"--set {key}")
+    origin = ValueOrigin(f"--set {key}")
     path = _resolve(key, workers)
     if not value.startswith(_FLOW_BEGINS):
         return tree_of(Untyped(value), origin, path), []
@@ -97,4 +97,4 @@ def _keys(key: str, rest: str, section: type) -> Path:
 
 
 def _error(where: str, message: str) -> InvalidError:
-    return InvalidError(Problem((), message, origin=Origin(where)))
+    return InvalidError(Problem((), message, origin=ValueOrigin(where)))

@@ -9,9 +9,9 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 from window_consumer.config.tree import (
-    Origin,
     Path,
     Tree,
+    ValueOrigin,
     dotted,
 )
 from window_consumer.model.errors import ConfigError, WrongKey
@@ -36,7 +36,7 @@ class Problem:
     path: Path
     message: str
     value: Any = field(default=NO_VALUE, kw_only=True)
-    origin: Origin | None = field(default=None, kw_only=True)
+    origin: ValueOrigin | None = field(default=None, kw_only=True)
 
     def below(self, prefix: Path) -> Problem:
         """Return the same problem, its path taken as relative to ``prefix``."""
@@ -62,7 +62,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
 
     Of several problems of one key only the first is shown: the others follow from it.
     """
-    placed: dict[Path | int, tuple[Origin, Problem]] = {}
+    placed: dict[Path | int, tuple[ValueOrigin, Problem]] = {}
     for number, problem in enumerate(problems):
         origin = problem.origin or tree.origin(problem.path)
         placed.setdefault(problem.path or number, (origin, problem))
@@ -73,7 +73,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
     return ConfigError(escaped(text), wrong)
 
 
-def _line(origin: Origin, problem: Problem, mask: Mask) -> str:
+def _line(origin: ValueOrigin, problem: Problem, mask: Mask) -> str:
     message = problem.message
     if problem.value is not NO_VALUE:
         # no and 0123 are shown as they were written, not as the false and 83 that YAML reads.

@@ -176,13 +176,13 @@ def _problems(error: BaseException) -> Iterator[Problem]:
 
 def _unknown(key: str, section: type) -> Problem:
     known = options(section)
-    homes = [
+    sections = [
         f"{name}.{key}"
         for name, (attribute, _) in known.items()
         if attribute.type in SECTIONS and key in options(attribute.type)
     ]
-    if homes:
-        hint = f"did you mean {homes[0]}?"
+    if sections:
+        hint = f"did you mean {sections[0]}?"
     elif "." in key and "kafka" in known:
         hint = "Kafka properties stand below kafka:"
     else:

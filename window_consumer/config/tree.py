@@ -12,7 +12,7 @@ Path = tuple[str | int, ...]
 
 
 @frozen
-class Origin:
+class ValueOrigin:
     """Where a value came from."""
 
     where: str
@@ -36,9 +36,9 @@ class Tree:
     """
 
     value: Any
-    origins: Mapping[Path, Origin]
+    origins: Mapping[Path, ValueOrigin]
 
-    def origin(self, path: Path) -> Origin:
+    def origin(self, path: Path) -> ValueOrigin:
         """Return where the value at a path came from, or its nearest parent that exists."""
         for length in range(len(path), 0, -1):
             found = self.origins.get(path[:length])
@@ -66,7 +66,7 @@ class Tree:
         origins = dict(lower.origins)
         return Tree(self._over(lower.value, self.value, (), origins), origins)
 
-    def _over(self, lower: Any, upper: Any, path: Path, origins: dict[Path, Origin]) -> Any:
+    def _over(self, lower: Any, upper: Any, path: Path, origins: dict[Path, ValueOrigin]) -> Any:
         if isinstance(lower, dict) and (upper is None or isinstance(upper, dict)):
             self._copy_origin(path, origins)
             joined = dict(lower)
@@ -79,12 +79,12 @@ class Tree:
             self._copy_origin(new, origins)
         return upper
 
-    def _copy_origin(self, path: Path, origins: dict[Path, Origin]) -> None:
+    def _copy_origin(self, path: Path, origins: dict[Path, ValueOrigin]) -> None:
         if path in self.origins:
             origins[path] = self.origins[path]
 
 
-def tree_of(value: Any, origin: Origin, path: Path = ()) -> Tree:
+def tree_of(value: Any, origin: ValueOrigin, path: Path = ()) -> Tree:
     """Make a tree of a plain value, all of one origin, that stands at ``path``."""
     origins = {found: origin for found, _ in walk(value, path)}
     for key in reversed(path):

@@ -20,9 +20,9 @@ from window_consumer.config.problems import (
     Problem,
 )
 from window_consumer.config.tree import (
-    Origin,
     Path,
     Tree,
+    ValueOrigin,
 )
 
 MAX_VALUES: Final = 100_000
@@ -59,23 +59,25 @@ def read_file(path: pathlib.Path) -> tuple[Tree, list[Problem]]:
         content = path.read_bytes()
         text = content.decode("utf-8")
     except OSError as error:
-        raise _fatal(Origin(name), f"cannot read the file: {error.strerror}") from error
+        raise _fatal(ValueOrigin(name), f"cannot read the file: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _fatal(Origin(f"{name}:{line}", line), "not UTF-8; save the file as UTF-8") from error
-    tree, problems = read_text(text, lambda line: Origin(f"{name}:{line}", line))
+        raise _fatal(
+            ValueOrigin(f"{name}:{line}", line), "not UTF-8; save the file as UTF-8"
+        ) from error
+    tree, problems = read_text(text, lambda line: ValueOrigin(f"{name}:{line}", line))
     if tree.value is None:
-        raise _fatal(Origin(name), "the file is empty; it needs at least workers:")
+        raise _fatal(ValueOrigin(name), "the file is empty; it needs at least workers:")
     if not isinstance(tree.value, dict):
         raise _fatal(
-            Origin(f"{name}:1", 1),
+            ValueOrigin(f"{name}:1", 1),
             "not a mapping; a configuration begins with keys such as workers:",
         )
     return tree, problems
 
 
 def read_text(
-    text: str, origin_of: Callable[[int], Origin], path: Path = ()
+    text: str, origin_of: Callable[[int], ValueOrigin], path: Path = ()
 ) -> tuple[Tree, list[Problem]]:
     """Read one YAML value that stands at ``path``; ``origin_of`` is given a line from 1 up.
 
@@ -119,11 +121,11 @@ def _construct(node: yaml.ScalarNode) -> Any:
 class _Reader:
     """Builds values from nodes, once."""
 
-    def __init__(self, origin_of: Callable[[int], Origin]):
+    def __init__(self, origin_of: Callable[[int], ValueOrigin]):
         self._origin_of = origin_of
         self._open: set[int] = set()
         self._told: set[int] = set()
-        self.origins: dict[Path, Origin] = {}
+        self.origins: dict[Path, ValueOrigin] = {}
         self.problems: list[Problem] = []
 
     def value(self, node: yaml.Node, path: Path) -> Any:
@@ -154,7 +156,7 @@ class _Reader:
         if node.tag == _CORE + "str":
             return node.value
         origin = self.origins.get(path) or self._origin(node)
-        self.origins[path] = Origin(origin.where, origin.line, node.value)
+        self.origins[path] = ValueOrigin(origin.where, origin.line, node.value)
         try:
             return _construct(node)
         except ValueError:
@@ -205,16 +207,16 @@ class _Reader:
             self._told.add(id(node))
             self.problems.append(Problem(path, message, origin=self._origin(node)))
 
-    def _origin(self, node: yaml.Node) -> Origin:
+    def _origin(self, node: yaml.Node) -> ValueOrigin:
         return self._origin_of(node.start_mark.line + 1)
 
 
-def _fatal(origin: Origin, message: str) -> InvalidError:
+def _fatal(origin: ValueOrigin, message: str) -> InvalidError:
     return InvalidError(Problem((), message, origin=origin))
 
 
 def _syntax_error(
-    error: yaml.MarkedYAMLError, text: str, origin_of: Callable[[int], Origin]
+    error: yaml.MarkedYAMLError, text: str, origin_of: Callable[[int], ValueOrigin]
 ) -> InvalidError:
     # An unquoted password may begin with * or !: names that YAML complains about are not shown.
     problem, context = (
@@ -235,4 +237,4 @@ def _syntax_error(
         message += "; quote the value if it is text"
     origin = origin_of(mark.line + 1)
     column = "" if origin.line is None else f":{mark.column + 1}"
-    return _fatal(Origin(origin.where + column, origin.line), message)
+    return _fatal(ValueOrigin(origin.where + column, origin.line), message)

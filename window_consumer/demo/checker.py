@@ -11,16 +11,16 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from window_consumer.demo.shop import Call
+from window_consumer.demo.shop import ShopCall
 
 
 @frozen
-class Evidence:
+class DemoRun:
     """What the checker may look at."""
 
     produced: Mapping[int, tuple[int, int]]
     """Partition and offset of each order."""
-    calls: Sequence[Call]
+    calls: Sequence[ShopCall]
     dead_letters: Sequence[tuple[int, int]]
     """Original partition and offset of each copy in the dead-letter topic."""
     committed: Mapping[int, int]
@@ -49,7 +49,7 @@ class DemoReport:
         return not self.lost and not self.order_violations and self.committed_equals_end
 
 
-def judge(evidence: Evidence) -> DemoReport:
+def judge(evidence: DemoRun) -> DemoReport:
     """Count what became of every order."""
     succeeded = Counter(call.order for call in evidence.calls if call.succeeded)
     places = {place: order for order, place in evidence.produced.items()}
@@ -70,13 +70,13 @@ def judge(evidence: Evidence) -> DemoReport:
     )
 
 
-def order_violations(calls: Iterable[Call]) -> int:
+def order_violations(calls: Iterable[ShopCall]) -> int:
     """Count calls that break the order of their key.
 
     Of one key in one partition: a call may start only after the one before it has ended, first
     calls come in offset order, and nothing comes between the attempts of a record.
     """
-    lanes: dict[tuple[int, bytes], list[Call]] = defaultdict(list)
+    lanes: dict[tuple[int, bytes], list[ShopCall]] = defaultdict(list)
     for call in calls:
         lanes[call.partition, call.key].append(call)
     violations = 0

@@ -19,9 +19,9 @@ from rich.table import Table
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.scene import (
     Memory,
-    Scene,
+    TopScene,
 )
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import (
     GC_THRESHOLD,
     SWITCH_INTERVAL_S,
@@ -33,7 +33,7 @@ from window_consumer.cli.output import (
 )
 from window_consumer.demo.checker import (
     DemoReport,
-    Evidence,
+    DemoRun,
     judge,
 )
 from window_consumer.demo.shop import (
@@ -54,11 +54,11 @@ from window_consumer.runtime.running import Running
 LONGEST_S = 28.0
 """The demo gives up then and reports what is missing."""
 
-Show = Callable[[Scene], object]
+Show = Callable[[TopScene], object]
 """Gets what is to be seen at a moment."""
 
 _TITLE = "demo"
-_LOOK_S = 0.1
+_CHECK_S = 0.1
 _SETTLE_S = 0.6
 """The last picture stays for a moment: a window that has slid to its end."""
 
@@ -101,7 +101,7 @@ def run_demo(show: Show | None = None) -> DemoReport:
         with shop.app.start_plan(plan, start_timeout=LONGEST_S) as running:
             seconds = _watch(running, started, show)
         copies = [_original(dict(copy.headers() or [])) for copy in broker.read_all(dlq)]
-        evidence = Evidence(
+        evidence = DemoRun(
             produced=produced,
             calls=shop.journal,
             dead_letters=copies,
@@ -126,7 +126,7 @@ def _fill(broker: EmbeddedBroker) -> dict[int, tuple[int, int]]:
     }
 
 
-def _plan(shop: Shop, broker: EmbeddedBroker) -> Plan:
+def _plan(shop: Shop, broker: EmbeddedBroker) -> AppPlan:
     text = resources.files(__package__).joinpath("workers.yaml").read_text("utf-8")
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "workers.yaml"
@@ -139,7 +139,7 @@ def _watch(running: Running, started: float, show: Show | None) -> float:
     memory = Memory()
     while not _is_done(running):
         seconds = time.perf_counter() - started
-        if seconds > LONGEST_S or running.wait(_LOOK_S):
+        if seconds > LONGEST_S or running.wait(_CHECK_S):
             return seconds
         if show is not None:
             show(_scene(running, memory, seconds))
@@ -150,11 +150,11 @@ def _watch(running: Running, started: float, show: Show | None) -> float:
     return seconds
 
 
-def _scene(running: Running, memory: Memory, seconds: float) -> Scene:
+def _scene(running: Running, memory: Memory, seconds: float) -> TopScene:
     workers = [
         memory.worker(name, snapshot, seconds) for name, snapshot in running.snapshots().items()
     ]
-    return Scene(_TITLE, seconds, tuple(workers))
+    return TopScene(_TITLE, seconds, tuple(workers))
 
 
 def _is_done(running: Running) -> bool:

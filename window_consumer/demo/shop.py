@@ -50,7 +50,7 @@ def orders(count: int) -> Iterator[Order]:
 
 
 @frozen
-class Call:
+class ShopCall:
     """One call of the handler, as the handler saw it."""
 
     order: int
@@ -71,7 +71,7 @@ class Shop:
     """The application of the demo, and the journal of what its handler saw."""
 
     def __init__(self) -> None:
-        self.journal: list[Call] = []
+        self.journal: list[ShopCall] = []
         self.app = App("demo", version="demo")
         self.app.handler(TOPIC, name="charge")(self.charge)
 
@@ -84,7 +84,7 @@ class Shop:
             self._pay(number, record.attempt)
             succeeded = True
         finally:
-            call = Call(
+            call = ShopCall(
                 number,
                 record.key or b"",
                 record.partition,

@@ -15,14 +15,14 @@ from window_consumer.model import headers as names
 from window_consumer.model.conditions.expressions import (
     Expression,
     ExpressionError,
-    Kind,
+    FieldKind,
     parse,
 )
 from window_consumer.model.conditions.terms import (
     All,
     AnyOf,
     Comparison,
-    Field,
+    FieldValue,
     Header,
     Literal,
     Not,
@@ -41,28 +41,28 @@ from window_consumer.model.headers import Reason
 
 Value = str | int | float | None
 
-_FIELDS: Mapping[str, tuple[Kind, Callable[[DeadLetter], Value]]] = {
-    "id": (Kind.TEXT, lambda letter: letter.id),
-    "key": (Kind.TEXT, lambda letter: None if letter.key is None else _as_text(letter.key)),
-    "reason": (Kind.TEXT, lambda letter: letter.reason),
-    "class": (Kind.TEXT, lambda letter: letter.error_class),
-    "message": (Kind.TEXT, lambda letter: letter.error_message),
-    "fingerprint": (Kind.TEXT, lambda letter: letter.fingerprint),
-    "version": (Kind.TEXT, lambda letter: letter.app_version),
-    "host": (Kind.TEXT, lambda letter: letter.host),
-    "time": (Kind.TIME, lambda letter: letter.failed_at),
-    "group": (Kind.TEXT, lambda letter: letter.group),
-    "handler": (Kind.TEXT, lambda letter: letter.handler),
-    "topic": (Kind.TEXT, lambda letter: letter.original_topic),
-    "partition": (Kind.NUMBER, lambda letter: letter.original_partition),
-    "offset": (Kind.NUMBER, lambda letter: letter.original_offset),
-    "attempts": (Kind.NUMBER, lambda letter: letter.attempts),
-    "redrives": (Kind.NUMBER, lambda letter: letter.redrives),
-    "level": (Kind.TEXT, lambda letter: letter.level),
-    "written_by": (Kind.TEXT, lambda letter: letter.written_by.value),
+_FIELDS: Mapping[str, tuple[FieldKind, Callable[[DeadLetter], Value]]] = {
+    "id": (FieldKind.TEXT, lambda letter: letter.id),
+    "key": (FieldKind.TEXT, lambda letter: None if letter.key is None else _as_text(letter.key)),
+    "reason": (FieldKind.TEXT, lambda letter: letter.reason),
+    "class": (FieldKind.TEXT, lambda letter: letter.error_class),
+    "message": (FieldKind.TEXT, lambda letter: letter.error_message),
+    "fingerprint": (FieldKind.TEXT, lambda letter: letter.fingerprint),
+    "version": (FieldKind.TEXT, lambda letter: letter.app_version),
+    "host": (FieldKind.TEXT, lambda letter: letter.host),
+    "time": (FieldKind.TIME, lambda letter: letter.failed_at),
+    "group": (FieldKind.TEXT, lambda letter: letter.group),
+    "handler": (FieldKind.TEXT, lambda letter: letter.handler),
+    "topic": (FieldKind.TEXT, lambda letter: letter.original_topic),
+    "partition": (FieldKind.NUMBER, lambda letter: letter.original_partition),
+    "offset": (FieldKind.NUMBER, lambda letter: letter.original_offset),
+    "attempts": (FieldKind.NUMBER, lambda letter: letter.attempts),
+    "redrives": (FieldKind.NUMBER, lambda letter: letter.redrives),
+    "level": (FieldKind.TEXT, lambda letter: letter.level),
+    "written_by": (FieldKind.TEXT, lambda letter: letter.written_by.value),
 }
 
-FIELDS: Mapping[str, Kind] = {name: kind for name, (kind, _) in _FIELDS.items()}
+FIELDS: Mapping[str, FieldKind] = {name: kind for name, (kind, _) in _FIELDS.items()}
 """What a condition may name beside ``header('x')``; topic, partition, offset: those at first."""
 
 _WORDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -110,7 +110,7 @@ def _compared(term: Term) -> Iterator[Compared]:
 
 def _field(operand: Operand) -> str | None:
     match operand:
-        case Field(name) if name in _WORDS:
+        case FieldValue(name) if name in _WORDS:
             return name
         case Header(names.REASON):
             return "reason"

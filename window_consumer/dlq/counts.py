@@ -41,7 +41,7 @@ class Fingerprint:
 
 
 @define
-class Counts:
+class DeadLetterCounts:
     """What one topic holds. All but ``total`` and ``resolved`` count open dead letters only.
 
     Where nobody could find out which are resolved, all count as open, and ``unknown`` says why.
@@ -108,9 +108,9 @@ class Counts:
 
 def count(
     letters: Iterable[DeadLetter], now_ms: int, is_resolved: IsResolved = none_is_resolved
-) -> Counts:
+) -> DeadLetterCounts:
     """Count dead letters; ``now_ms`` is what ages count from."""
-    counts = Counts()
+    counts = DeadLetterCounts()
     for letter in letters:
         counts.add(letter, now_ms, resolved=is_resolved(letter))
     return counts

@@ -29,7 +29,7 @@ from window_consumer.model.record import TopicPartition
 _THE_RECORD = frozenset({"position", "timestamp", "key", "value", "headers", "own_headers"})
 
 
-def told_by(letter: DeadLetter) -> dict[str, Any]:
+def as_values(letter: DeadLetter) -> dict[str, Any]:
     """Return what is known about a dead letter beside the record itself, as plain values."""
     fields = attrs.asdict(letter, filter=lambda field, _: field.name not in _THE_RECORD)
     return {**fields, "written_by": letter.written_by.value}
@@ -44,7 +44,7 @@ def line_of(letter: DeadLetter) -> str:
             "key": _written(letter.key),
             "value": _written(letter.value),
             "headers": [[name, _written(content)] for name, content in letter.headers],
-            **told_by(letter),
+            **as_values(letter),
         },
         separators=(",", ":"),
     )
@@ -166,7 +166,7 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
         "key": letter.key,
         "value": letter.value,
         "headers": [{"name": name, "value": content} for name, content in letter.headers],
-        **told_by(letter),
+        **as_values(letter),
     }
 
 

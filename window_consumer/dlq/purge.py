@@ -30,7 +30,7 @@ class Before:
 
 
 @frozen
-class Cut:
+class PurgePoint:
     """What is to be deleted of one partition."""
 
     name: TopicPartition
@@ -43,7 +43,7 @@ class Cut:
 
 def cuts_of(
     topics: Sequence[DeadLetterTopic], before: Before, partition: int | None = None
-) -> list[Cut]:
+) -> list[PurgePoint]:
     """Return what would go; partitions of which nothing would go are left out.
 
     Raises UsageError for a topic that is not known to hold dead letters, and for an offset that
@@ -55,7 +55,7 @@ def cuts_of(
     return cuts
 
 
-def _cuts(topic: DeadLetterTopic, before: Before, partition: int | None) -> Iterator[Cut]:
+def _cuts(topic: DeadLetterTopic, before: Before, partition: int | None) -> Iterator[PurgePoint]:
     spans = topic.reader.spans(topic.name)
     if partition is not None:
         spans = {name: span for name, span in spans.items() if name.partition == partition}
@@ -65,7 +65,7 @@ def _cuts(topic: DeadLetterTopic, before: Before, partition: int | None) -> Iter
         span = spans[name]
         cut = Span(span.first, max(span.first, min(end, span.end)))
         if cut.count:
-            yield Cut(name, cut, span.end - cut.end, topic)
+            yield PurgePoint(name, cut, span.end - cut.end, topic)
 
 
 def _ends(
@@ -83,7 +83,7 @@ def _ends(
     return dict.fromkeys(spans, before.offset or 0)
 
 
-def _check_holds_dead_letters(cut: Cut) -> None:
+def _check_holds_dead_letters(cut: PurgePoint) -> None:
     """Keep a slip of the hand from emptying a topic that holds something else."""
     if cut.topic.worker is not None:
         return
@@ -96,7 +96,7 @@ def _check_holds_dead_letters(cut: Cut) -> None:
         return
 
 
-def purge(cuts: Sequence[Cut]) -> dict[TopicPartition, int]:
+def purge(cuts: Sequence[PurgePoint]) -> dict[TopicPartition, int]:
     """Delete; return each log's first offset from now on. Raises what the cluster denies."""
     first: dict[TopicPartition, int] = {}
     for topic in dict.fromkeys(cut.topic for cut in cuts):

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from window_consumer.app.clients import check_tokens
 from window_consumer.app.start_timeout import (
     LOGGER,
-    Patience,
+    StartTimeout,
 )
 from window_consumer.config import WorkerConfig
 from window_consumer.dlq.conditions import holds
@@ -29,12 +29,12 @@ from window_consumer.dlq.redrive_state import (
     Resolved,
     read_resolved,
 )
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import Tokens
+from window_consumer.kafka.oauth import OAuthTokens
 from window_consumer.kafka.topic_reader import (
     Span,
     TopicReader,
@@ -103,7 +103,7 @@ class DeadLetterTopics:
     MissingTopicError for a topic that is not there.
     """
 
-    def __init__(self, source: Source, *, timeout_s: float):
+    def __init__(self, source: DeadLetterSource, *, timeout_s: float):
         self._source = source
         self._timeout_s = timeout_s
         self._readers: list[TopicReader] = []
@@ -132,13 +132,17 @@ class DeadLetterTopics:
     def _open(self) -> None:
         source = self._source
         log = ClientLog(LOGGER.getChild("client"), source.mask)
-        token = None if source.oauth_token is None else Tokens(source.oauth_token, log, source.mask)
-        patience = Patience(self._timeout_s)
+        token = (
+            None
+            if source.oauth_token is None
+            else OAuthTokens(source.oauth_token, log, source.mask)
+        )
+        start_timeout = StartTimeout(self._timeout_s)
         for place in source.places:
             where = "--bootstrap" if place.worker is None else f"workers.{place.worker.name}"
             check_tokens(place.admin, token, where)
             cluster = Cluster(settings.admin_settings(place.admin, "dlq"), log, token)
-            cluster.wait_until_there(patience.left_s(), patience.waiting("dlq", cluster))
+            cluster.wait_until_there(start_timeout.left_s(), start_timeout.waiting("dlq", cluster))
             reader = TopicReader(place.consumer, log, oauth_token=token)
             self._readers.append(reader)
             there = {(topic.name, topic.cluster.bootstrap) for topic in self.topics}

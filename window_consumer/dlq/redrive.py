@@ -48,14 +48,14 @@ _A_SECOND_IN = 10
 _CATCH_UP_S = 1.0
 """What was slower than the rate is made up for as far as this goes back, no more."""
 
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 """A stop is noticed within this time."""
 
 _REASONS_KEPT = 10
 """So many records that could not go back are named; the others are counted."""
 
 
-class Letters(Protocol):
+class DeadLetterStream(Protocol):
     """The dead letters, from where the last run stood."""
 
     def read(self, max_records: int) -> Sequence[Message]:
@@ -65,7 +65,7 @@ class Letters(Protocol):
         """Raise where somebody else commits the same progress."""
 
 
-class Outlet(Protocol):
+class RedriveOutlet(Protocol):
     """Where copies go."""
 
     def send(self, copies: Sequence[Copy]) -> None:
@@ -99,7 +99,7 @@ class RedriveRules:
 
 
 @define
-class Counts:
+class RedriveCounts:
     """What became of the dead letters that were read."""
 
     read: int = 0
@@ -117,7 +117,7 @@ class Counts:
     reasons: list[str] = field(factory=list)
     """Why some were unavailable or refused, the first ones."""
 
-    def say(self, reason: str) -> None:
+    def add_reason(self, reason: str) -> None:
         """Keep a reason while there are few."""
         if len(self.reasons) < _REASONS_KEPT:
             self.reasons.append(reason)
@@ -128,8 +128,8 @@ class Redrive:
     """Puts the dead letters of one topic back. Owner: one thread."""
 
     rules: RedriveRules
-    letters: Letters
-    outlet: Outlet | None
+    letters: DeadLetterStream
+    outlet: RedriveOutlet | None
     """None makes a dry run: nothing is written or committed."""
     finish: Callable[[], None]
     """Commits the progress of ``letters``."""
@@ -137,7 +137,7 @@ class Redrive:
     clock: Clock
     resolved: Resolved | Collection[Message] = field(factory=Resolved)
     """The dead letters that were dealt with before."""
-    counts: Counts = field(factory=Counts)
+    counts: RedriveCounts = field(factory=RedriveCounts)
     _returning: Returning = field(init=False)
     _some_resolved: bool = field(init=False)
 
@@ -186,7 +186,7 @@ class Redrive:
 
     def _wait(self, until: float, stop_asked: Callable[[], bool]) -> None:
         while (left := until - self.clock.now()) > 0 and not stop_asked():
-            self.clock.sleep(min(_LOOK_S, left))
+            self.clock.sleep(min(_CHECK_S, left))
 
     def _batch_size(self) -> int:
         rules = self.rules
@@ -225,12 +225,12 @@ class Redrive:
             return None
         return headers
 
-    def _remember(self, outlet: Outlet, leaving: Sequence[Position]) -> int:
+    def _remember(self, outlet: RedriveOutlet, leaving: Sequence[Position]) -> int:
         """Wait for the acks of a batch, write down what is resolved by it; return how many are."""
         refused = outlet.acks()
         for place, failure in refused.items():
             self.counts.refused += 1
-            self.counts.say(f"{leaving[place]}: {failure}")
+            self.counts.add_reason(f"{leaving[place]}: {failure}")
         acked = [each for place, each in enumerate(leaving) if place not in refused]
         outlet.send(self._resolution().records(self.rules.state_topic, acked))
         outlet.acks()
@@ -254,7 +254,7 @@ class Redrive:
             else:
                 problem = f"its value is gone: {reference} holds another one (SHA-256 differs)"
         self.counts.unavailable += 1
-        self.counts.say(f"{_name(message)}: {problem}; it is left where it is")
+        self.counts.add_reason(f"{_name(message)}: {problem}; it is left where it is")
         return None
 
 

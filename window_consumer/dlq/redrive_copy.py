@@ -100,7 +100,9 @@ class Returning:
 
     def __init__(self, to: Destination):
         self._to = to
-        self._kept = names.Kept(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
+        self._kept = names.KeptHeaders(
+            _IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE
+        )
 
     def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
         """Make the copy of a dead letter that goes back; ``value`` is the record's own.

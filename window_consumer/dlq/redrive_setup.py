@@ -16,15 +16,15 @@ from window_consumer.app.listeners import counted_redrive
 from window_consumer.app.topics.copy_topics import missing_right
 from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     WorkerConfig,
 )
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.dlq.redrive import (
     BATCH_RECORDS,
-    Counts,
     Redrive,
+    RedriveCounts,
     RedriveRules,
 )
 from window_consumer.dlq.redrive_state import (
@@ -36,14 +36,14 @@ from window_consumer.dlq.redrive_topics import (
     TopicSearch,
 )
 from window_consumer.dlq.source import (
-    Place,
-    Source,
+    ClusterView,
+    DeadLetterSource,
 )
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import (
+    LogWriter,
     PlainWriter,
     TransactionalWriter,
-    Writer,
 )
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import TopicReader
@@ -64,7 +64,7 @@ _BATCH_BYTES = 1_000_000
 
 
 @frozen
-class RedriveWishes:
+class RedriveRequest:
     """What the user wants of a redrive."""
 
     to_source: bool = False
@@ -85,19 +85,19 @@ class RedriveJob:
     consumer_group: str
     """The worker's."""
     topics: RedriveTopics
-    wishes: RedriveWishes
+    wishes: RedriveRequest
     clients: Clients
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
-    count: Callable[[Writer], AbstractContextManager[Writer]]
+    count: Callable[[LogWriter], AbstractContextManager[LogWriter]]
     """Lets an audit hear of what is written."""
 
-    def run(self, counts: Counts, stop_asked: Callable[[], bool]) -> bool:
+    def run(self, counts: RedriveCounts, stop_asked: Callable[[], bool]) -> bool:
         """Put them back; True when the end was reached. ``counts`` is kept up to date meanwhile."""
         wishes, topics, clients = self.wishes, self.topics, self.clients
         access = (self.group, clients.log, clients.oauth_token)
         with ExitStack() as open_clients:
-            writer: Writer | None = None
+            writer: LogWriter | None = None
             if not wishes.dry_run:
                 kind = TransactionalWriter if wishes.transactional else PlainWriter
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
@@ -165,8 +165,8 @@ def _condition(where: Expression | None) -> Callable[[Message], bool] | None:
 
 
 def redrive_jobs(
-    loaded: Loaded,
-    wishes: RedriveWishes,
+    loaded: LoadedConfig,
+    wishes: RedriveRequest,
     *,
     workers: Sequence[str] = (),
     topics: Sequence[str] = (),
@@ -225,7 +225,7 @@ def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
         raise NotPermittedError(lacks)
 
 
-def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str]:
+def _sources(loaded: LoadedConfig, worker: WorkerConfig, clients: Clients) -> list[str]:
     """Return the topics that the worker reads, as far as the configuration knows.
 
     Where only decorators know them, they are those that dead-letter topics of the group are of.
@@ -235,12 +235,12 @@ def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str
     names = clients.cluster.topic_names()
     if worker.patterns:
         return matching_topics(loaded.config, worker, names)
-    place = Place(worker, clients.consumer, clients.admin)
-    found = Source((place,), (), loaded.config).topics_at(place, names)
+    place = ClusterView(worker, clients.consumer, clients.admin)
+    found = DeadLetterSource((place,), (), loaded.config).topics_at(place, names)
     return [source for _, source in found if source is not None]
 
 
-def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveWishes) -> str:
+def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveRequest) -> str:
     """Name the progress: the same redrive goes on, another one begins for itself."""
     named = [topics.dead_letters.name, str(wishes.where or ""), topics.to.topic]
     digest = sha256(json.dumps([*named, wishes.max_redrives]).encode()).hexdigest()

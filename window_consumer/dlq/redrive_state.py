@@ -246,7 +246,7 @@ def put_back(
         ]
         if not states:
             return PutBack()
-        with TopicReader(client, log, patience_s=answer_s) as reader:
+        with TopicReader(client, log, deadline_s=answer_s) as reader:
             return PutBack(
                 tuple(chain.from_iterable(_put_back_runs(cluster, reader, each) for each in states))
             )

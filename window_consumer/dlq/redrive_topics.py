@@ -17,7 +17,7 @@ from window_consumer.app.topics.ladder_topics import (
 )
 from window_consumer.config import (
     ENTRY,
-    Loaded,
+    LoadedConfig,
     WorkerConfig,
 )
 from window_consumer.dlq.redrive_copy import Destination
@@ -56,7 +56,7 @@ class RedriveTopics:
 class TopicSearch:
     """Finds and makes the topics of one worker's redrives. A ``dry`` one makes none."""
 
-    loaded: Loaded
+    loaded: LoadedConfig
     worker: WorkerConfig
     cluster: Cluster
     to_source: bool

@@ -29,7 +29,7 @@ from window_consumer.model.errors import (
 
 
 @frozen
-class Place:
+class ClusterView:
     """A cluster, as one worker or the command line sees it."""
 
     worker: WorkerConfig | None
@@ -39,10 +39,10 @@ class Place:
 
 
 @frozen
-class Source:
+class DeadLetterSource:
     """What to look at: places, and which topics there."""
 
-    places: tuple[Place, ...]
+    places: tuple[ClusterView, ...]
     topics: tuple[str, ...]
     """Names of dead-letter topics, or of the topics whose dead letters are meant; none: all."""
     config: Config | None = None
@@ -58,7 +58,7 @@ class Source:
         workers: Sequence[str] = (),
         topics: Sequence[str] = (),
         overrides: Sequence[str] = (),
-    ) -> Source:
+    ) -> DeadLetterSource:
         """Return the dead-letter topics of a configuration's workers, or of some of them.
 
         The application is only needed where its decorators give the group or OAUTHBEARER tokens.
@@ -82,12 +82,14 @@ class Source:
         )
 
     @classmethod
-    def of_address(cls, bootstrap: str, topics: Sequence[str]) -> Source:
+    def of_address(cls, bootstrap: str, topics: Sequence[str]) -> DeadLetterSource:
         """Return topics of a cluster that asks for no password."""
         client = {"bootstrap.servers": bootstrap}
-        return cls((Place(None, client, client),), tuple(topics))
+        return cls((ClusterView(None, client, client),), tuple(topics))
 
-    def topics_at(self, place: Place, names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    def topics_at(
+        self, place: ClusterView, names: Sequence[str]
+    ) -> Iterator[tuple[str, str | None]]:
         """Yield the topics to look at, each with the one whose dead letters it holds.
 
         ``names`` are those of all topics of the cluster.
@@ -135,7 +137,7 @@ def _form(worker: WorkerConfig, config: Config) -> re.Pattern[str]:
     return re.compile(first + "(.+)" + r"\1".join(rest))
 
 
-def _place_of(config: Config, worker: WorkerConfig) -> Place:
+def _place_of(config: Config, worker: WorkerConfig) -> ClusterView:
     def user(kind: settings.Kind) -> dict[str, Any]:
         return effective_kafka(
             config,
@@ -145,4 +147,4 @@ def _place_of(config: Config, worker: WorkerConfig) -> Place:
             producer_only=settings.PRODUCER_ONLY,
         )
 
-    return Place(worker, user("consumer"), user("admin"))
+    return ClusterView(worker, user("consumer"), user("admin"))

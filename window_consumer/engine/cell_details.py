@@ -102,7 +102,7 @@ def cell_details(
         open=cell.open,
         hovering_s=0.0 if since is None else max(0.0, now - since),
         records=tuple(_records(engine, partition, cell, now)),
-        source=partition.rung.source,
+        source=partition.retry_level.source,
     )
 
 
@@ -135,7 +135,7 @@ def failing(engine: Engine, now: float) -> list[Failing]:
     """
     partitions = [each for each in engine.partitions.values() if each.failed]
     return [
-        Failing(each.name, each.rung.source, tuple(_failing(engine, each, now)))
+        Failing(each.name, each.retry_level.source, tuple(_failing(engine, each, now)))
         for each in partitions[: MOST_RECORDS // MOST_FAILING]
     ]
 
@@ -147,7 +147,7 @@ def blocking(engine: Engine, now: float) -> list[Failing]:
     """
     partitions = [each for each in engine.partitions.values() if each.failed]
     found = [
-        Failing(each.name, each.rung.source, tuple(_blocking(engine, each, now)))
+        Failing(each.name, each.retry_level.source, tuple(_blocking(engine, each, now)))
         for each in partitions[: MOST_RECORDS // MOST_FAILING]
     ]
     return [each for each in found if each.records]
@@ -163,7 +163,7 @@ def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Mes
     message = failed.message if failed is not None else _messages(engine, partition).get(seq)
     if message is None or message.offset() != offset:  # holes in the log have no record
         return None
-    return message, partition.rung.source
+    return message, partition.retry_level.source
 
 
 def _records(

@@ -10,7 +10,7 @@ from window_consumer.engine import commit_metadata as metadata
 from window_consumer.engine.commit_metadata import CommitNote
 from window_consumer.engine.guards.crash_history import (
     HURRY_S,
-    Suspicion,
+    CrashHistory,
 )
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -47,7 +47,7 @@ class CommitState:
         """The last ones that were sent after it."""
         self._due_at = 0.0
         self._affordable_at = 0.0
-        self.suspicion: Suspicion | None = None
+        self.crash_history: CrashHistory | None = None
         """Where the last end was unclean: what commits say about it, until that is over."""
         self.changed = False
         """Something was finished, or the position moved, since the last snapshot."""
@@ -78,7 +78,7 @@ class CommitState:
 
     def due(self, now: float) -> bool:
         """Tell whether a commit should be made now."""
-        if self.suspicion is not None and self.suspicion.unsaid:
+        if self.crash_history is not None and self.crash_history.unsaid:
             return self._in_flight is None and now >= self._affordable_at
         return self.changed and self._in_flight is None and now >= self._due_at
 
@@ -93,14 +93,14 @@ class CommitState:
     ) -> Commit | None:
         """Take a snapshot; None where it says what the broker knows already."""
         finished = tuple(finished)
-        suspicion, interval_s = self.suspicion, self._interval_s
+        crash_history, interval_s = self.crash_history, self._interval_s
         about_ends: dict[str, Any] = {}
-        if suspicion is not None:
-            about_ends = suspicion.sending(next_offset, finished, now, clean=clean)
-            if suspicion.in_hurry(next_offset, now):
+        if crash_history is not None:
+            about_ends = crash_history.sending(next_offset, finished, now, clean=clean)
+            if crash_history.in_hurry(next_offset, now):
                 interval_s = min(interval_s, HURRY_S)
-            if suspicion.is_over(next_offset, now):
-                self.suspicion = None
+            if crash_history.is_over(next_offset, now):
+                self.crash_history = None
         note = CommitNote(
             next_offset=next_offset,
             topic_hash=self.topic_hash,
@@ -117,8 +117,8 @@ class CommitState:
         self._due_at = max(now + interval_s, self._affordable_at)
         commit = Commit(self._name, next_offset, text)
         if commit == self._acked:
-            if suspicion is not None:
-                suspicion.acked()
+            if crash_history is not None:
+                crash_history.acked()
             return None
         self._in_flight, self.sent_at = commit, now
         if commit not in self._perhaps:
@@ -130,8 +130,8 @@ class CommitState:
         self._acked = self._known = self._in_flight
         self._in_flight = None
         self._perhaps.clear()
-        if self.suspicion is not None:
-            self.suspicion.acked()
+        if self.crash_history is not None:
+            self.crash_history.acked()
 
     def refused(self) -> None:
         """The commit in flight failed; the next one carries what it carried and more.
@@ -140,5 +140,5 @@ class CommitState:
         """
         self._acked = self._in_flight = None
         self.changed = True
-        if self.suspicion is not None:
-            self.suspicion.refused()
+        if self.crash_history is not None:
+            self.crash_history.refused()

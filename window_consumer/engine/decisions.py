@@ -11,13 +11,13 @@ from window_consumer.engine.guards.circuit_breaker import (
     BreakerNews,
     BreakerRules,
 )
-from window_consumer.engine.guards.crash_history import UncleanEnds
+from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.stalls import (
-    Returned,
+    AbandonedReturned,
     Stalled,
     StallRules,
 )
-from window_consumer.engine.kept_outcomes import Kept
+from window_consumer.engine.kept_outcomes import PartitionOutcomes
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import (
     FailedRecord,
@@ -85,17 +85,17 @@ class Assigned:
     """Offset and metadata that the broker holds already; None makes a commit due at once."""
     opened: bool = True
     """What the broker holds says that the partition is in use: dying now is an unclean end."""
-    unclean: UncleanEnds | None = None
+    unclean: UncleanExits | None = None
     """Ends that give cause to suspect a record."""
     partitions: int = 0
     """How many partitions the topic has now, 0 where nobody knows."""
-    kept: Kept | None = None
+    kept: PartitionOutcomes | None = None
     """What this member had finished when it lost the partition, where that still counts:
     ``finished`` is what of it lies beyond next_offset."""
 
 
 @frozen
-class Hovering:
+class HeadOfLineBlocked:
     """News: a partition's start cell makes no progress."""
 
     name: TopicPartition
@@ -121,7 +121,7 @@ class Outlived:
 
 
 @frozen
-class Away:
+class OwnerAway:
     """News: copies wait, because another member owns the partition of their source."""
 
     name: TopicPartition
@@ -131,7 +131,7 @@ class Away:
 
 
 @frozen
-class PassedOver:
+class OutOfOrderRecords:
     """News: records came after later ones of their partition. They are not handled."""
 
     name: TopicPartition
@@ -153,13 +153,13 @@ class Decisions:
     """With the offset to go on from."""
     failed: list[FailedRecord] = field(factory=list)
     """News: calls that failed since the last tick."""
-    hovering: list[Hovering] = field(factory=list)
-    away: list[Away] = field(factory=list)
+    hovering: list[HeadOfLineBlocked] = field(factory=list)
+    away: list[OwnerAway] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
     limit: LimitNews | None = None
-    passed_over: list[PassedOver] = field(factory=list)
+    passed_over: list[OutOfOrderRecords] = field(factory=list)
     stalled: list[Stalled] = field(factory=list)
     """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""
-    returned: list[Returned] = field(factory=list)
+    returned: list[AbandonedReturned] = field(factory=list)
     stop: str | None = None
     """Why the worker has to stop, where it has to."""

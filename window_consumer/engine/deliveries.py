@@ -50,7 +50,7 @@ class Holes:
     def __init__(self) -> None:
         self._ranges: deque[range] = deque(maxlen=REMEMBERED_HOLES)
 
-    def note(self, messages: Sequence[Message], expected: int) -> None:
+    def record(self, messages: Sequence[Message], expected: int) -> None:
         """Note what new records go over; ``expected`` is the offset that would leave no hole."""
         first, last = messages[0].offset(), messages[-1].offset()
         if first == expected and is_contiguous(first, last, len(messages)):

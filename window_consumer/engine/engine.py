@@ -43,35 +43,35 @@ from window_consumer.engine.decisions import (
     Decisions,
     EngineRules,
     Outlived,
-    PassedOver,
+    OutOfOrderRecords,
 )
 from window_consumer.engine.deliveries import check_names
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.circuit_breaker import (
-    Breaker,
     BreakerState,
+    CircuitBreaker,
 )
-from window_consumer.engine.guards.crash_history import Suspicion
-from window_consumer.engine.guards.crash_suspects import Suspects
+from window_consumer.engine.guards.crash_history import CrashHistory
+from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.interventions import (
     Intervention,
+    InterventionResult,
     Interventions,
-    Verdict,
 )
-from window_consumer.engine.guards.manual_pause import Halts
+from window_consumer.engine.guards.manual_pause import ManualPauses
 from window_consumer.engine.guards.stalls import (
     Stalled,
     Stalls,
 )
-from window_consumer.engine.guards.start_gate import Departures
-from window_consumer.engine.housekeeping import Housekeeping, HoverWatch
-from window_consumer.engine.latency_histogram import Durations
+from window_consumer.engine.guards.start_gate import StartGate
+from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
+from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.output import (
-    Producing,
+    Output,
     Production,
 )
 from window_consumer.engine.retry.policy import (
@@ -79,15 +79,15 @@ from window_consumer.engine.retry.policy import (
     Jitter,
 )
 from window_consumer.engine.retry.queue import (
-    Failures,
+    RetryQueue,
     may_be_pardoned,
 )
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import (
-    Limiter,
+    AdaptiveConcurrency,
     LimitNews,
 )
-from window_consumer.engine.scheduling.batch_bisection import Halves
+from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
 from window_consumer.engine.scheduling.dispatcher import (
     COMPANY_S,
@@ -95,8 +95,8 @@ from window_consumer.engine.scheduling.dispatcher import (
     SLICES_PER_SLOT,
     Dispatcher,
 )
-from window_consumer.engine.scheduling.fetch_demand import InTurn
-from window_consumer.engine.scheduling.lane_ownership import Homes
+from window_consumer.engine.scheduling.fetch_demand import FetchDemand
+from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import (
     ByKey,
@@ -104,8 +104,8 @@ from window_consumer.engine.scheduling.ordering import (
     Ordering,
     Unordered,
 )
-from window_consumer.engine.scheduling.paced_ordering import Paced
-from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
+from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
 from window_consumer.model.errors import PublishFailedError
@@ -121,7 +121,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 
-MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
+MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel]], "Engine"]
 
 SUSPECTS = 20
 """How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
@@ -142,19 +142,24 @@ class Engine:
     """What it makes of an assignment; the test kit has one that tells what it hears."""
 
     def __init__(
-        self, rules: EngineRules, jitter: Jitter, rungs: Mapping[str, Rung] = MappingProxyType({})
+        self,
+        rules: EngineRules,
+        jitter: Jitter,
+        retry_levels: Mapping[str, RetryTopicLevel] = MappingProxyType({}),
     ):
         self.rules = rules
-        self._rungs = rungs
+        self._retry_levels = retry_levels
         """The topics that are no sources; whoever gave it adds topics that are read later on."""
         self.counters = Counters()
-        self.durations = Durations()
+        self.durations = LatencyHistograms()
         self.changes: deque[float] = deque(maxlen=REMEMBERED_CHANGES)
         """When partitions were given or taken, the last times."""
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.failures = Failures(rules.retry, jitter, self.counters)
-        self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
+        self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
+        self.failures = RetryQueue(rules.retry, jitter, self.counters)
+        self.limiter = (
+            None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
+        )
         ahead = SLICES_PER_SLOT if self.limiter is None else 1
         self.dispatcher = (
             Dispatcher(rules.slots, rules.batch_records, ahead)
@@ -164,34 +169,34 @@ class Engine:
                 rules.batch_records,
                 ahead,
                 rules.batch,
-                Halves(self.failures.call_again),
+                BatchBisection(self.failures.call_again),
             )
         )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
-        self.rates = None if rules.rate is None else Rates(rules.rate)
+        self.rates = None if rules.rate is None else RateLimits(rules.rate)
         self.dispatcher.rates = self.rates
         self.failures.rates = self.rates
-        self.breaker = Breaker(rules.breaker)
-        self.producing = Producing(rules.slots, self.budget, jitter, self.counters)
-        self.settling = Settling(
+        self.breaker = CircuitBreaker(rules.breaker)
+        self.producing = Output(rules.slots, self.budget, jitter, self.counters)
+        self.completion = Completion(
             self.breaker, self.dispatcher, self.failures, self.producing, self.counters
         )
         self.stalls = Stalls(
             rules.stall,
             self.dispatcher,
-            self.settling,
+            self.completion,
             self.breaker,
             self.counters,
             may_move=rules.retry.on_failure == "overtake",
         )
-        self.suspects = Suspects(rules.retry, self.dispatcher, self.failures, self.settling)
-        self.departures = Departures(
+        self.suspects = CrashSuspects(rules.retry, self.dispatcher, self.failures, self.completion)
+        self.start_gate = StartGate(
             self.breaker,
             self.dispatcher,
             self.failures,
             self.producing,
-            self.settling,
+            self.completion,
             self.suspects,
             self.budget,
             self.counters,
@@ -199,38 +204,40 @@ class Engine:
         )
         one_by_one = rules.ordering == "partition" and rules.batch is None
         self.in_turn = (
-            InTurn(self.dispatcher, rules.batch_records, rules.enough) if one_by_one else None
+            FetchDemand(self.dispatcher, rules.batch_records, rules.enough) if one_by_one else None
         )
         self.dispatcher.in_turn = one_by_one
         self.housekeeping = Housekeeping(
-            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
+            self.partitions, self.budget, self.completion, HeadOfLineWatch(rules.hover_s)
         )
-        self.homes = Homes(
+        self.lane_ownership = LaneOwnership(
             self.partitions,
             self.dispatcher,
             self.failures,
-            self.settling,
+            self.completion,
             ordered=rules.ordering != "unordered",
         )
-        self.halts = Halts(self.partitions, self.dispatcher, self.failures, self.settling)
+        self.manual_pauses = ManualPauses(
+            self.partitions, self.dispatcher, self.failures, self.completion
+        )
         self.interventions = Interventions(
-            self.partitions, self.dispatcher, self.failures, self.settling
+            self.partitions, self.dispatcher, self.failures, self.completion
         )
         self.observer: Observer | None = None
         self.stopping = False
         self.slots_ready = True
         """False while the runtime has not got as many slots yet as the limiter wants."""
-        self._passed_over: list[PassedOver] = []
+        self._passed_over: list[OutOfOrderRecords] = []
         self._epochs = 0
         self._doubt_until = float("-inf")
 
     def observe(self, observer: Observer) -> None:
         """Let somebody listen from now on; what it raises would be raised here."""
-        self.observer = self.settling.observer = self.housekeeping.observer = observer
+        self.observer = self.completion.observer = self.housekeeping.observer = observer
 
     # ---- events
 
-    def note_change(self, now: float) -> None:
+    def on_rebalance(self, now: float) -> None:
         """Note that the group has given us partitions, or taken them."""
         self.counters.rebalances += 1
         self.changes.append(now)
@@ -251,8 +258,10 @@ class Engine:
                 commit.acknowledge_start(*assigned.committed)
             says_all = assigned.opened and assigned.kept is None
             commit.changed = not (assigned.committed and says_all)
-            rung = self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic)
-            siblings = self._siblings(assigned.name, rung)
+            retry_level = self._retry_levels.get(assigned.name.topic) or RetryTopicLevel(
+                assigned.name.topic
+            )
+            siblings = self._siblings(assigned.name, retry_level)
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
@@ -260,28 +269,28 @@ class Engine:
                 self._ordering(self._lanes_of(siblings)),
                 commit,
                 self.budget,
-                rung,
+                retry_level,
                 assigned.finished,
             )
-            if isinstance(partition.ordering, Paced):
+            if isinstance(partition.ordering, PacedOrdering):
                 partition.ordering.belongs_to(partition)
             partition.recalled = assigned.kept
             if self.stopping:
                 partition.revoke()
-            self.halts.assigned(partition)
+            self.manual_pauses.assigned(partition)
             partition.join(siblings)
             self.partitions[assigned.name] = partition
-            self.homes.assigned(partition, assigned.partitions)
+            self.lane_ownership.assigned(partition, assigned.partitions)
             if self.observer is not None:
                 self.observer.assigned(partition, now)
             partition.recalled = None
             if assigned.unclean is not None and not self.stopping:
                 capacity = partition.window.capacity
-                suspicion = Suspicion(
+                crash_history = CrashHistory(
                     assigned.unclean, assigned.next_offset, capacity, rules.slots, now
                 )
-                self.suspects.begin(partition, suspicion)
-        self.homes.sort_out(now)
+                self.suspects.begin(partition, crash_history)
+        self.lane_ownership.sort_out(now)
         self.housekeeping.is_due_at(now)
 
     def leaves_hole(self, batch: Batch) -> bool:
@@ -316,16 +325,16 @@ class Engine:
         if not unseen:
             return True
         if batch.unreadable:
-            partition.note_unreadable(batch.unreadable, unseen)
-        partition.holes.note(unseen, partition.next_delivery)
+            partition.record_unreadable(batch.unreadable, unseen)
+        partition.holes.record(unseen, partition.next_delivery)
         size = batch.size if unseen is messages else sum(map(len, unseen))
-        self.budget.note(len(unseen), size)
+        self.budget.record_sizes(len(unseen), size)
         partition.hold(size)
         if self.budget.used > self.budget.limit:
             self.housekeeping.is_due_at(now)  # pause before the next batch comes
         if self.observer is not None:
             self.observer.taken(partition, unseen, now)
-        if partition.rung.level is None:
+        if partition.retry_level.level is None:
             self.counters.earlier += partition.take_in(unseen, size, now)
         else:
             self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
@@ -339,25 +348,25 @@ class Engine:
             self.counters.stale += seen
             late = partition.holes.within(messages[:seen])
             if late is not None:
-                self._passed_over.append(PassedOver(partition.name, late))
+                self._passed_over.append(OutOfOrderRecords(partition.name, late))
         return unseen
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Read what became of a slice's records."""
-        self._tell_time(now)
+        self._advance_rates(now)
         if self.stalls.has_returned(slice_, now):
             return
         if self.limiter is not None:
-            self._note_slice(self.limiter, slice_, now)
+            self._measure_slice(self.limiter, slice_, now)
         self.dispatcher.back(slice_)
-        self.durations.note(slice_)
+        self.durations.record(slice_)
         if self.observer is not None:
             self.observer.over(slice_, now)
         if slice_.partition.owned:
-            self.settling.complete(slice_, now)
+            self.completion.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
-        if slice_ not in self.settling.unacked_probes:
+        if slice_ not in self.completion.unacked_probes:
             self.breaker.probe_is_back(slice_)
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
@@ -365,10 +374,10 @@ class Engine:
 
         Where it was to be abandoned, its slot has been replaced.
         """
-        self._tell_time(now)
+        self._advance_rates(now)
         if failure is not None and self.observer is not None:
             self.observer.stalled(stalled, failure, now)
-        self.stalls.looked_at(stalled, failure, now)
+        self.stalls.on_inspected(stalled, failure, now)
 
     def on_published(
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
@@ -377,7 +386,7 @@ class Engine:
         failed.partition.publishing -= 1
         self.failures.answered()
         if failed.partition.owned:
-            self.settling.copied(failed, error, now)
+            self.completion.copied(failed, error, now)
         else:
             self.counters.late += 1
 
@@ -385,7 +394,7 @@ class Engine:
         self, production: Production, index: int, error: PublishFailedError | None, now: float
     ) -> None:
         """Finish the records of a call when the last of its results was acked."""
-        self.settling.produced(production, index, error, now)
+        self.completion.produced(production, index, error, now)
 
     def on_committed(self, results: CommitResults, now: float) -> None:
         """Note what became of commits; a refused one is made anew when the next is due."""
@@ -432,27 +441,27 @@ class Engine:
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
         """Note how many partitions each topic has that is read."""
-        self.homes.on_topics(sizes, now)
+        self.lane_ownership.on_topics(sizes, now)
 
     def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
         """Start nothing more of these partitions; take back what has not started.
 
         Neither do copies start whose lanes go with them.
         """
-        self._tell_time(now)
-        self.departures.in_a_hurry = True
+        self._advance_rates(now)
+        self.start_gate.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
             if partition is not None and partition.is_active:
                 partition.revoke()
                 has_suspects = HoldReason.CRASH_SUSPECTS in partition.holds
                 partition.is_tried = partition.has_started and not has_suspects
-                self.suspects.forget(partition)
+                self.suspects.remove(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
-                    self.settling.take_back(slice_, now)
+                    self.completion.take_back(slice_, now)
                 self.dispatcher.break_up(partition)
                 partition.ordering.clear()
-        self.homes.sort_out(now)
+        self.lane_ownership.sort_out(now)
 
     def on_revoked(
         self, names: Iterable[TopicPartition], now: float
@@ -467,9 +476,9 @@ class Engine:
         owned = [name for name in names if name in self.partitions]
         for name in owned:
             partition = self.partitions[name]
-            suspicion = partition.commit.suspicion
-            if suspicion is not None and partition.is_tried and not partition.slices:
-                suspicion.absolve()
+            crash_history = partition.commit.crash_history
+            if crash_history is not None and partition.is_tried and not partition.slices:
+                crash_history.absolve()
             commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)
@@ -480,7 +489,7 @@ class Engine:
 
         Those for copies are among them whose lanes went with a source's partition.
         """
-        self._tell_time(now)
+        self._advance_rates(now)
         outlived = []
         gone = []
         for name in names:
@@ -498,10 +507,10 @@ class Engine:
                     )
                     for message in slice_.all_running()
                 ]
-            self.dispatcher.forget(partition)
-            self.suspects.forget(partition)
-            self.housekeeping.forget(name)
-            self.halts.forget(name)
+            self.dispatcher.remove(partition)
+            self.suspects.remove(partition)
+            self.housekeeping.remove(name)
+            self.manual_pauses.remove(name)
             siblings = list(partition.siblings)
             if self.observer is not None:
                 self.observer.given_up(partition, now)
@@ -510,9 +519,11 @@ class Engine:
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
         if gone:
-            self.homes.sort_out(now)
-            outlived += [each for partition in gone for each in self.homes.outlived(partition)]
-        self.departures.in_a_hurry = self.stopping
+            self.lane_ownership.sort_out(now)
+            outlived += [
+                each for partition in gone for each in self.lane_ownership.outlived(partition)
+            ]
+        self.start_gate.in_a_hurry = self.stopping
         self.counters.outlived += len(outlived)
         return outlived
 
@@ -522,7 +533,7 @@ class Engine:
         Somebody else may own the partitions by now. Returns the calls that were running
         meanwhile, or may have been: of each slice the last ones that were begun.
         """
-        self._tell_time(now)
+        self._advance_rates(now)
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
         self.dispatcher.break_all_up()
@@ -537,7 +548,7 @@ class Engine:
                 for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
             )
             if partition.is_active:
-                self.settling.take_back(slice_, now)
+                self.completion.take_back(slice_, now)
         return suspects
 
     def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
@@ -545,14 +556,14 @@ class Engine:
 
         Returns False for a partition that is not ours.
         """
-        self._tell_time(now)
-        return self.halts.halt(name, now, halted=halted)
+        self._advance_rates(now)
+        return self.manual_pauses.halt(name, now, halted=halted)
 
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
-    ) -> Verdict:
+    ) -> InterventionResult:
         """Take one failed record out of the way; see ``interventions``."""
-        self._tell_time(now)
+        self._advance_rates(now)
         return self.interventions.intervene(name, offset, wanted, now)
 
     def on_stopping(self, now: float) -> None:
@@ -568,7 +579,7 @@ class Engine:
         Calls for copies count, too, whose lanes go with these partitions.
         """
         owned = [self.partitions[name] for name in names if name in self.partitions]
-        return any(partition.busy or self.homes.busy(partition) for partition in owned)
+        return any(partition.busy or self.lane_ownership.busy(partition) for partition in owned)
 
     def worth_waiting_for(self, now: float) -> bool:
         """Tell whether something is running, or waits for an ack, that is not known to hang."""
@@ -624,7 +635,7 @@ class Engine:
     @property
     def _expects_copies(self) -> bool:
         partitions = self.partitions.values()
-        return any(each.rung.is_copy and not each.paused for each in partitions)
+        return any(each.retry_level.is_copy and not each.paused for each in partitions)
 
     def wait_s(self, now: float, longest_s: float) -> float:
         """How long the runtime may wait for an event before the next tick."""
@@ -652,34 +663,36 @@ class Engine:
     def on_tick(self, now: float) -> Decisions:
         """Decide what to do now; cheap enough to be called after every batch."""
         if self.rates is not None:
-            for partition in self.rates.look(now):
+            for partition in self.rates.refill(now):
                 if partition.is_active:
                     self.dispatcher.wake(partition)
-        decisions = Decisions(failed=self.settling.take_news(), passed_over=self._passed_over)
+        decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
         self._passed_over = []
         for slice_ in self.dispatcher.slow(now):
-            self.counters.taken_back += self.settling.take_back(slice_, now)
-        decisions.stalled = self.stalls.look(self.partitions, now)
+            self.counters.taken_back += self.completion.take_back(slice_, now)
+        decisions.stalled = self.stalls.due(self.partitions, now)
         decisions.returned = self.stalls.take_returned()
-        self.failures.look_at_clock(now)
-        self.producing.look_at_clock(now)
+        self.failures.release_due(now)
+        self.producing.resend_due(now)
         self.housekeeping.let_in(now)
-        decisions.breaker = self.breaker.look(now, may_retry=self._may_retry, unknown=self._unknown)
+        decisions.breaker = self.breaker.advance(
+            now, may_retry=self._may_retry, unknown=self._unknown
+        )
         for news in decisions.breaker:
-            self.departures.obey(news, now)
+            self.start_gate.obey(news, now)
             if self.observer is not None:
                 self.observer.breaker(news, now)
         in_doubt = now < self._doubt_until
         if not in_doubt:
-            self.homes.send_home(now)
-            self.departures.decide(decisions, now)
+            self.lane_ownership.send_home(now)
+            self.start_gate.decide(decisions, now)
             if self.suspects.cases and self.suspects.unsaid:
                 self.housekeeping.is_due_at(now)
             if self.limiter is not None:
-                decisions.limit = self._look_at_limit(self.limiter, now)
+                decisions.limit = self._adjust_limit(self.limiter, now)
         decisions.stop = self.failures.stop or self.stalls.stop
-        decisions.away = self.homes.look(now)
-        self.housekeeping.look(decisions, now, may_commit=not in_doubt)
+        decisions.away = self.lane_ownership.owners_away(now)
+        self.housekeeping.run(decisions, now, may_commit=not in_doubt)
         return decisions
 
     @property
@@ -706,17 +719,18 @@ class Engine:
 
     # ---- limit and rate
 
-    def _tell_time(self, now: float) -> None:
+    def _advance_rates(self, now: float) -> None:
         """Let the rates know how late it is: what has been taken was taken before."""
         if self.rates is not None:
             self.rates.now = now
 
-    def _siblings(self, name: TopicPartition, rung: Rung) -> list[Partition]:
+    def _siblings(self, name: TopicPartition, retry_level: RetryTopicLevel) -> list[Partition]:
         """Return the partitions whose records may have their lanes in common with those of one."""
         return [
             each
             for each in self.partitions.values()
-            if each.rung.source == rung.source and each.name.partition == name.partition
+            if each.retry_level.source == retry_level.source
+            and each.name.partition == name.partition
         ]
 
     def _lanes_of(self, siblings: Sequence[Partition]) -> Lanes:
@@ -725,27 +739,27 @@ class Engine:
 
     def _ordering(self, lanes: Lanes) -> Ordering:
         ordering = _ORDERINGS[self.rules.ordering](lanes)
-        return ordering if self.rates is None else Paced(ordering, self.rates)
+        return ordering if self.rates is None else PacedOrdering(ordering, self.rates)
 
     def slots_can_rest(self) -> None:
         """Hear that the runtime holds the limit: slices may wait for a slot as without one."""
         if self.limiter is not None:
             self.dispatcher.slices_per_slot = self.limiter.ahead = SLICES_PER_SLOT
 
-    def _note_slice(self, limiter: Limiter, slice_: Slice, now: float) -> None:
+    def _measure_slice(self, limiter: AdaptiveConcurrency, slice_: Slice, now: float) -> None:
         """Let the limiter hear of a slice that is over."""
         records = slice_.settled + len(slice_.messages)
         deviations = slice_.deviations
         if not records or not slice_.elapsed:
             return
         failed = 0 if deviations is None else len(deviations.failed)
-        limiter.note(slice_.sent, now, records, failed, slice_.elapsed)
+        limiter.record(slice_.sent, now, records, failed, slice_.elapsed)
 
-    def _look_at_limit(self, limiter: Limiter, now: float) -> LimitNews | None:
+    def _adjust_limit(self, limiter: AdaptiveConcurrency, now: float) -> LimitNews | None:
         if not self.slots_ready:
             limiter.wait(now)
             return None
-        news = limiter.look(now, len(self.dispatcher.out))
+        news = limiter.adjust(now, len(self.dispatcher.out))
         if news is not None:
             self.counters.limit_changes[news.cause] += 1
         self.dispatcher.slots = limiter.limit

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from window_consumer.engine.commit_metadata import MAX_BYTES
-from window_consumer.engine.decisions import Decisions, Hovering
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.decisions import Decisions, HeadOfLineBlocked
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 
-class HoverWatch:
+class HeadOfLineWatch:
     """Reports a start cell that hovers, once every ``hover_s`` seconds. Owner: poll thread."""
 
     def __init__(self, hover_s: float):
         self._hover_s = hover_s
         self._reported: dict[TopicPartition, float] = {}
 
-    def look(self, partition: Partition, now: float) -> Hovering | None:
+    def check(self, partition: Partition, now: float) -> HeadOfLineBlocked | None:
         """Return what has to be reported of a partition now."""
         since = partition.window.hovering_since()
         reported = self._reported.get(partition.name, float("-inf"))
@@ -35,9 +35,9 @@ class HoverWatch:
         self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
         attempt = failed.calls + 1 if failed else 1
-        return Hovering(partition.name, offset, attempt, now - since)
+        return HeadOfLineBlocked(partition.name, offset, attempt, now - since)
 
-    def forget(self, name: TopicPartition) -> None:
+    def remove(self, name: TopicPartition) -> None:
         """Note that a partition is given up."""
         self._reported.pop(name, None)
 
@@ -55,13 +55,13 @@ class Housekeeping:
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
-        budget: Budget,
-        settling: Settling,
-        hover_watch: HoverWatch,
+        budget: MemoryBudget,
+        completion: Completion,
+        hover_watch: HeadOfLineWatch,
     ):
         self._partitions = partitions
         self._budget = budget
-        self._settling = settling
+        self._completion = completion
         self._hover_watch = hover_watch
         self.observer: Observer | None = None
         self._metadata_bytes = MAX_BYTES
@@ -77,9 +77,9 @@ class Housekeeping:
         """Note that a partition has copies that are not due."""
         self.next_due = min(self.next_due, partition.next_due)
 
-    def forget(self, name: TopicPartition) -> None:
+    def remove(self, name: TopicPartition) -> None:
         """Note that a partition is given up."""
-        self._hover_watch.forget(name)
+        self._hover_watch.remove(name)
 
     def write_less(self, refused_bytes: int) -> None:
         """Note that a broker has found a commit's metadata of so many bytes too large.
@@ -98,19 +98,19 @@ class Housekeeping:
             if partition.buffered and partition.is_active:
                 self._refill(partition, now)
 
-    def look(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
+    def run(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
         """Refill, pause, resume, commit, and tell of cells that hover, when it is time."""
         if now < self._due_at:
             return
         self._due_at = now + HOUSEKEEPING_S
         for partition in self._partitions.values():
             if partition.is_active:
-                self._look_at(partition, decisions, now, may_commit=may_commit)
-            hovering = self._hover_watch.look(partition, now)
+                self._check_partition(partition, decisions, now, may_commit=may_commit)
+            hovering = self._hover_watch.check(partition, now)
             if hovering is not None and not partition.is_suspended:
                 decisions.hovering.append(hovering)
 
-    def _look_at(
+    def _check_partition(
         self, partition: Partition, decisions: Decisions, now: float, *, may_commit: bool
     ) -> None:
         everyone = self._partitions.values()
@@ -129,7 +129,7 @@ class Housekeeping:
                 decisions.commit.append(commit)
 
     def _refill(self, partition: Partition, now: float) -> None:
-        self._settling.go_on(partition, now)
+        self._completion.advance(partition, now)
         if partition.next_due > now:
             self.wait_for(partition)
 

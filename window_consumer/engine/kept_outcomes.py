@@ -22,7 +22,7 @@ from window_consumer.model.offset_ranges import (
     united,
     without,
 )
-from window_consumer.model.protocols import Committed
+from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 KEPT_S = 300.0
@@ -30,7 +30,7 @@ KEPT_S = 300.0
 
 
 @frozen(eq=False)
-class Kept:
+class PartitionOutcomes:
     """What had finished of a partition when it was lost. Observers hang their own notes on it."""
 
     commits: frozenset[tuple[int, str]]
@@ -51,7 +51,7 @@ class LostPartition(Protocol):
     name: TopicPartition
     commit: CommitState
     window: Window
-    kept: Kept | None
+    kept: PartitionOutcomes | None
 
     def finished_ranges(self) -> Iterator[range]:
         """Yield what is finished beyond the window's next offset."""
@@ -66,7 +66,7 @@ class KeptOutcomes:
     def __init__(self, *, ordered: bool):
         self.remembers = not ordered
         """False keeps nothing: what no commit covers runs again."""
-        self._kept: dict[TopicPartition, Kept] = {}
+        self._kept: dict[TopicPartition, PartitionOutcomes] = {}
 
     def keep(self, partition: LostPartition, now: float) -> None:
         """Remember a partition that is lost, before it is given up."""
@@ -79,7 +79,7 @@ class KeptOutcomes:
         finished = united([passed, *beyond])
         if finished:
             topic_hash = partition.commit.topic_hash
-            partition.kept = Kept(commits, topic_hash, finished, now + KEPT_S)
+            partition.kept = PartitionOutcomes(commits, topic_hash, finished, now + KEPT_S)
             self._kept[partition.name] = partition.kept
 
     def knows(self, name: TopicPartition) -> bool:
@@ -87,8 +87,8 @@ class KeptOutcomes:
         return name in self._kept
 
     def recall(
-        self, name: TopicPartition, committed: Committed, topic_hash: int, log_end: int
-    ) -> Kept | None:
+        self, name: TopicPartition, committed: CommittedOffset, topic_hash: int, log_end: int
+    ) -> PartitionOutcomes | None:
         """Return, once, what is remembered of a partition that begins; None where it is void."""
         kept = self._kept.pop(name, None)
         if kept is None or not self.counts(kept, committed):
@@ -97,11 +97,11 @@ class KeptOutcomes:
         is_same_log = kept.topic_hash == topic_hash and kept.finished[-1][1] <= log_end
         return kept if is_same_log else None
 
-    def counts(self, kept: Kept, committed: Committed) -> bool:
+    def counts(self, kept: PartitionOutcomes, committed: CommittedOffset) -> bool:
         """Tell whether nobody else has moved what is committed."""
         return (committed.next_offset, committed.metadata) in kept.commits
 
-    def look_at_clock(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Forget what was lost long ago."""
         if self._kept:
             self._kept = {name: each for name, each in self._kept.items() if now < each.until}

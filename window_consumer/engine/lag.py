@@ -49,7 +49,7 @@ def _candidates(partition: Partition, slices: Iterable[Slice], now: float) -> It
 def _records(partition: Partition, now: float) -> int | None:
     if partition.log_end is None:
         return None
-    if partition.rung.level is None:
+    if partition.retry_level.level is None:
         return max(0, partition.log_end - partition.window.next_offset)
     due = [len(messages) for at, messages in partition.buffer if at <= now]
     unread = max(0, partition.log_end - partition.next_delivery)
@@ -59,8 +59,8 @@ def _records(partition: Partition, now: float) -> int | None:
 
 
 def _age_s(partition: Partition, message: Message, wall_ms: float) -> float:
-    if partition.rung.level is not None:
-        return max(0.0, -partition.rung.wait_s(message, wall_ms))
+    if partition.retry_level.level is not None:
+        return max(0.0, -partition.retry_level.wait_s(message, wall_ms))
     kind, written_ms = message.timestamp()
     if kind == TIMESTAMP_NOT_AVAILABLE or written_ms <= 0:
         return 0.0

@@ -62,14 +62,14 @@ class Histogram:
 
 
 @define
-class Durations:
+class LatencyHistograms:
     """Calls by how long they took. Owner: poll thread; anyone may read (a little stale)."""
 
     counts: list[int] = field(factory=lambda: [0] * (len(BOUNDS_S) + 1))
     seconds: float = 0.0
     computed_s: float = 0.0
 
-    def note(self, slice_: Slice) -> None:
+    def record(self, slice_: Slice) -> None:
         """Take note of a slice that is over: each of its calls counts with their mean.
 
         Slow handlers have slices of one record or a few; a batch is one call.

@@ -109,7 +109,7 @@ def _to_each(
     """Return the method of Observers that calls one of each observer."""
     name = method.__name__
 
-    def tell(self: Observers, /, *about: P.args, **more: P.kwargs) -> None:
+    def notify(self: Observers, /, *about: P.args, **more: P.kwargs) -> None:
         for hear in self._hearers[name]:
             try:
                 hear(*about, **more)
@@ -117,8 +117,8 @@ def _to_each(
                 self.failures += 1
                 self.on_error(error)
 
-    tell.__doc__ = method.__doc__
-    return tell
+    notify.__doc__ = method.__doc__
+    return notify
 
 
 @define(eq=False)

@@ -68,7 +68,7 @@ class DeliveredOffsets:
         run = bisect_right(self._firsts, offset) - 1
         return self._seqs[run] + (offset - self._firsts[run])
 
-    def forget_before(self, seq: int) -> None:
+    def drop_before(self, seq: int) -> None:
         """Let go of the runs that end before ``seq``."""
         run = bisect_right(self._seqs, seq) - 1
         if run > 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from window_consumer.engine.commits import CommitState
 from window_consumer.engine.deliveries import Holes
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.offsets import (
     after,
     is_contiguous,
@@ -23,9 +23,9 @@ from window_consumer.engine.partition_state import (
     PartitionState,
 )
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.ordering import Ordering
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
@@ -34,9 +34,9 @@ from window_consumer.model.record import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.engine.kept_outcomes import Kept
+    from window_consumer.engine.kept_outcomes import PartitionOutcomes
 
-FindStrays = Callable[["Partition", Run], Collection[int]]
+FindStrays = Callable[["Partition", RecordRun], Collection[int]]
 """Takes the strays of a run on, and returns their sequence numbers; normally there are none."""
 
 DUE_TOGETHER_S = 0.02
@@ -52,9 +52,9 @@ class Partition:
     find_strays: FindStrays | None = None
     """Sorts out copies that belong elsewhere, see ``lane_ownership``; None where none can."""
 
-    kept: Kept | None = None
+    kept: PartitionOutcomes | None = None
     """Set when it is lost: what had finished, in case that it comes back, see ``kept_outcomes``."""
-    recalled: Kept | None = None
+    recalled: PartitionOutcomes | None = None
     """What had finished before it was lost and need not run again; set while observers hear of the
     assignment."""
 
@@ -65,12 +65,12 @@ class Partition:
         window: Window,
         ordering: Ordering,
         commit: CommitState,
-        budget: Budget,
-        rung: Rung,
+        budget: MemoryBudget,
+        retry_level: RetryTopicLevel,
         finished_before: Sequence[range] = (),
     ):
         self.name = name
-        self.rung = rung
+        self.retry_level = retry_level
         self.siblings: list[Partition] = []
         """The other partitions with the same lanes: of the source topic, and of its copies."""
         self.epoch = epoch
@@ -179,7 +179,7 @@ class Partition:
             return after(_offset(self.buffer[-1][1][-1]))
         return self.window.offsets.next_offset
 
-    def note_unreadable(self, offsets: Iterable[int], unseen: Sequence[Message]) -> None:
+    def record_unreadable(self, offsets: Iterable[int], unseen: Sequence[Message]) -> None:
         """Note which of the records that come in have lost their headers."""
         first = _offset(unseen[0])
         self.unreadable.update(each for each in offsets if each >= first)
@@ -200,7 +200,7 @@ class Partition:
 
         Those that are due within a few milliseconds of each other wait for the last of them.
         """
-        dues = [now + self.rung.wait_s(message, wall_ms) for message in messages]
+        dues = [now + self.retry_level.wait_s(message, wall_ms) for message in messages]
         start = 0
         for stop in range(1, len(dues) + 1):
             if stop == len(dues) or abs(dues[stop] - dues[start]) > DUE_TOGETHER_S:
@@ -260,7 +260,7 @@ class Partition:
         first, last = _offset(messages[0]), _offset(messages[-1])
         if is_contiguous(first, last, len(messages)) and not self._finished_before:
             seq = self.window.append(range(first, after(last)), now)
-            self._let_start(Run(messages, range(seq, seq + len(messages)), size))
+            self._let_start(RecordRun(messages, range(seq, seq + len(messages)), size))
             return 0
         offsets = [_offset(message) for message in messages]
         position = finished = 0
@@ -270,7 +270,7 @@ class Partition:
                 seq = self.window.append(piece, now, outcome)
                 if outcome is Outcome.OPEN:
                     part = messages[position:stop]
-                    self._let_start(Run.of(part, range(seq, seq + len(part))))
+                    self._let_start(RecordRun.of(part, range(seq, seq + len(part))))
                 else:
                     finished += len(piece)
                     self.let_go(sum(map(len, messages[position:stop])))
@@ -282,14 +282,14 @@ class Partition:
             self.window.slide(now)
         return finished
 
-    def _let_start(self, run: Run) -> None:
+    def _let_start(self, run: RecordRun) -> None:
         """Let records wait to start, strays left out."""
         if self.find_strays is None or not (strays := self.find_strays(self, run)):
             self.ordering.add(run)
             return
         for message, seq in zip(run.messages, run.seqs, strict=True):
             if seq not in strays:
-                self.ordering.add(Run.of([message], range(seq, seq + 1)))
+                self.ordering.add(RecordRun.of([message], range(seq, seq + 1)))
 
     def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
         """Give records their final outcome and let go of their ``size`` bytes."""
@@ -297,12 +297,12 @@ class Partition:
         self.let_go(size)
         self.commit.changed = True
 
-    def note_failure(self, failed: FailedRecord) -> None:
+    def on_first_failure(self, failed: FailedRecord) -> None:
         """Note that a record has failed for the first time: its lane waits for it."""
         self.failed[failed.seq] = failed
         failed.hold = self.ordering.acquire((failed.lane,))
 
-    def forget_failure(self, seq: int) -> None:
+    def on_failure_resolved(self, seq: int) -> None:
         """Note that a record that failed has its final outcome."""
         self.failed.pop(seq).hold.release()
 

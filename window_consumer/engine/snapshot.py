@@ -7,11 +7,11 @@ from collections.abc import Container
 from math import isfinite
 
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.circuit_breaker import Breaker
+from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.scheduling.adaptive_concurrency import Limiter
+from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
@@ -60,7 +60,7 @@ def take_snapshot(
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.limiter),
         changes_s=tuple(now - each for each in engine.changes),
-        halted=engine.halts.worker,
+        halted=engine.manual_pauses.worker,
     )
 
 
@@ -74,13 +74,13 @@ def _slices(engine: Engine) -> list[Slice]:
     return [*engine.dispatcher.out, *engine.dispatcher.abandoned]
 
 
-def _limit(limiter: Limiter | None) -> LimitSnapshot | None:
+def _limit(limiter: AdaptiveConcurrency | None) -> LimitSnapshot | None:
     if limiter is None:
         return None
     return LimitSnapshot(limiter.limit, limiter.base, limiter.why)
 
 
-def _breaker(breaker: Breaker, now: float) -> BreakerSnapshot:
+def _breaker(breaker: CircuitBreaker, now: float) -> BreakerSnapshot:
     failed, calls = breaker.calls_within_window(now)
     return BreakerSnapshot(
         breaker.state,
@@ -118,7 +118,7 @@ def _partition(
         paused=partition.paused,
         failed=len(partition.failed),
         lag=lag_of(partition, slices, now, wall_ms),
-        level=None if partition.rung.level is None else partition.rung.level.name,
+        level=None if partition.retry_level.level is None else partition.retry_level.level.name,
         hovering_s=hovering_s,
         waits_for_rate=partition.ordering.waits,
         row=row,

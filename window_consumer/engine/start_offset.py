@@ -14,13 +14,13 @@ from window_consumer.engine.commit_metadata import (
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.crash_history import (
     SUSPECT_AFTER,
-    UncleanEnds,
+    UncleanExits,
     unclean_ends,
 )
-from window_consumer.engine.kept_outcomes import Kept
+from window_consumer.engine.kept_outcomes import PartitionOutcomes
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import Committed
+from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 OnNoOffset = Literal["earliest", "latest", "fail"]
@@ -31,7 +31,7 @@ class Found:
     """What was read of one partition when it was assigned."""
 
     name: TopicPartition
-    committed: Committed
+    committed: CommittedOffset
     log: tuple[int, int]
     """The log's first offset and its end (exclusive)."""
     topic_hash: int = 0
@@ -39,7 +39,7 @@ class Found:
     """How many partitions the topic had when the group first read it, see ``partitions_known``."""
     partitions: int = 0
     """How many it has now, 0 where nobody knows."""
-    kept: Kept | None = None
+    kept: PartitionOutcomes | None = None
     """What this member had finished when it lost the partition, where that still counts."""
 
 
@@ -56,7 +56,7 @@ class NoOffsetError(WorkerStoppedError):
     """Nothing is committed for a partition, and ``on_no_offset`` is fail."""
 
 
-def needs_log(committed: Committed, topic_hash: int) -> bool:
+def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
     """Tell whether the log's range matters for what is committed: asking costs a round trip."""
     if committed.next_offset is None:
         return True
@@ -68,7 +68,7 @@ def needs_log(committed: Committed, topic_hash: int) -> bool:
     )
 
 
-def partitions_known(committed: Iterable[Committed], partitions_now: int) -> int:
+def partitions_known(committed: Iterable[CommittedOffset], partitions_now: int) -> int:
     """Return how many partitions the topic had when the group first read it.
 
     ``committed`` is what the group has committed for all partitions of the topic. Where it has
@@ -143,7 +143,7 @@ def _from_offset(found: Found, next_offset: int) -> Start:
     return Start(assigned, LogEvent.PARTITION_SUSPECTED, text) if text else Start(assigned)
 
 
-def _suspicious(name: TopicPartition, next_offset: int, before: UncleanEnds | None) -> str:
+def _suspicious(name: TopicPartition, next_offset: int, before: UncleanExits | None) -> str:
     if before is None or not (before.crashes or before.ends >= SUSPECT_AFTER):
         return ""
     parts = []
@@ -179,7 +179,7 @@ def _assigned(
     finished: tuple[range, ...] = (),
     committed: tuple[int, str] | None = None,
     opened: bool = False,
-    unclean: UncleanEnds | None = None,
+    unclean: UncleanExits | None = None,
 ) -> Assigned:
     return Assigned(
         name=found.name,

@@ -152,7 +152,7 @@ class Window:
             self.slid += complete
             del self.cells[:complete]
             del self._starts[:complete]
-            self.offsets.forget_before(self._starts[0] if self.cells else self.offsets.next_seq)
+            self.offsets.drop_before(self._starts[0] if self.cells else self.offsets.next_seq)
             self._start_since = now
         return records
 

@@ -44,7 +44,7 @@ class Assignment:
         """The partitions that are assigned."""
         return list(self._begins)
 
-    def note_problem(self, message: Any, error: KafkaError) -> None:
+    def record_problem(self, message: Any, error: KafkaError) -> None:
         """Note what stands in the way of reading on, where the records before it end."""
         name = TopicPartition(message.topic(), message.partition())
         # A log may not have HELD_AT any more, and may be asked for it before the pause is heard of;

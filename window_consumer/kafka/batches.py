@@ -25,7 +25,7 @@ _error_of: Callable[[Any], KafkaError | None] = Message.error
 _partition_of: Callable[[Any], int] = Message.partition  # type: ignore[assignment] # records have one
 _topic_of: Callable[[Any], str] = Message.topic  # type: ignore[assignment] # records have one
 
-_FIRST_LOOK = 256
+_FIRST_CHECK = 256
 """So many records are looked at first for where a run ends, then four times as many."""
 
 Key = TypeVar("Key", int, tuple[str, int])
@@ -36,7 +36,7 @@ def has_errors(batch: Sequence[Any]) -> bool:
     return any(map(_error_of, batch))
 
 
-def forget(gathered: dict[TopicPartition, Any], names: Collection[TopicPartition]) -> None:
+def drop(gathered: dict[TopicPartition, Any], names: Collection[TopicPartition]) -> None:
     """Drop what was gathered of partitions."""
     for name in names:
         gathered.pop(name, None)
@@ -104,7 +104,7 @@ def _split(batch: list[AnyMessage], keys: list[Key]) -> Iterator[tuple[Key, list
 
 def _end_of_run(keys: list[Key], start: int) -> int:
     """Return where the run of the key at ``start`` ends, -1 where keys are mixed up there."""
-    key, end, stop, step = keys[start], len(keys), start, _FIRST_LOOK
+    key, end, stop, step = keys[start], len(keys), start, _FIRST_CHECK
     while stop < end:
         piece = keys[stop : stop + step]
         same = piece.count(key)

@@ -53,7 +53,7 @@ class Commits:
         """Return the answers for these partitions that have come, each once."""
         return {name: self._answers.pop(name) for name in names if name in self._answers}
 
-    def forget(self, names: Iterable[TopicPartition]) -> None:
+    def remove(self, names: Iterable[TopicPartition]) -> None:
         """Ignore answers for partitions that were given up."""
         for name in names:
             self._sent.pop(name, None)

@@ -15,7 +15,7 @@ from window_consumer.kafka.commits import (
     Commits,
     Results,
 )
-from window_consumer.kafka.watchdogs.client import Lifeline
+from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.model.errors import (
     CommitFailedError,
     GivenUpError,
@@ -44,8 +44,8 @@ class Connection:
         self.commits = Commits()
         self._given_up: set[TopicPartition] = set()
         """Partitions that were given up since a commit was last waited for."""
-        self.lifeline = Lifeline(settings, notices_silence=True)
-        noting = {"error_cb": self._hear, "on_commit": self.commits.on_commit}
+        self.watchdog = ClientWatchdog(settings, notices_silence=True)
+        noting = {"error_cb": self._on_error, "on_commit": self.commits.on_commit}
         try:
             self.consumer = Consumer({**settings, **noting}, logger=log)
         except KafkaException as exception:
@@ -55,9 +55,9 @@ class Connection:
         incremental = not classic or "cooperative" in strategy
         self.assignment = Assignment(self.consumer, incremental=incremental)
 
-    def _hear(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         self.troubles.append(error)
-        self.lifeline.note(error)
+        self.watchdog.record_error(error)
 
     def chunks(self, max_records: int, timeout_s: float) -> Iterator[list[Any]]:
         """Yield records and errors, one call of the client at a time; waits only for the first.
@@ -77,7 +77,7 @@ class Connection:
             chunk = self.consumer.consume(1, timeout_s)
             full = bool(chunk)
         if chunk:
-            self.lifeline.heard()
+            self.watchdog.on_contact()
         yield chunk
         left -= len(chunk)
         while full and left > 0:
@@ -87,13 +87,13 @@ class Connection:
                 chunk = self.consumer.consume(wanted, 0)
             except KafkaException as exception:
                 # What was read before is not lost; the next call raises again if it has to.
-                self.note(exception)
+                self.record_error(exception)
                 return
             full = len(chunk) == wanted
             left -= len(chunk)
             yield chunk
 
-    def note(self, exception: KafkaException) -> None:
+    def record_error(self, exception: KafkaException) -> None:
         """Keep an error that the client raised, for the listener; others are raised again."""
         error = exception.args[0] if exception.args else None
         if not isinstance(error, KafkaError):
@@ -117,7 +117,7 @@ class Connection:
                 self._put_back(message)
             found.update(self.commits.take_of(wanted))
         late = wanted.difference(found)
-        self.commits.forget(late)
+        self.commits.remove(late)
         failure = CommitFailedError(f"no answer within {timeout_s:g} s")
         found.update(dict.fromkeys(late, failure))
         lost = {name for name in self._given_up & wanted if found[name] is not None}
@@ -130,13 +130,13 @@ class Connection:
             name = TopicPartition(message.topic(), message.partition())
             self.assignment.put_back(name, message.offset())
         else:
-            self.assignment.note_problem(message, error)
+            self.assignment.record_problem(message, error)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
         """Forget partitions: answers to their commits concern nobody any more."""
         self._given_up.update(names)
         self.assignment.give_up(names)
-        self.commits.forget(names)
+        self.commits.remove(names)
 
     def close(self, timeout_s: float) -> bool:
         """Close on a thread of its own, as the client's close can hang; False when it does."""

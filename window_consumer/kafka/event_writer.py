@@ -13,7 +13,7 @@ from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
 )
-from window_consumer.kafka.reconnecting_producer import LastingProducer
+from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.kafka.settings import (
     EventNeeds,
     event_settings,
@@ -43,11 +43,11 @@ class EventWriter:
         conf = event_settings(user_settings, needs)
         conf.update(token_setting(conf, oauth_token))
         try:
-            self._producer = LastingProducer(conf, log, self._note)
+            self._producer = ReconnectingProducer(conf, log, self._log_error)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
 
-    def _note(self, error: KafkaError) -> None:
+    def _log_error(self, error: KafkaError) -> None:
         self._log.info(
             LogEvent.PRODUCER_WARNED, "producer of %s: %s", self._topic, errors.text_of(error)
         )
@@ -58,10 +58,10 @@ class EventWriter:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
-                self._producer.note_sent()
+                self._producer.on_acked()
                 on_done(None)
             else:
-                on_done(errors.publish_failure(self._producer.note_unsent(error), topic))
+                on_done(errors.publish_failure(self._producer.on_failed(error), topic))
 
         try:
             self._producer.produce(topic, value=value, key=key, on_delivery=report)

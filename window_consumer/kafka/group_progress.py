@@ -32,7 +32,7 @@ _CHUNK: Final = 1_000
 """Records that are asked for at once, and their bytes counted."""
 
 _POLL_S: Final = 0.1
-_PATIENCE_S: Final = 60.0
+_DEADLINE_S: Final = 60.0
 """How long no broker may answer before a read gives up."""
 
 
@@ -54,7 +54,7 @@ class GroupProgress:
         self.group = group
         self._max_bytes = max_bytes
         self._reader = TopicReader(
-            user_settings, log, group=group, oauth_token=oauth_token, patience_s=_PATIENCE_S
+            user_settings, log, group=group, oauth_token=oauth_token, deadline_s=_DEADLINE_S
         )
         self._scan: Scan
         self._mark = ""
@@ -92,7 +92,7 @@ class GroupProgress:
         wanted = [ClientPartition(*name) for name in names]
         consumer = self._reader.consumer
         found = {}
-        for each in self._asked(lambda: consumer.committed(wanted, timeout=_PATIENCE_S)):
+        for each in self._asked(lambda: consumer.committed(wanted, timeout=_DEADLINE_S)):
             ours = each.offset >= 0 and (each.metadata or "") == self._mark
             name = TopicPartition(each.topic, each.partition)
             found[name] = (max(each.offset, OFFSET_INVALID), ours)
@@ -149,7 +149,7 @@ class GroupProgress:
 
     def _asked(self, question: Callable[[], list[ClientPartition]]) -> list[ClientPartition]:
         """Ask the group's coordinator, again for a minute while it is not ready."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _DEADLINE_S
         with in_our_words(f"progress of {self.group}"):
             while True:
                 try:

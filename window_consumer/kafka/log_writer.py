@@ -43,7 +43,7 @@ Failed = dict[int, tuple[Copy, KafkaError]]
 """The copies that were not acked by the same places, and why."""
 
 
-class Writer(Protocol):
+class LogWriter(Protocol):
     """Writes batches. Owner: one thread."""
 
     def send(self, copies: Sequence[Copy]) -> None:
@@ -90,7 +90,7 @@ class _Client:
             error = errors.cause_of(exception) or self._given_up_for()
             if error is None:
                 raise RunError(f"{name}: {exception}") from exception
-            if _says_fenced(error):
+            if _is_fenced(error):
                 raise _fenced(name, error) from exception
             raise errors.translate(error, name) from exception
 
@@ -252,7 +252,7 @@ class TransactionalWriter:
         with self._client.in_our_words(self._name):
             failed = self._client.take()
         for _, error in failed.values():
-            if _says_fenced(error):
+            if _is_fenced(error):
                 raise _fenced(self._name, error)
         _raise_unless_too_large(failed)
         if failed:
@@ -313,7 +313,7 @@ _FENCED_OFF = KafkaError._FENCED  # noqa: SLF001 - local error codes begin with 
 _FENCED = frozenset({_FENCED_OFF, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
-def _says_fenced(error: KafkaError) -> bool:
+def _is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED or KafkaError(_FENCED_OFF).str() in error.str()
 
 

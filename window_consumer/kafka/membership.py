@@ -19,13 +19,13 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
 from window_consumer.kafka.oauth import token_setting
-from window_consumer.kafka.watchdogs.assignment import GroupWatch
+from window_consumer.kafka.watchdogs.assignment import AssignmentWatchdog
 from window_consumer.model.errors import (
     RunError,
     WrongProcessError,
 )
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import Listener
+from window_consumer.model.protocols import SourceListener
 from window_consumer.model.record import TopicPartition
 
 _LET_GO_S = 0.05
@@ -58,10 +58,10 @@ class Membership:
         self._joined = False
         self._join_again_at: float | None = None
         self._raised: BaseException | None = None
-        self._watch = GroupWatch(
+        self._watch = AssignmentWatchdog(
             lambda: cluster.ask_for_group(needs.group), self._coordinator_answers, lambda: log.lines
         )
-        self.listener: Listener | None = None
+        self.listener: SourceListener | None = None
         self.topics: list[str] = []
         self.in_callback = False
         """The listener is answering a rebalance: the client waits for it."""
@@ -88,7 +88,7 @@ class Membership:
         if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
             self._join_again()
         connection = self.connection
-        if connection.lifeline.is_lost(connection.consumer):
+        if connection.watchdog.is_lost(connection.consumer):
             self._find_back()
         elif not self.topics:
             if self._watch.unheard:
@@ -104,7 +104,7 @@ class Membership:
             self._answer(lambda listener: listener.on_assigned([]))
         return self.connection
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads.
 
         Without topics it waits for them outside of the group: the client joins none for nothing.
@@ -173,7 +173,7 @@ class Membership:
         connection = self._connection
         return connection if connection and connection.consumer is consumer else None
 
-    def _answer(self, tell: Callable[[Listener], None]) -> None:
+    def _answer(self, tell: Callable[[SourceListener], None]) -> None:
         """Call the listener from within a callback of the client, which must not raise."""
         if self.listener is None or self._raised is not None:
             return

@@ -44,7 +44,7 @@ def token_setting(settings: Mapping[str, Any], token: OauthToken | None) -> dict
     return {"oauth_cb": token} if token is not None and uses_tokens(settings) else {}
 
 
-class Tokens:
+class OAuthTokens:
     """Calls the application's function for the clients, on their threads, several at once.
 
     A client drops what the function raises and asks again after ten seconds; while it is made it

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.watchdogs.client import Lifeline
+from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.model.log_events import LogEvent
 
 _FIRST_PAUSE_S: Final = 0.5
@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S: Final = 10.0
 """Between two clients that give up: what is wrong was seen to, or it lasts."""
 
 
-class LastingProducer:
+class ReconnectingProducer:
     """``produce`` belongs to one thread, everything else to one, which may be another."""
 
     def __init__(
@@ -33,8 +33,8 @@ class LastingProducer:
         """Make the client; raises KafkaException where it cannot be made."""
         self._log = log
         self._on_error = on_error
-        self._settings = {**settings, "error_cb": self._hear}
-        self._lifeline = Lifeline(settings, notices_silence=True)
+        self._settings = {**settings, "error_cb": self._on_client_error}
+        self._watchdog = ClientWatchdog(settings, notices_silence=True)
         self._producer: Producer | None = Producer(self._settings, logger=log)
         self._given_up: list[Producer] = []
         self._fatal: KafkaError | None = None
@@ -43,8 +43,8 @@ class LastingProducer:
         self._again_at = 0.0
         """When there may be a new client, while there is none."""
 
-    def _hear(self, error: KafkaError) -> None:
-        self._lifeline.note(error)
+    def _on_client_error(self, error: KafkaError) -> None:
+        self._watchdog.record_error(error)
         self._on_error(error)
 
     def produce(self, topic: str, **message: Any) -> None:
@@ -59,15 +59,15 @@ class LastingProducer:
             producer = self._producer = Producer(self._settings, logger=self._log)
         producer.produce(topic, **message)
 
-    def note_sent(self) -> None:
+    def on_acked(self) -> None:
         """Hear that a message was acked."""
         self._fatal, self._pause_s = None, 0.0
 
-    def note_unsent(self, error: KafkaError) -> KafkaError:
+    def on_failed(self, error: KafkaError) -> KafkaError:
         """Hear why a message failed; return what is behind it."""
         if errors.is_expiry(error):
             # Perhaps for want of an answer.
-            self._lifeline.suspect()
+            self._watchdog.suspect()
         fatal = self._fatal
         return error if fatal is None or not errors.is_purged(error) else fatal
 
@@ -77,17 +77,17 @@ class LastingProducer:
         if producer is None:
             time.sleep(timeout_s)
         elif self._serve(producer, producer.poll, timeout_s) or not len(producer):
-            self._lifeline.heard()
+            self._watchdog.on_contact()
         self._purge()
         producer = self._producer
-        if producer is not None and self._lifeline.is_lost(producer):
+        if producer is not None and self._watchdog.is_lost(producer):
             self._log.log(
                 logging.WARNING,
                 "the cluster answers, and this producer has lost its way to it: goes on with a new"
                 " one",
                 event=LogEvent.PRODUCER_REPLACED,
             )
-            self._lifeline = Lifeline(self._settings, notices_silence=True)
+            self._watchdog = ClientWatchdog(self._settings, notices_silence=True)
             self._given_up.append(producer)
             self._producer = Producer(self._settings, logger=self._log)
 
@@ -132,7 +132,7 @@ class LastingProducer:
         while (left := deadline - time.monotonic()) > 0 and self._missing():
             producer = self._producer
             if producer is not None:
-                self._serve(producer, producer.flush, min(left, _LOOK_S))
+                self._serve(producer, producer.flush, min(left, _CHECK_S))
             self._purge()
         return self._missing()
 
@@ -141,4 +141,4 @@ class LastingProducer:
         return here + sum(map(len, self._given_up))
 
 
-_LOOK_S: Final = 0.1
+_CHECK_S: Final = 0.1

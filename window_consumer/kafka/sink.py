@@ -18,7 +18,7 @@ from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
 )
-from window_consumer.kafka.reconnecting_producer import LastingProducer
+from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.model.errors import (
     PublishFailedError,
     WrongProcessError,
@@ -50,17 +50,17 @@ class KafkaSink:
         self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
         self._pid = os.getpid()
-        self._producer: LastingProducer | None = None
+        self._producer: ReconnectingProducer | None = None
         self._made = threading.Event()
 
-    def _note(self, error: KafkaError) -> None:
+    def _log_error(self, error: KafkaError) -> None:
         self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", errors.text_of(error))
 
-    def _usable(self) -> LastingProducer:
+    def _usable(self) -> ReconnectingProducer:
         if os.getpid() != self._pid:
             raise WrongProcessError("this producer was made in another process")
         if self._producer is None:
-            self._producer = LastingProducer(self._conf, self._log, self._note)
+            self._producer = ReconnectingProducer(self._conf, self._log, self._log_error)
             self._made.set()
         return self._producer
 
@@ -70,10 +70,10 @@ class KafkaSink:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
-                producer.note_sent()
+                producer.on_acked()
                 on_delivery(None)
             else:
-                on_delivery(errors.publish_failure(producer.note_unsent(error), topic))
+                on_delivery(errors.publish_failure(producer.on_failed(error), topic))
 
         try:
             producer = self._usable()

@@ -18,7 +18,7 @@ from window_consumer.kafka import (
 )
 from window_consumer.kafka.batches import (
     Names,
-    forget,
+    drop,
     has_errors,
     read_headers,
 )
@@ -36,8 +36,8 @@ from window_consumer.model.protocols import (
     Batch,
     Commit,
     CommitResults,
-    Committed,
-    Listener,
+    CommittedOffset,
+    SourceListener,
     TopicFacts,
 )
 from window_consumer.model.record import TopicPartition
@@ -64,7 +64,7 @@ class KafkaSource:
         """The group protocol in use, or the one that is tried first."""
         return self._member.protocol
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads."""
         self._member.subscribe(topics, listener)
 
@@ -78,7 +78,7 @@ class KafkaSource:
         errors_between: list[Any] = []
         try:
             for chunk in connection.chunks(max_records, timeout_s):
-                forget(gathered, moved)
+                drop(gathered, moved)
                 records = chunk
                 if has_errors(chunk):
                     records = [message for message in chunk if message.error() is None]
@@ -89,17 +89,17 @@ class KafkaSource:
                     name = self._names.of(message.topic(), message.partition())
                     gathered[name].unreadable.append(message.offset())
         except KafkaException as exception:
-            connection.note(exception)
+            connection.record_error(exception)
         moved.clear()
         self._report(connection)
         if errors_between:
-            self._note(connection, errors_between)
+            self._record_errors(connection, errors_between)
             if not gathered:
                 self._report(connection)
-        forget(gathered, moved)
+        drop(gathered, moved)
         return list(gathered.values())
 
-    def _note(self, connection: Connection, messages: list[Any]) -> None:
+    def _record_errors(self, connection: Connection, messages: list[Any]) -> None:
         """Note errors; those of a partition are told when what was read before is handed out.
 
         That is in the next poll, or at once where there is nothing to hand out.
@@ -108,7 +108,7 @@ class KafkaSource:
             if message.topic() is None:
                 connection.troubles.append(message.error())
             else:
-                connection.assignment.note_problem(message, message.error())
+                connection.assignment.record_problem(message, message.error())
 
     def _report(self, connection: Connection) -> None:
         """Tell the listener what the client's callbacks have noted; raise what has to be raised."""
@@ -117,11 +117,11 @@ class KafkaSource:
         if answers and self._member.listener is not None:
             self._member.listener.on_committed(answers)
         for name, error in connection.assignment.take_problems().items():
-            self._tell(error, name)
+            self._report_error(error, name)
         while connection.troubles:
-            self._tell(connection.troubles.pop(0), None)
+            self._report_error(connection.troubles.pop(0), None)
 
-    def _tell(self, error: KafkaError, name: TopicPartition | None) -> None:
+    def _report_error(self, error: KafkaError, name: TopicPartition | None) -> None:
         listener = self._member.listener
         if errors.is_fatal(error):
             self._member.on_fatal(errors.behind_fatal(error))
@@ -175,7 +175,7 @@ class KafkaSource:
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
         """Return what the cluster says of topics; those that do not exist are left out."""
-        found = self._cluster.topics(topics, timeout_s, patience_s=timeout_s)
+        found = self._cluster.topics(topics, timeout_s, deadline_s=timeout_s)
         return {name: TopicFacts(each.partitions, each.topic_id) for name, each in found.items()}
 
     # ---- commits
@@ -200,7 +200,7 @@ class KafkaSource:
 
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """Read what is committed; raises a WindowConsumerError where there is no answer."""
         wanted = [ClientPartition(*name) for name in names]
         try:
@@ -213,7 +213,7 @@ class KafkaSource:
             if partition.error is not None:
                 raise RunError(f"committed offset of {name}: {errors.text_of(partition.error)}")
             offset = partition.offset if partition.offset >= 0 else None
-            answers[name] = Committed(offset, partition.metadata or "")
+            answers[name] = CommittedOffset(offset, partition.metadata or "")
         return answers
 
     # ---- the end

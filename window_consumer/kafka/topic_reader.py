@@ -87,11 +87,11 @@ class TopicReader:
         *,
         group: str = "window-consumer-reader",
         oauth_token: OauthToken | None = None,
-        patience_s: float | None = None,
+        deadline_s: float | None = None,
     ):
         """``patience_s`` bounds how long an answer may take, and how long nothing may come."""
-        self._answer_s = _ANSWER_S if patience_s is None else patience_s
-        self._still_s = _STILL_S if patience_s is None else patience_s
+        self._answer_s = _ANSWER_S if deadline_s is None else deadline_s
+        self._still_s = _STILL_S if deadline_s is None else deadline_s
         self._troubles: list[KafkaError] = []
         conf = {
             **_settings(user_settings, group),

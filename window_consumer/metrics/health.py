@@ -20,16 +20,16 @@ from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
 from window_consumer.runtime.measures import (
     Measures,
-    OfProcess,
+    ProcessFigures,
     SpanFigures,
 )
 from window_consumer.runtime.poll_loop import Phase
-from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.trend import (
     EVERY_S,
-    Sample,
     Trend,
+    TrendSample,
 )
 from window_consumer.runtime.worker import (
     Worker,
@@ -55,7 +55,7 @@ class Health:
         """They tell this process's metrics from those of others."""
         self.spans_of: Callable[[str], SpanFigures | None] = lambda _worker: None
         """Tells what has become of a worker's spans."""
-        self.of_process: Callable[[], OfProcess] = OfProcess
+        self.of_process: Callable[[], ProcessFigures] = ProcessFigures
         """Tells what is not one worker's."""
         self._running: Running | None = None
         self._lock = threading.Lock()
@@ -64,27 +64,27 @@ class Health:
         self._trends: defaultdict[str, Trend] = defaultdict(Trend)
         self._sampled_at = monotonic()
 
-    def look(self) -> None:
+    def run_periodic(self) -> None:
         """Take a sample where it is time for one; to be called every second or so."""
         with self._lock:
             now = monotonic()
             if now - self._sampled_at >= EVERY_S and self._running is not None:
                 self._sampled_at = now
                 for name, windows in self._running.snapshots(_SNAPSHOT_S).items():
-                    self._trends[name].add(Sample.of(now, windows))
+                    self._trends[name].add(TrendSample.of(now, windows))
 
     def attach(self, running: Running) -> None:
         """Answer for these workers; before that the process only lives."""
         self._running = running
 
-    def live(self) -> Answer:
+    def live(self) -> HttpAnswer:
         """Answer ``/livez``: 503 where a poll thread has stood still for ``SILENT_S``."""
         hung = [worker for worker in self._workers if self._hangs(worker)]
         if not hung:
-            return Answer(200, "live\n")
-        return Answer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
+            return HttpAnswer(200, "live\n")
+        return HttpAnswer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
 
-    def ready(self) -> Answer:
+    def ready(self) -> HttpAnswer:
         """Answer ``/readyz``: 503 where a worker is not in its group, or is on its way out.
 
         It is 503, too, where the producer of its copies has given up.
@@ -92,13 +92,13 @@ class Health:
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
         if workers and all(is_ready(each.loop) and each.cannot_write is None for each in workers):
-            return Answer(200, "".join(f"{line}\n" for line in lines))
-        return Answer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
+            return HttpAnswer(200, "".join(f"{line}\n" for line in lines))
+        return HttpAnswer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
 
-    def metrics(self) -> Answer:
+    def metrics(self) -> HttpAnswer:
         """Answer ``/metrics``."""
         text = exposition.exposition(self.measures(), common=self.labels)
-        return Answer(200, text, exposition.CONTENT_TYPE)
+        return HttpAnswer(200, text, exposition.CONTENT_TYPE)
 
     def measures(self, *, with_windows: bool = True) -> list[Measures]:
         """Return what the workers are and have done; of those that have ended without windows."""
@@ -110,7 +110,7 @@ class Health:
             ]
 
     def _measures(
-        self, worker: Worker, windows: WindowsSnapshot | None, shared: OfProcess
+        self, worker: Worker, windows: WindowsSnapshot | None, shared: ProcessFigures
     ) -> Measures:
         seen = evolve(worker.outline(), windows=windows)
         return Measures(

@@ -21,10 +21,10 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import (
     TEXT,
-    Answer,
+    HttpAnswer,
 )
 
-PATIENCE_S: Final = 5.0
+DEADLINE_S: Final = 5.0
 """For a request to come, and for an answer to be read."""
 
 MOST_AT_ONCE: Final = 32
@@ -36,23 +36,23 @@ _MEANWHILE_S: Final = 0.5
 
 _LOG = own_logger()
 
-Routes = Mapping[str, Callable[[], Answer]]
+Routes = Mapping[str, Callable[[], HttpAnswer]]
 """Who answers, by path. Called on a thread of the server."""
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, address: Any, routes: Routes, patience_s: float = PATIENCE_S):
+    def __init__(self, address: Any, routes: Routes, deadline_s: float = DEADLINE_S):
         self.routes = routes
-        self.patience_s = patience_s
+        self.deadline_s = deadline_s
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         self._asking: dict[socket.socket, None] = {}
         """Those that are being answered, the oldest first."""
-        super().__init__(address, _Handler)
+        super().__init__(address, _RequestHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on a thread of its own; where there are too many the oldest makes room."""
@@ -83,25 +83,25 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         """Say nothing: who asked has gone, or asked in a way that is no HTTP."""
 
 
-class _Server6(_Server):
+class _Server6(_MetricsServer):
     address_family = socket.AF_INET6
 
 
-class _UnixServer(_Server):
+class _UnixServer(_MetricsServer):
     address_family = socket.AF_UNIX
     allow_reuse_address = False
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     """One request. HTTP/1.0: the connection ends with the answer."""
 
-    server: _Server
+    server: _MetricsServer
     server_version = "window-consumer"
     sys_version = ""
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(self.server.patience_s)
+        self.connection.settimeout(self.server.deadline_s)
 
     def do_GET(self) -> None:
         self._answer(with_text=True)
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         route = self.server.routes.get(path)
         if route is None:
             known = ", ".join(self.server.routes)
-            answer = Answer(404, f"no such path; there are {known}\n")
+            answer = HttpAnswer(404, f"no such path; there are {known}\n")
         else:
             answer = route()
         data = answer.text.encode()
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 class HttpServer:
     """Answers at one address until it is closed."""
 
-    def __init__(self, server: _Server, where: str, meanwhile: Callable[[], None]):
+    def __init__(self, server: _MetricsServer, where: str, meanwhile: Callable[[], None]):
         self._server = server
         self.where = where
         """The address, as a URL or a path."""
@@ -157,7 +157,7 @@ class HttpServer:
         )
         self._thread.start()
         # Not on the server's thread: it waits for poll threads, and probes must not.
-        threading.Thread(target=self._look, name="wc-http-look", daemon=True).start()
+        threading.Thread(target=self._run_meanwhile, name="wc-http-look", daemon=True).start()
 
     @classmethod
     def on_port(
@@ -168,16 +168,16 @@ class HttpServer:
         meanwhile: Callable[[], None],
         *,
         key: str,
-        patience_s: float = PATIENCE_S,
+        deadline_s: float = DEADLINE_S,
     ) -> HttpServer:
         """Listen on a TCP port, any free one for 0; ``key`` is where the address was configured.
 
         ``meanwhile`` is called about twice a second, on a thread of its own. Raises UsageError
         where the address cannot be had.
         """
-        kind = _Server6 if ":" in host else _Server
+        kind = _Server6 if ":" in host else _MetricsServer
         try:
-            server = kind((host, port), routes, patience_s)
+            server = kind((host, port), routes, deadline_s)
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(
@@ -199,7 +199,7 @@ class HttpServer:
         self._server.server_close()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _run_meanwhile(self) -> None:
         while not self._closed.wait(_MEANWHILE_S):
             try:
                 self._meanwhile()

@@ -13,11 +13,11 @@ from attrs import define, field
 
 from window_consumer.metrics import exposition
 from window_consumer.metrics.health import SILENT_S
-from window_consumer.runtime.replica import Answer, ask
+from window_consumer.runtime.replica import HttpAnswer, ask
 
 
 @define
-class HealthOfCopies:
+class ReplicasHealth:
     """Answers for all copies, see ``health``. Any thread may ask."""
 
     sockets: Mapping[str, Path]
@@ -28,7 +28,7 @@ class HealthOfCopies:
     _silent_since: dict[str, float] = field(factory=dict)
     """When those of them that do not answer any more were asked first without an answer."""
 
-    def live(self) -> Answer:
+    def live(self) -> HttpAnswer:
         """Answer ``/livez``: 503 where a poll thread stands still, or a whole process.
 
         A copy that has ended is started again by whoever keeps them: that is no reason.
@@ -41,10 +41,10 @@ class HealthOfCopies:
             if silent_s > SILENT_S:
                 why.append(f"process {number}: has not answered for {silent_s:.0f} s")
         if why:
-            return Answer(503, "".join(f"{line}\n" for line in why))
-        return Answer(200, "live\n")
+            return HttpAnswer(503, "".join(f"{line}\n" for line in why))
+        return HttpAnswer(200, "live\n")
 
-    def ready(self) -> Answer:
+    def ready(self) -> HttpAnswer:
         """Answer ``/readyz``: 503 while a copy is not ready."""
         answers = self._ask_all("/readyz")
         lines = [
@@ -53,23 +53,23 @@ class HealthOfCopies:
             for line in (self._silence(number) if answer is None else answer.text).splitlines()
         ]
         ready = all(each is not None and each.status == http.client.OK for each in answers.values())
-        return Answer(200 if ready else 503, "".join(lines))
+        return HttpAnswer(200 if ready else 503, "".join(lines))
 
-    def metrics(self) -> Answer:
+    def metrics(self) -> HttpAnswer:
         """Answer ``/metrics``: those of all copies that answer, each with its number."""
         answers = [each for each in self._ask_all("/metrics").values() if each is not None]
         text = exposition.joined(each.text for each in answers)
-        return Answer(200, text, exposition.CONTENT_TYPE)
+        return HttpAnswer(200, text, exposition.CONTENT_TYPE)
 
     def ended(self, number: str) -> None:
         """Note that a copy has ended: until its next process answers, nobody waits for it."""
         self._heard.discard(number)
         self._silent_since.pop(number, None)
 
-    def look(self) -> None:
+    def run_periodic(self) -> None:
         """Nothing to do: the copies sample themselves."""
 
-    def _ask_all(self, route: str) -> dict[str, Answer | None]:
+    def _ask_all(self, route: str) -> dict[str, HttpAnswer | None]:
         now = self._now()
         # All at once: a copy that is frozen answers only when the patience is over.
         with ThreadPoolExecutor(len(self.sockets)) as pool:

@@ -7,16 +7,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.http_server import (
     HttpServer,
     Routes,
 )
-from window_consumer.metrics.replica_health import HealthOfCopies
+from window_consumer.metrics.replica_health import ReplicasHealth
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.replica import Answer, CopyOfMany
+from window_consumer.runtime.replica import HttpAnswer, ReplicaIdentity
 
 KEY: Final = "health.listen"
 
@@ -29,16 +29,16 @@ Where = tuple[str, int] | Path | None
 class Answers(Protocol):
     """Who answers. Any thread may ask."""
 
-    def live(self) -> Answer:
+    def live(self) -> HttpAnswer:
         """Answer ``/livez``."""
 
-    def ready(self) -> Answer:
+    def ready(self) -> HttpAnswer:
         """Answer ``/readyz``."""
 
-    def metrics(self) -> Answer:
+    def metrics(self) -> HttpAnswer:
         """Answer ``/metrics``."""
 
-    def look(self) -> None:
+    def run_periodic(self) -> None:
         """Do what has to be done now and then, with nobody asking."""
 
 
@@ -47,7 +47,7 @@ def routes_of(health: Answers) -> Routes:
     return {"/livez": health.live, "/readyz": health.ready, "/metrics": health.metrics}
 
 
-def health_of(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Health:
+def health_of(plan: AppPlan, copy: ReplicaIdentity | None, beside: ExitStack) -> Health:
     """Answer for the workers of this process until ``beside`` is left.
 
     A replica answers the process that keeps the replicas. Raises UsageError where the address
@@ -60,12 +60,12 @@ def health_of(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Health:
 
 
 @contextmanager
-def health_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[HealthOfCopies]:
+def health_of_copies(plan: AppPlan, sockets: Mapping[str, Path]) -> Iterator[ReplicasHealth]:
     """Answer for all replicas as long as the block lasts; ``sockets`` are theirs, by number.
 
     Raises UsageError where the address cannot be had.
     """
-    health = HealthOfCopies(sockets)
+    health = ReplicasHealth(sockets)
     with answering(health, plan.config.health.address):
         yield health
 
@@ -81,9 +81,9 @@ def answering(health: Answers, where: Where) -> Iterator[None]:
         return
     routes = routes_of(health)
     if isinstance(where, Path):
-        server = HttpServer.on_path(where, routes, health.look)
+        server = HttpServer.on_path(where, routes, health.run_periodic)
     else:
-        server = HttpServer.on_port(*where, routes, health.look, key=KEY)
+        server = HttpServer.on_port(*where, routes, health.run_periodic, key=KEY)
         _log.info(
             "health: %s for /livez, /readyz and /metrics",
             server.where,

@@ -225,7 +225,7 @@ class UnreadableHeaders(NotCalled):
     reason = Reason.DECODE
 
 
-class PassedOver(Unroutable, Skip):
+class NoHandlerMatched(Unroutable, Skip):
     """The condition of no handler holds for the record, which is finished: skipped."""
 
 

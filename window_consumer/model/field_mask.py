@@ -160,12 +160,12 @@ class FieldMask:
         short = "\n".join(each for each in self._hidden if len(each) <= _SHORT_TEXT)
         long = "\n".join(each for each in self._hidden if len(each) > _SHORT_TEXT)
 
-        def told_word(found: re.Match[str]) -> str:
+        def masked_word(found: re.Match[str]) -> str:
             word = found[0]
             is_hidden = word in short or (_DIGIT.search(word) and word in long)
             return MASKED if is_hidden or self._is_closed(word) else word
 
-        return _WORD.sub(told_word, told)
+        return _WORD.sub(masked_word, told)
 
     def _is_closed(self, word: str) -> bool:
         data = word.encode("utf-8", "replace")

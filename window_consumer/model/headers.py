@@ -82,7 +82,7 @@ class LostHeaders(list[tuple[str, bytes | None]]):
         return cls([(HEADERS_LOST, b"1")])
 
 
-class Kept(dict[str, bool]):
+class KeptHeaders(dict[str, bool]):
     """Which headers of a record go along into its copy: the user's own, and of ours those named.
 
     Asked by name; the answers are kept, as all records of a topic have the same names.

@@ -55,7 +55,7 @@ class Commit:
 
 
 @frozen
-class Committed:
+class CommittedOffset:
     """What is committed of a partition; ``next_offset`` is None where nothing is."""
 
     next_offset: int | None
@@ -90,7 +90,7 @@ class Copy(NamedTuple):
 CommitResults = Mapping[TopicPartition, CommitFailedError | None]
 
 
-class Listener(Protocol):
+class SourceListener(Protocol):
     """What a Source tells its owner, always on the owner's thread and inside of ``poll``.
 
     An implementation of a Source makes sure that an exception of the listener does not pass
@@ -129,7 +129,7 @@ class Listener(Protocol):
 class Source(Protocol):
     """Where records come from: one member of one consumer group. Owner: poll thread."""
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads."""
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
@@ -163,7 +163,7 @@ class Source(Protocol):
 
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """Read what is committed; raises a WindowConsumerError in trouble."""
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:

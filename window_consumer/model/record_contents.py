@@ -55,7 +55,7 @@ def content_of(
     return {"bytes": len(data), **told}
 
 
-def look_into(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
+def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
     """Let a mask find what it hides in a value, for texts that quote it; False if that is much."""
     if value is None:
         return True

@@ -25,7 +25,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import (
-    Committed,
+    CommittedOffset,
     Source,
     TopicFacts,
 )
@@ -99,12 +99,12 @@ class Assignments:
 
     def retry(self, now: float) -> list[Assigned]:
         """Try again what could not be read, when it is time."""
-        self.kept.look_at_clock(now)
+        self.kept.expire(now)
         if not self._unread or now < self._retry_at:
             return []
         return self._try(sorted(self._unread), now)
 
-    def note(self, facts: Mapping[str, TopicFacts]) -> None:
+    def record_ids(self, facts: Mapping[str, TopicFacts]) -> None:
         """Remember topics: one that has another id later was made anew meanwhile."""
         for topic, each in facts.items():
             if each.topic_id:
@@ -122,7 +122,7 @@ class Assignments:
             if before and (now := facts.get(name.topic)) and now.topic_id not in {None, before}
         ]
 
-    def forget(self, names: Sequence[TopicPartition]) -> None:
+    def remove(self, names: Sequence[TopicPartition]) -> None:
         """Note that partitions are not ours any more."""
         for name in names:
             self._unread.pop(name, None)
@@ -139,7 +139,7 @@ class Assignments:
             if name.topic not in facts:
                 late[name] = MissingTopicError(f"the cluster has no topic {name.topic} (any more)")
         there = [name for name in names if name not in late]
-        self.note(facts)
+        self.record_ids(facts)
         committed = self._committed(there, facts) if there else {}
         logs = self._logs(there, committed, facts)
         assigned = []
@@ -155,7 +155,7 @@ class Assignments:
     def _logs(
         self,
         names: Sequence[TopicPartition],
-        committed: Mapping[TopicPartition, Committed],
+        committed: Mapping[TopicPartition, CommittedOffset],
         facts: Mapping[str, TopicFacts],
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
         """Ask for the logs whose range matters."""
@@ -170,7 +170,7 @@ class Assignments:
     def _begin(
         self,
         name: TopicPartition,
-        committed: Mapping[TopicPartition, Committed],
+        committed: Mapping[TopicPartition, CommittedOffset],
         facts: TopicFacts,
         log: tuple[int, int],
     ) -> Assigned:
@@ -200,7 +200,7 @@ class Assignments:
 
     def _committed(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """Read ours, and where one of ours has no offset, those of its whole topic."""
         ours = self._source.committed(names, ASK_S)
         without = sorted({name.topic for name in names if ours[name].next_offset is None})

@@ -92,13 +92,13 @@ _SHOWN_KEY: Final = 200
 
 
 @frozen
-class Whose:
+class RecordOwner:
     """Of whom log lines are that are written within a call."""
 
     worker: str
     handler: str
     """Where the call does not say which of several it is."""
-    told_key: ToldKey
+    loggable_key: ToldKey
 
 
 def key_text(key: bytes | str | None) -> str | None:
@@ -154,7 +154,7 @@ def _whose(current: Record | None) -> Mapping[str, str | None]:
         return _NOBODYS
     call = current._call  # noqa: SLF001 - the slots' loop has set it
     whose = call.whose
-    if not isinstance(whose, Whose):
+    if not isinstance(whose, RecordOwner):
         return _NOBODYS
-    key = key_text(whose.told_key(current.topic, current.key))
+    key = key_text(whose.loggable_key(current.topic, current.key))
     return {"worker": whose.worker, "handler": call.handler or whose.handler, "key": key}

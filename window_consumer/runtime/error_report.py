@@ -74,7 +74,7 @@ Lines = Sequence[traceback.FrameSummary]
 """The same as another process tells it."""
 
 
-class Faults:
+class ErrorReports:
     """Turns exceptions of handlers into Failures; what depends on the place is remembered.
 
     Any slot may call: the dictionary's operations are atomic, and at worst a place is described
@@ -106,16 +106,16 @@ class Faults:
         """
         chain = _chain(error)
         meant = chain[0]
-        fault = self._told(chain, records)
+        fault = self._fault_of(chain, records)
         for each in chain:
             each.__traceback__ = None
         return Failure(meant, fault, "" if isinstance(meant, NotCalled) else handler)
 
     def fault(self, error: BaseException, records: Sequence[Message] = ()) -> Fault:
         """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
-        return self._told(_chain(error), records)
+        return self._fault_of(_chain(error), records)
 
-    def _told(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
+    def _fault_of(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
         error = chain[0]
         key = (tuple(map(type, chain)), _place(chain))
         known = self._known.get(key)

@@ -12,7 +12,7 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_log import WorkerLog
 
 VERIFY_S = 1.0
 """How long a revoke may wait for the topic's id; without it nothing is committed."""
@@ -20,14 +20,14 @@ VERIFY_S = 1.0
 LAST_COMMIT_S = 3.0
 
 
-class LastCommits:
+class FinalCommits:
     """Writes what partitions leave behind. Owner: poll thread."""
 
     def __init__(
         self,
         source: Source,
         assignments: Assignments,
-        reports: Reports,
+        reports: WorkerLog,
         left_s: Callable[[float], float] = lambda most: most,
     ):
         self._source = source

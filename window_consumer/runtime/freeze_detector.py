@@ -13,7 +13,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import TopicPartition
 
-STANDSTILL_S = 2.0
+FREEZE_S = 2.0
 """The poll thread waits for a tenth of a second at most. A session counts from the last heartbeat:
 one of 6 s, the least that a broker allows by default, with a heartbeat each 3 s may end after 3."""
 
@@ -21,7 +21,7 @@ DOUBT_S = 1.0
 """Nothing starts for this long: enough for a heartbeat and its answer."""
 
 
-class Standstill:
+class FreezeDetector:
     """Looks at the clock for the poll thread, which owns it."""
 
     def __init__(self, engine: Engine, now: Callable[[], float], warn: Warn):
@@ -40,7 +40,7 @@ class Standstill:
         now = self._now()
         stood_still_s = now - self.alive_at
         self.alive_at = now
-        if stood_still_s > STANDSTILL_S:
+        if stood_still_s > FREEZE_S:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
                 LogEvent.PROCESS_FROZEN,

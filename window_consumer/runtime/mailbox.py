@@ -15,7 +15,7 @@ Ask = Callable[[Engine, Clock], T]
 """Called on the poll thread between two events; must be quick, and must not block."""
 
 
-class Question(Generic[T]):
+class MailboxRequest(Generic[T]):
     """One question, answered once. Any thread may wait for the answer."""
 
     def __init__(self, ask: Ask[T]):

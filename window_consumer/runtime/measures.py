@@ -48,7 +48,7 @@ class AuditFigures:
 
 
 @frozen
-class OfProcess:
+class ProcessFigures:
     """What is not one worker's, but that of all workers of a process."""
 
     trace: TraceFigures | None = None
@@ -70,7 +70,7 @@ class Measures:
     """None where there are none."""
     durations: Histogram | None = None
     """How long calls took, where there are no windows to ask."""
-    of_process: OfProcess = OfProcess()
+    of_process: ProcessFigures = ProcessFigures()
     """The same for all workers of an application."""
 
     @property

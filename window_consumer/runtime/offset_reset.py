@@ -26,12 +26,12 @@ from window_consumer.runtime.assignments import (
     RETRY_S,
     Assignments,
 )
-from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_log import WorkerLog
 
 OnOutOfRange = Literal["fail", "earliest", "latest"]
 
 
-class Restarts:
+class OffsetResets:
     """Lets partitions go on elsewhere. Owner: poll thread."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Restarts:
         engine: Engine,
         assignments: Assignments,
         rule: OnOutOfRange,
-        reports: Reports,
+        reports: WorkerLog,
         copies: Container[str] = (),
     ):
         self._source = source
@@ -60,9 +60,9 @@ class Restarts:
         if partition is not None and partition.is_active:
             self._try(name, lambda: self._enter_range(name, now), now)
 
-    def look_for_new(self, facts: Mapping[str, TopicFacts], now: float) -> None:
+    def reset_recreated(self, facts: Mapping[str, TopicFacts], now: float) -> None:
         """Begin topics that were made anew at their beginning; nothing old is committed to them."""
-        self._assignments.note(facts)
+        self._assignments.record_ids(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
             self._reports.warn(
@@ -70,8 +70,8 @@ class Restarts:
                 f"{topic} was deleted and made anew: reading it from its beginning",
             )
         self._reports.outlived(self._engine.on_lost(anew, now))
-        self._assignments.forget(anew)
-        self.forget(anew)
+        self._assignments.remove(anew)
+        self.remove(anew)
         for name in anew:
             if name.partition < facts[name.topic].partitions:
                 self._begin_anew(name, facts[name.topic], now)
@@ -83,7 +83,7 @@ class Restarts:
             for name, what in standing.items():
                 self._try(name, what, now)
 
-    def forget(self, names: Sequence[TopicPartition]) -> None:
+    def remove(self, names: Sequence[TopicPartition]) -> None:
         """Note that partitions are not ours any more."""
         for name in names:
             self._standing.pop(name, None)
@@ -106,10 +106,10 @@ class Restarts:
             return
         facts = self._source.facts([name.topic], ASK_S)
         if name in self._assignments.made_anew(facts):
-            self.look_for_new(facts, now)
+            self.reset_recreated(facts, now)
             return
         position = max(partition.next_delivery, partition.position)
-        offset = self._go_on_at(name, position)
+        offset = self._position_after_loss(name, position)
         if offset >= position:
             # The window goes on over the hole: what is open below it stays open.
             self._source.seek(name, offset)
@@ -125,7 +125,7 @@ class Restarts:
         assigned = Assigned(name, offset, (), hashed, known_partitions, partitions=partitions)
         self._begin(assigned, now)
 
-    def _go_on_at(self, name: TopicPartition, position: int) -> int:
+    def _position_after_loss(self, name: TopicPartition, position: int) -> int:
         low, end = self._source.log_range(name, ASK_S)
         if low <= position <= end:
             # Only what the client had fetched ahead was gone, or the log has grown since.

@@ -17,7 +17,7 @@ from window_consumer.engine.decisions import (
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
@@ -39,27 +39,27 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.final_commit import LastCommits
-from window_consumer.runtime.freeze_detector import Standstill
+from window_consumer.runtime.final_commit import FinalCommits
+from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import (
     Ask,
-    Question,
+    MailboxRequest,
 )
-from window_consumer.runtime.offset_reset import Restarts
+from window_consumer.runtime.offset_reset import OffsetResets
 from window_consumer.runtime.pools.pool import (
     Pool,
     ResizablePool,
 )
 from window_consumer.runtime.publisher import (
-    Produced,
     Published,
     Publisher,
+    ResultAck,
 )
 from window_consumer.runtime.topic_watch import (
     LogEnds,
     TopicNews,
 )
-from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_log import WorkerLog
 
 IDLE_S = 0.1
 """The longest wait for a record: a stop is noticed within it."""
@@ -106,7 +106,7 @@ class LoopRules:
 
 
 @frozen
-class Parts:
+class PollLoopParts:
     """What the poll loop drives."""
 
     source: Source
@@ -115,8 +115,8 @@ class Parts:
     publisher: Publisher
     completions: SimpleQueue[Any]
     assignments: Assignments
-    restarts: Restarts
-    reports: Reports
+    restarts: OffsetResets
+    reports: WorkerLog
     clock: Clock
     copy_of: Callable[[FailedRecord], Copy]
     on_phase: Callable[[Phase], None]
@@ -131,7 +131,7 @@ class PollLoop:
     and read ``phase``, ``failure`` and ``outlived``.
     """
 
-    def __init__(self, worker: str, parts: Parts, rules: LoopRules):
+    def __init__(self, worker: str, parts: PollLoopParts, rules: LoopRules):
         self._parts = parts
         self._source = parts.source
         self._engine = parts.engine
@@ -152,12 +152,12 @@ class PollLoop:
         """Why the pool cannot go on."""
         self._served_at = 0.0
         self._positions_at = 0.0
-        self._last_commits = LastCommits(
+        self._last_commits = FinalCommits(
             parts.source, parts.assignments, parts.reports, self._left_s
         )
         self._stop_by = self._end_by = float("inf")
         """At a stop: until when handlers may run, and until when all of it has to be over."""
-        self._standstill = Standstill(parts.engine, parts.clock.now, parts.reports.warn)
+        self._freeze_detector = FreezeDetector(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
         self.in_group = False
         """The group has dealt it its share, which may be nothing, and has not thrown it out."""
@@ -193,7 +193,7 @@ class PollLoop:
 
         None where it does not answer in time. What ``ask`` raises is reported, and stops nothing.
         """
-        question = Question(ask)
+        question = MailboxRequest(ask)
         self._parts.completions.put(question)
         return question.wait(timeout_s)
 
@@ -203,12 +203,12 @@ class PollLoop:
         Without ``cells`` it has only the row of each window: that is many times cheaper.
         """
 
-        def look(engine: Engine, clock: Clock) -> WindowsSnapshot:
+        def take(engine: Engine, clock: Clock) -> WindowsSnapshot:
             read = [name for name, each in engine.partitions.items() if not each.paused]
             engine.on_log_ends(self._source.log_ends(read))
             return take_snapshot(engine, clock.now(), clock.wall_ms(), cells=cells)
 
-        return self.ask(look, timeout_s)
+        return self.ask(take, timeout_s)
 
     def halt(self, name: TopicPartition | None, *, halted: bool, timeout_s: float) -> bool | None:
         """Pause a partition, or the worker for None, or let it go on, see ``Engine.on_halted``.
@@ -231,13 +231,13 @@ class PollLoop:
 
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, timeout_s: float
-    ) -> Verdict | None:
+    ) -> InterventionResult | None:
         """Take one failed record out of the way, see ``Engine.on_intervention``.
 
         None where the poll thread does not answer in time: nothing comes of it then.
         """
 
-        def do(engine: Engine, clock: Clock) -> Verdict:
+        def do(engine: Engine, clock: Clock) -> InterventionResult:
             return engine.on_intervention(name, offset, wanted, clock.now())
 
         return self.ask(do, timeout_s)
@@ -245,12 +245,12 @@ class PollLoop:
     @property
     def silent_s(self) -> float:
         """For how long the thread has not been seen at work; it waits for 0.1 s at most."""
-        return max(0.0, self._clock.now() - self._standstill.alive_at)
+        return max(0.0, self._clock.now() - self._freeze_detector.alive_at)
 
     # ---- the thread
 
     def _run(self) -> None:
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
         try:
             self._source.subscribe(self._topics, self)
             while not self._stopping.is_set():
@@ -278,7 +278,7 @@ class PollLoop:
         self._enter(Phase.LEFT)
 
     def _turn(self) -> None:
-        now = self._standstill.notice()
+        now = self._freeze_detector.notice()
         engine = self._engine
         worked = self._take_completions(0.0)
         serve = now - self._served_at >= SERVE_S
@@ -295,7 +295,7 @@ class PollLoop:
         if self._given_up is not None:
             raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
-            self._look_around(now)
+            self._run_periodic(now)
         if rest_s := engine.dispatcher.rest_s:
             self._clock.sleep(rest_s)
         elif not worked:
@@ -338,24 +338,26 @@ class PollLoop:
         taken = False
         try:
             item = completions.get(timeout=timeout_s) if timeout_s > 0 else completions.get_nowait()
-            now = self._standstill.notice()
+            now = self._freeze_detector.notice()
             while True:
                 taken = True
                 if type(item) is Slice:
                     self._engine.on_completion(item, now)
-                elif type(item) is Question:
+                elif type(item) is MailboxRequest:
                     self._answer(item)
                 elif item is not None:
-                    self._hear(item)
+                    self._receive(item)
                 item = completions.get_nowait()
         except Empty:
             if timeout_s > 0:
                 # Who waits in a loop for calls that run long has not stood still.
-                self._standstill.notice()
+                self._freeze_detector.notice()
             return taken
 
-    def _hear(self, item: Produced | Published | TopicNews | LogEnds | WindowConsumerError) -> None:
-        if isinstance(item, Produced):
+    def _receive(
+        self, item: ResultAck | Published | TopicNews | LogEnds | WindowConsumerError
+    ) -> None:
+        if isinstance(item, ResultAck):
             if item.error is not None:
                 self._reports.not_produced(item.production, item.index, item.error)
             self._engine.on_produced(item.production, item.index, item.error, self._clock.now())
@@ -404,13 +406,13 @@ class PollLoop:
         self._reports.breaker(decisions.breaker)
         self._reports.limit(decisions.limit)
         for stalled in decisions.stalled:
-            failure = parts.pool.look_at(stalled)
+            failure = parts.pool.inspect(stalled)
             if failure is not None:
                 self._reports.stalled(stalled, failure, parts.pool.ending)
             self._engine.on_looked_at(stalled, failure, self._clock.now())
         self._reports.returned(decisions.returned)
 
-    def _look_around(self, now: float) -> None:
+    def _run_periodic(self, now: float) -> None:
         """Do what has to be done now and then."""
         self._positions_at = now
         if self._resizable is not None:
@@ -430,9 +432,9 @@ class PollLoop:
         self._parts.restarts.retry(now)
         partitions = self._engine.partitions
         self._parts.on_paused([name for name, each in partitions.items() if each.paused])
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
 
-    def _answer(self, question: Question[Any]) -> None:
+    def _answer(self, question: MailboxRequest[Any]) -> None:
         try:
             question.answer(self._engine, self._clock)
         except Exception as error:
@@ -456,7 +458,7 @@ class PollLoop:
             {**dict.fromkeys(names), **{each.name: each.next_offset for each in assigned}}
         )
         self._engine.on_assigned(assigned, now)
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
         self._reports.info(
@@ -471,16 +473,16 @@ class PollLoop:
         self._engine.on_revoking(names, now)
         self._finish_running(names, min(now + self._rules.revoke_timeout_s, self._stop_by))
         self._give_up(names)
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
         self._count_change(names)
         self.in_group = False
-        now = self._standstill.notice()
-        self._forget(names)
+        now = self._freeze_detector.notice()
+        self._remove(names)
         held = [name for name in names if name in self._engine.partitions]
-        suspects = self._standstill.suspects(held)
+        suspects = self._freeze_detector.suspects(held)
         for name in held:
             self._parts.assignments.kept.keep(self._engine.partitions[name], now)
         running = self._engine.running(held)
@@ -502,7 +504,7 @@ class PollLoop:
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Go on where the rules say, or stop."""
         self._parts.restarts.out_of_range(name, self._clock.now())
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
 
     def on_error(self, error: WindowConsumerError) -> None:
         """Say what the client is trying to get over."""
@@ -510,13 +512,13 @@ class PollLoop:
 
     def _count_change(self, names: Sequence[TopicPartition]) -> None:
         if names:
-            self._engine.note_change(self._clock.now())
+            self._engine.on_rebalance(self._clock.now())
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
         now = self._clock.now()
-        self._parts.restarts.look_for_new(facts, now)
+        self._parts.restarts.reset_recreated(facts, now)
         self._engine.on_topics({topic: each.partitions for topic, each in facts.items()}, now)
-        self._standstill.was_busy()
+        self._freeze_detector.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
             added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
@@ -564,12 +566,12 @@ class PollLoop:
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._reports.outlived(outlived)
         self._last_commits.write([each for each in commits if each.name in verified])
-        self._forget(names)
+        self._remove(names)
         return outlived
 
-    def _forget(self, names: Sequence[TopicPartition]) -> None:
-        self._parts.assignments.forget(names)
-        self._parts.restarts.forget(names)
+    def _remove(self, names: Sequence[TopicPartition]) -> None:
+        self._parts.assignments.remove(names)
+        self._parts.restarts.remove(names)
 
     def _drain(self) -> None:
         """Let what runs finish, within stop_timeout; commit; give everything up."""

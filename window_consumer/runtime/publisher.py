@@ -42,7 +42,7 @@ class Published:
 
 
 @frozen
-class Produced:
+class ResultAck:
     """What became of one of a call's results: ``error`` is None once it is acked."""
 
     production: Production
@@ -78,7 +78,7 @@ class Publisher:
         """Send a record's copy; exactly one ``Published`` will come for it."""
 
         def answer(error: PublishFailedError | None) -> None:
-            self._note(error)
+            self._record_health(error)
             self._completions.put(Published(failed, error))
 
         self._sink.write(copy, answer)
@@ -98,10 +98,10 @@ class Publisher:
             self._sink.write(copy, partial(self._answer, production, index))
 
     def _answer(self, production: Production, index: int, error: PublishFailedError | None) -> None:
-        self._note(error)
-        self._completions.put(Produced(production, index, error))
+        self._record_health(error)
+        self._completions.put(ResultAck(production, index, error))
 
-    def _note(self, error: PublishFailedError | None) -> None:
+    def _record_health(self, error: PublishFailedError | None) -> None:
         if error is None:
             self._trouble = None
         elif error.gave_up:

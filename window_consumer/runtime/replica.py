@@ -24,14 +24,14 @@ SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
 
 TEXT: Final = "text/plain; charset=utf-8"
 
-_PATIENCE_S: Final = 0.8
+_DEADLINE_S: Final = 0.8
 """Who probes gives up after a second."""
 
 _DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 
 @frozen
-class CopyOfMany:
+class ReplicaIdentity:
     """What a process has to know that is one of several copies."""
 
     number: str
@@ -46,15 +46,15 @@ def number_of_this_copy() -> str:
     return os.environ.get(NUMBER, "") if PARENT in os.environ else ""
 
 
-def this_copy() -> CopyOfMany | None:
+def this_copy() -> ReplicaIdentity | None:
     """Return what this process has to know as one of several copies, None where it is none."""
     number = number_of_this_copy()
     if not number:
         return None
     directory = os.environ.get(SOCKETS)
     if directory is None:
-        return CopyOfMany(number, None)
-    return CopyOfMany(number, socket_of(directory, number), admin_socket_of(directory, number))
+        return ReplicaIdentity(number, None)
+    return ReplicaIdentity(number, socket_of(directory, number), admin_socket_of(directory, number))
 
 
 def socket_of(directory: str, number: str) -> Path:
@@ -79,7 +79,7 @@ def join_supervisor() -> bool:
 
 
 @frozen
-class Answer:
+class HttpAnswer:
     """What is sent back."""
 
     status: int
@@ -88,8 +88,8 @@ class Answer:
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path, patience_s: float):
-        super().__init__("localhost", timeout=patience_s)
+    def __init__(self, path: Path, deadline_s: float):
+        super().__init__("localhost", timeout=deadline_s)
         self._path = str(path)
 
     def connect(self) -> None:
@@ -99,15 +99,15 @@ class _Connection(http.client.HTTPConnection):
 
 
 def ask(
-    path: Path, route: str, method: str = "GET", patience_s: float = _PATIENCE_S
-) -> Answer | None:
+    path: Path, route: str, method: str = "GET", deadline_s: float = _DEADLINE_S
+) -> HttpAnswer | None:
     """Ask the process that listens at a Unix socket; None where none answers in time."""
-    connection = _Connection(path, patience_s)
+    connection = _Connection(path, deadline_s)
     try:
         connection.request(method, route)
         response = connection.getresponse()
         text = response.read().decode()
-        return Answer(response.status, text, response.getheader("Content-Type", ""))
+        return HttpAnswer(response.status, text, response.getheader("Content-Type", ""))
     except (OSError, http.client.HTTPException):
         return None
     finally:

@@ -46,7 +46,7 @@ MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
 
 
 _ASK_S = 0.2
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 """So often the supervisor looks whether the poll threads live."""
 _LEAVE_S = 4.0
 _GRACE_S = 4.0
@@ -251,20 +251,20 @@ class Running:
                 deadline = perf_counter() + self._longest_stop_s()
                 for worker in self._alive():
                     worker.stop()
-            left_s = _LOOK_S if deadline is None else max(0.0, deadline - perf_counter())
+            left_s = _CHECK_S if deadline is None else max(0.0, deadline - perf_counter())
             try:
-                event = self._events.get(timeout=min(left_s, _LOOK_S))
+                event = self._events.get(timeout=min(left_s, _CHECK_S))
             except Empty:
                 if not left_s:
                     self.failure = self.failure or RunError("a worker did not drain in time")
                     return
-                self._look_for_dead(working)
+                self._check_threads(working)
                 continue
             if event is not None and event[1] is Phase.DRAINED:
                 working.discard(event[0])
                 working.update(self._successors(event[0]))
 
-    def _look_for_dead(self, working: set[Worker]) -> None:
+    def _check_threads(self, working: set[Worker]) -> None:
         """Stop all, as after any failure, where a poll thread has ended without a word."""
         for worker in [each for each in working if not each.loop.thread.is_alive()]:
             working.discard(worker)
@@ -298,10 +298,10 @@ class Running:
         assert worker.loop.failure is not None
         if self._make_source is None:
             return None
-        self._tell(worker, worker.loop.failure)
+        self._report_end(worker, worker.loop.failure)
         worker.leave()
         worker.end(_LEAVE_S)
-        worker.say_goodbye()
+        worker.log_summary()
         if worker.loop.thread.is_alive():
             return None
         self._restarts[worker.name] += 1
@@ -331,7 +331,7 @@ class Running:
     def _on_drained(self, worker: Worker) -> None:
         error = worker.loop.failure
         if error is not None:
-            self._tell(worker, error)
+            self._report_end(worker, error)
             self.failure = self.failure or _as_failure(error, worker.name)
         elif worker.loop.outlived:
             self.failure = self.failure or RunError(
@@ -339,7 +339,7 @@ class Running:
             )
         self._stop_asked.set()
 
-    def _tell(self, worker: Worker, error: BaseException) -> None:
+    def _report_end(self, worker: Worker, error: BaseException) -> None:
         if isinstance(error, WindowConsumerError):
             self._logger.error(
                 "%s: stopped: %s", worker.name, error, extra={"event": LogEvent.WORKER_FAILED}
@@ -358,7 +358,7 @@ class Running:
             worker.leave()
         for worker in alive:
             self.left_behind |= not worker.end(_LEAVE_S)
-            worker.say_goodbye()
+            worker.log_summary()
 
 
 def _as_failure(error: BaseException, who: str) -> BaseException:

@@ -48,7 +48,7 @@ Coroutines = Mapping[tuple[TopicPartition, int], Where]
 
 
 @frozen
-class Place:
+class CallPosition:
     """Where one call stands."""
 
     stack: str
@@ -57,7 +57,7 @@ class Place:
     """The child process that it runs in, and its handler."""
 
 
-class Places:
+class CallPositions:
     """Where all calls of a worker stand, at the moment at which this is made. Any thread may."""
 
     def __init__(self, children: Sequence[ChildPicture] = (), coroutines: Coroutines | None = None):
@@ -67,17 +67,17 @@ class Places:
         self._by_record = {child.on: child for child in children if child.on is not None}
         self._coroutines = coroutines
 
-    def of(self, call: CallSnapshot) -> Place:
+    def of(self, call: CallSnapshot) -> CallPosition:
         """Return where a call stands, or that it is over by now."""
         record = call.name, call.offset
         child = self._by_record.get(record)
         if child is not None:
             return _place_of_child(child)
         if self._coroutines is not None:
-            return Place(_printed(self._coroutines.get(record)))
+            return CallPosition(_printed(self._coroutines.get(record)))
         if self._children and not call.thread:
-            return Place(_OVER)
-        return Place(_printed(handlers_part(self._frames.get(call.thread))))
+            return CallPosition(_OVER)
+        return CallPosition(_printed(handlers_part(self._frames.get(call.thread))))
 
 
 _OVER = "(it is over by now)"
@@ -95,10 +95,10 @@ def _printed(where: Where | None) -> str:
     return "".join(traceback.StackSummary.extract(iter(where)).format())
 
 
-def _place_of_child(child: ChildPicture) -> Place:
+def _place_of_child(child: ChildPicture) -> CallPosition:
     stack = "".join(traceback.StackSummary.from_list(child.stack).format())
     handler = f", handler {child.handler}" if child.handler else ""
-    return Place(
+    return CallPosition(
         stack or "(it does not say where it stands)", f"{child.name} ({child.pid}){handler}"
     )
 

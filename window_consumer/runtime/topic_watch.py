@@ -67,7 +67,7 @@ class TopicWatch:
         self._ended = threading.Event()
         self._thread = WatchedThread(self._run, f"wc-{worker}-topics", completions.put)
 
-    def note_paused(self, names: Sequence[TopicPartition]) -> None:
+    def set_paused(self, names: Sequence[TopicPartition]) -> None:
         """Hear from the poll thread which partitions are not fetched at the moment."""
         self._paused = names
 

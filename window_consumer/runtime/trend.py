@@ -19,7 +19,7 @@ EVERY_S: Final = 5.0
 """How often a sample is taken."""
 
 
-class Sample(NamedTuple):
+class TrendSample(NamedTuple):
     """How far a worker had come at a moment."""
 
     at_s: float
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     """Of all slots together, calls that still run included."""
 
     @classmethod
-    def of(cls, at_s: float, windows: WindowsSnapshot) -> Sample:
+    def of(cls, at_s: float, windows: WindowsSnapshot) -> TrendSample:
         """Take a sample."""
         running_s = sum(call.seconds for call in windows.calls)
         return cls(at_s, windows.counters.finished, windows.durations.seconds + running_s)
@@ -39,9 +39,9 @@ class Trend:
     """The samples of one worker from the last minute. Its owner lets one thread at a time in."""
 
     def __init__(self) -> None:
-        self._samples: deque[Sample] = deque()
+        self._samples: deque[TrendSample] = deque()
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: TrendSample) -> None:
         """Add a sample, and forget those that are older than a minute."""
         self._samples.append(sample)
         while len(self._samples) > 2 and sample.at_s - self._samples[1].at_s >= WITHIN_S:

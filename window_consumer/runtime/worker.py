@@ -19,7 +19,7 @@ from window_consumer.engine.engine import (
 )
 from window_consumer.engine.guards.interventions import (
     Intervention,
-    Verdict,
+    InterventionResult,
 )
 from window_consumer.engine.kept_outcomes import KeptOutcomes
 from window_consumer.engine.latency_histogram import Histogram
@@ -28,7 +28,7 @@ from window_consumer.engine.observer import (
     Observers,
 )
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
     sent_home,
@@ -39,7 +39,7 @@ from window_consumer.engine.retry.policy import (
 )
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
 )
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.log_events import LogEvent
@@ -54,21 +54,21 @@ from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.caller import Caller, Handler
 from window_consumer.runtime.context import (
+    RecordOwner,
     ToldKey,
-    Whose,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.inspection import Inspection
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.offset_reset import (
+    OffsetResets,
     OnOutOfRange,
-    Restarts,
 )
 from window_consumer.runtime.poll_loop import (
     LoopRules,
-    Parts,
     Phase,
     PollLoop,
+    PollLoopParts,
 )
 from window_consumer.runtime.pools.pool import (
     MakePool,
@@ -78,14 +78,14 @@ from window_consumer.runtime.pools.pool import (
 )
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.stack_dump import ChildPicture, Places
+from window_consumer.runtime.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.topic_watch import (
     Ask,
     AskEnds,
     TopicNews,
     TopicWatch,
 )
-from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 _CLOSE_S = 1.0
@@ -114,7 +114,7 @@ class WorkerSetup:
     """Everything about a worker that is not a connection."""
 
     name: str
-    origin: Origin
+    origin: CopyOrigin
     engine: EngineRules
     loop: LoopRules
     handler: Handler | BatchHandler
@@ -126,13 +126,13 @@ class WorkerSetup:
     """Gives the topics that should be read, asked every few seconds on a thread of its own."""
     ask_ends: AskEnds = lambda _names: {}
     """Gives the ends of logs that are not fetched, on the same thread."""
-    rungs: Mapping[str, Rung] = field(factory=dict)
+    retry_levels: Mapping[str, RetryTopicLevel] = field(factory=dict)
     """The ladder's topics that are read; ``ask_topics`` adds what is found later."""
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "fail"
-    faults: Faults = field(factory=Faults)
+    faults: ErrorReports = field(factory=ErrorReports)
     """Puts what handlers raise into words."""
-    told_key: ToldKey = lambda _, key: key
+    loggable_key: ToldKey = lambda _, key: key
     """Takes out of keys what must not be told in the log."""
     logger: logging.Logger = field(factory=own_logger)
     clock: Clock = field(factory=SystemClock)
@@ -167,14 +167,14 @@ class Worker:
         self._sink, self._state, self._tell_phase = sink, state, on_phase
         self._clock = setup.clock
         self._completions = setup.make_queue()
-        self._reports = Reports(
-            setup.name, setup.logger, self._clock.now, setup.told_key, setup.origin.handler
+        self._reports = WorkerLog(
+            setup.name, setup.logger, self._clock.now, setup.loggable_key, setup.origin.handler
         )
-        self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
+        self._engine = setup.make_engine(setup.engine, setup.jitter, setup.retry_levels)
         self._observers = Observers(setup.observers, self._reports.observer_failed)
         if setup.observers:
             self._engine.observe(self._observers)
-        whose = Whose(setup.name, setup.origin.handler, setup.told_key)
+        whose = RecordOwner(setup.name, setup.origin.handler, setup.loggable_key)
         caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled, whose)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
@@ -185,22 +185,27 @@ class Worker:
         )
         kept = KeptOutcomes(ordered=setup.engine.ordering != "unordered")
         warn = self._reports.warn
-        assignments = Assignments(source, setup.on_no_offset, warn, setup.rungs, kept)
-        parts = Parts(
+        assignments = Assignments(source, setup.on_no_offset, warn, setup.retry_levels, kept)
+        parts = PollLoopParts(
             source=source,
             engine=self._engine,
             pool=self._pool,
             publisher=self._publisher,
             completions=self._completions,
             assignments=assignments,
-            restarts=Restarts(
-                source, self._engine, assignments, setup.on_out_of_range, self._reports, setup.rungs
+            restarts=OffsetResets(
+                source,
+                self._engine,
+                assignments,
+                setup.on_out_of_range,
+                self._reports,
+                setup.retry_levels,
             ),
             reports=self._reports,
             clock=self._clock,
             copy_of=self._copy_of,
             on_phase=lambda phase: on_phase(self, phase),
-            on_paused=self._watch.note_paused,
+            on_paused=self._watch.set_paused,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
         self.inspect = Inspection(self.loop)
@@ -271,7 +276,7 @@ class Worker:
             )
         return not (running or self.loop.thread.is_alive())
 
-    def tell(self, news: TopicNews) -> None:
+    def deliver(self, news: TopicNews) -> None:
         """Let the poll thread hear of topics, as from the topic watch."""
         self._completions.put(news)
 
@@ -311,7 +316,9 @@ class Worker:
         """
         return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
 
-    def intervene(self, name: TopicPartition, offset: int, wanted: Intervention) -> Verdict | None:
+    def intervene(
+        self, name: TopicPartition, offset: int, wanted: Intervention
+    ) -> InterventionResult | None:
         """Skip a failed record, or send it to the dead letters, see ``core.interventions``.
 
         None where its poll thread does not answer.
@@ -322,13 +329,13 @@ class Worker:
         """Return what its child processes do at this moment; nothing where it has none."""
         return self._pool.children() if isinstance(self._pool, PoolWithChildren) else ()
 
-    def places(self, children: Sequence[ChildPicture] | None = None) -> Places:
+    def places(self, children: Sequence[ChildPicture] | None = None) -> CallPositions:
         """Return where its calls stand at this moment; ``children`` where they are known."""
         if isinstance(self._pool, PoolWithEventLoop):
-            return Places(coroutines=self._pool.coroutines())
-        return Places(self.children() if children is None else children)
+            return CallPositions(coroutines=self._pool.coroutines())
+        return CallPositions(self.children() if children is None else children)
 
-    def say_goodbye(self) -> None:
+    def log_summary(self) -> None:
         """Write the line that sums the worker up."""
         self._reports.calm()
         did = self.counters
@@ -355,7 +362,7 @@ class Worker:
         if failed.is_stray:
             return sent_home(failed)
         offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
-        target = self.setup.target_of(failed.partition.rung.source, failed.level)
+        target = self.setup.target_of(failed.partition.retry_level.source, failed.level)
         return copy_of(failed, self.setup.origin, target, offset_ms)
 
 

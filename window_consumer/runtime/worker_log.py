@@ -10,18 +10,18 @@ from attrs import define
 
 from window_consumer.engine.decisions import (
     Assigned,
-    Away,
-    Hovering,
+    HeadOfLineBlocked,
     Outlived,
-    PassedOver,
+    OutOfOrderRecords,
+    OwnerAway,
 )
 from window_consumer.engine.guards.circuit_breaker import (
     BreakerNews,
     BreakerState,
 )
 from window_consumer.engine.guards.stalls import (
+    AbandonedReturned,
     Ending,
-    Returned,
     Stalled,
 )
 from window_consumer.engine.retry.output import Production
@@ -133,7 +133,7 @@ class Repetition:
         return unsaid
 
 
-class Storm:
+class LogStorm:
     """Calls that hang at one place. Owner: one thread."""
 
     def __init__(self, now: Now):
@@ -163,7 +163,7 @@ class Storm:
         return f"{len(self.unsaid)} more calls ({shown}{', ...' if len(self.unsaid) > 8 else ''})"
 
 
-class Reports:
+class WorkerLog:
     """The log of one worker. Owner: poll thread."""
 
     def __init__(
@@ -171,16 +171,16 @@ class Reports:
         worker: str,
         logger: logging.Logger,
         now: Now,
-        told_key: ToldKey = lambda _, key: key,
+        loggable_key: ToldKey = lambda _, key: key,
         handler: str = "",
     ):
         self._worker = worker
         self._logger = logger
-        self._told_key = told_key
+        self._loggable_key = loggable_key
         self._handler = handler
         self._repetition = Repetition(now)
         self._now = now
-        self._storms: dict[str, Storm] = {}
+        self._storms: dict[str, LogStorm] = {}
         self._troubles = 0
         self._said_limit = 0
         self._said_cut_short = False
@@ -191,7 +191,7 @@ class Reports:
 
     def warn(self, event: LogEvent, text: str) -> None:
         """Write a warning; the same one at most every ten seconds."""
-        self._say(logging.WARNING, event, text, text)
+        self._log(logging.WARNING, event, text, text)
 
     def error(self, event: LogEvent, text: str) -> None:
         """Write an error line."""
@@ -205,7 +205,7 @@ class Reports:
     def trouble(self, error: WindowConsumerError) -> None:
         """Write down what the client is trying to get over."""
         text = str(error)
-        self._say(logging.WARNING, LogEvent.CLIENT_FAILED, text, _MILLISECONDS.sub("", text))
+        self._log(logging.WARNING, LogEvent.CLIENT_FAILED, text, _MILLISECONDS.sub("", text))
 
     def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
         """Write down that a record's copy was not taken, one line per kind of refusal."""
@@ -218,7 +218,7 @@ class Reports:
             f"{describe(failed)} stays open, its copy was not taken and is tried again:"
             f" {error}{what_to_do}"
         )
-        self._say(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
+        self._log(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
 
     def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
         """Write down that a record's result was not taken, where it is sent again."""
@@ -229,12 +229,12 @@ class Reports:
             f"{production.partition.name}@{offset} stays open, its result for"
             f" {production.results[index].topic} was not taken and is sent again: {error.why}"
         )
-        self._say(logging.WARNING, LogEvent.RESULT_REFUSED, text, f"result: {error}")
+        self._log(logging.WARNING, LogEvent.RESULT_REFUSED, text, f"result: {error}")
 
     def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
         for failed in records:
-            self._say_cut_short(failed, rules)
+            self._log_cut_short(failed, rules)
             unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
             if unsaid is None:
                 continue
@@ -256,7 +256,7 @@ class Reports:
                 },
             )
 
-    def _say_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
+    def _log_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
         """Write down, once, that a record waits for less long than its handler has asked for."""
         error = failed.failure.error
         if self._said_cut_short or not isinstance(error, RetryLater):
@@ -285,7 +285,7 @@ class Reports:
             extra=self._of(LogEvent.RETRY_SHORTENED),
         )
 
-    def hovering(self, news: Iterable[Hovering]) -> None:
+    def hovering(self, news: Iterable[HeadOfLineBlocked]) -> None:
         """Write down start cells that make no progress."""
         for each in news:
             self._logger.warning(
@@ -299,7 +299,7 @@ class Reports:
                 extra=self._of(LogEvent.HEAD_BLOCKED),
             )
 
-    def passed_over(self, news: Iterable[PassedOver]) -> None:
+    def passed_over(self, news: Iterable[OutOfOrderRecords]) -> None:
         """Write down records that came after later ones of their partition."""
         for each in news:
             self._logger.error(
@@ -312,7 +312,7 @@ class Reports:
                 extra=self._of(LogEvent.RECORDS_PASSED_OVER),
             )
 
-    def away(self, news: Sequence[Away]) -> None:
+    def away(self, news: Sequence[OwnerAway]) -> None:
         """Write down that copies wait for the owner of their source's partition."""
         if not news:
             return
@@ -371,7 +371,7 @@ class Reports:
         if len(self._storms) > _MOST_STORMS:
             self._storms.clear()
         kind = f"{failure.fault.fingerprint} {call.is_relief} {call.end} {call.abandon}"
-        storm = self._storms.setdefault(kind, Storm(self._now))
+        storm = self._storms.setdefault(kind, LogStorm(self._now))
         if storm.is_worth_a_line(f"{call.name}@{call.offset}"):
             self._stalled(call, failure, ending, storm)
 
@@ -383,7 +383,7 @@ class Reports:
                 self.warn(LogEvent.CALLS_STALLED, text)
         self._storms.clear()
 
-    def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: Storm) -> None:
+    def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: LogStorm) -> None:
         more = f" ({storm.text()} since the last such line)" if storm.unsaid else ""
         storm.unsaid.clear()
         what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
@@ -398,7 +398,7 @@ class Reports:
             self._worker,
             call.name,
             call.offset,
-            self._told_key(call.name.topic, call.key),
+            self._loggable_key(call.name.topic, call.key),
             call.attempt,
             f", handler {failure.handler}" if failure.handler else "",
             call.seconds,
@@ -413,7 +413,7 @@ class Reports:
             },
         )
 
-    def returned(self, calls: Iterable[Returned]) -> None:
+    def returned(self, calls: Iterable[AbandonedReturned]) -> None:
         """Write down abandoned calls that have ended."""
         for call in calls:
             self._logger.info(
@@ -473,7 +473,7 @@ class Reports:
         if len(hanging) > _MOST_HANGING:
             calls = [each for each in calls if not each.hangs]
             places = ", ".join(
-                f"{each.name}@{each.offset} (key {self._told_key(each.name.topic, each.key)!r})"
+                f"{each.name}@{each.offset} (key {self._loggable_key(each.name.topic, each.key)!r})"
                 for each in hanging
             )
             self._logger.warning(
@@ -493,7 +493,7 @@ class Reports:
                 self._worker,
                 call.name,
                 call.offset,
-                self._told_key(call.name.topic, call.key),
+                self._loggable_key(call.name.topic, call.key),
                 extra=self._place(event, call.name, call.offset),
             )
 
@@ -507,7 +507,7 @@ class Reports:
                 )
                 if isinstance(error, GivenUpError):
                     event, text = LogEvent.COMMIT_GIVEN_UP, f"{name}: not committed: {error}"
-                self._say(logging.WARNING, event, text, f"commit {error}")
+                self._log(logging.WARNING, event, text, f"commit {error}")
 
     def _of(self, event: LogEvent) -> dict[str, object]:
         return {"event": event, "worker": self._worker}
@@ -526,10 +526,10 @@ class Reports:
 
     def _whose(self, message: Message | None, failure: Failure) -> dict[str, object]:
         """Return the handler and the key, as those lines have them."""
-        key = None if message is None else self._told_key(message.topic(), message.key())
+        key = None if message is None else self._loggable_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
 
-    def _say(self, level: int, event: LogEvent, text: str, kind: str) -> None:
+    def _log(self, level: int, event: LogEvent, text: str, kind: str) -> None:
         unsaid = self._repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
@@ -554,7 +554,7 @@ def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
         return f"(crash {failed.deaths} of {rules.crash_attempts})"
     if kind is ProcessCrashedError:
         return "(its crash_attempts are spent)"
-    return f"of {failed.hop.attempts + rules.allowed(failed.partition.rung.level)}"
+    return f"of {failed.hop.attempts + rules.allowed(failed.partition.retry_level.level)}"
 
 
 def _next_step(failed: FailedRecord, now: float) -> str:

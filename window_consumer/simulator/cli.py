@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
-from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.cli import options
 from window_consumer.cli.output import (
     FAILED,
@@ -25,20 +25,20 @@ from window_consumer.cli.output import (
 )
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
-from window_consumer.runtime.pools.inline_event_loop import HandLoop
-from window_consumer.simulator.fault_plan import Weather
+from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
+from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.likeness import (
-    HandlerWeather,
+    HandlerFaultPlan,
     Likeness,
 )
-from window_consumer.simulator.schedule import Plan as Schedule
+from window_consumer.simulator.schedule import SchedulePlan as Schedule
 from window_consumer.simulator.simulator import (
     FRAMEWORK,
     MakeWeather,
     ViolationError,
     simulate,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SEEDS = 1000
 
@@ -68,7 +68,7 @@ class Seeds(click.ParamType[range]):
 
 
 @frozen
-class Task:
+class SimulatedWorker:
     """What to simulate of each worker."""
 
     seeds: range
@@ -78,7 +78,7 @@ class Task:
     calling: bool
     replay: str
     """How to call the command again, but for worker and seed."""
-    subject: Subject = FRAMEWORK
+    subject: SystemUnderTest = FRAMEWORK
     stop_asked: Callable[[], bool] = lambda: False
     """Asked between two schedules. An exception would be lost where Python ignores those: in the
     callback of a weak reference, say."""
@@ -120,7 +120,7 @@ def simulate_command(**given: Any) -> int:
     app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
     seed = given["seed"]
-    task = Task(
+    task = SimulatedWorker(
         seeds=given["seeds"] if seed is None else range(seed, seed + 1),
         tell=seed is not None,
         steps=given["steps"],
@@ -135,22 +135,25 @@ def simulate_command(**given: Any) -> int:
     return run(app, plan, task)
 
 
-def run(app: App, plan: Plan, task: Task) -> int:
+def run(app: App, plan: AppPlan, task: SimulatedWorker) -> int:
     """Simulate the workers of a plan; return the exit code."""
     kept = []
-    with HandLoop() as loop, app.resources(loop.run) if task.calling else nullcontext() as state:
+    with (
+        InlineEventLoop() as loop,
+        app.resources(loop.run) if task.calling else nullcontext() as state,
+    ):
         for worker in plan.workers:
-            make_weather: MakeWeather = Weather
+            make_fault_plan: MakeWeather = FaultPlan
             if task.calling:
-                make_weather = partial(_weather, app, plan, worker, state, loop)
-            kept.append(_simulate_worker(plan, worker, task, make_weather))
+                make_fault_plan = partial(_fault_plan, app, plan, worker, state, loop)
+            kept.append(_simulate_worker(plan, worker, task, make_fault_plan))
             if task.stop_asked():
                 return INTERRUPTED
     return OK if all(kept) else FAILED
 
 
 def _simulate_worker(
-    plan: Plan, worker: PlannedWorker, task: Task, make_weather: MakeWeather
+    plan: AppPlan, worker: PlannedWorker, task: SimulatedWorker, make_fault_plan: MakeWeather
 ) -> bool:
     """Run all schedules of a worker; tell whether every promise was kept."""
     config = worker.config
@@ -172,11 +175,11 @@ def _simulate_worker(
                 tell=task.tell,
                 subject=task.subject,
                 draw=likeness.draw,
-                make_weather=make_weather,
+                make_fault_plan=make_fault_plan,
             )
         except ViolationError as violation:
             tally.broken += 1
-            _say_broken(plan, worker.name, violation, task, tally.broken)
+            _print_broken(plan, worker.name, violation, task, tally.broken)
         else:
             click.echo("\n".join(told), nl=bool(told))
         tally.ran += 1
@@ -202,28 +205,28 @@ class _Tally:
         return f"{schedules}, {found} ({perf_counter() - self.started:.1f} s)"
 
 
-def _weather(  # noqa: PLR0913 - what is known before, and the schedule
+def _fault_plan(  # noqa: PLR0913 - what is known before, and the schedule
     app: App,
-    plan: Plan,
+    plan: AppPlan,
     worker: PlannedWorker,
     state: Any,
-    loop: HandLoop,
+    loop: InlineEventLoop,
     schedule: Schedule,
     rng: Random,
-) -> Weather:
-    weather = HandlerWeather(schedule, rng, state)
+) -> FaultPlan:
+    fault_plan = HandlerFaultPlan(schedule, rng, state)
     find: Any = app.batch_handler_of if worker.is_batch else app.handler_of
-    handler = find(plan, worker, weather.time_ms)
+    handler = find(plan, worker, fault_plan.time_ms)
     called: Any = loop.running(handler) if worker.is_async else handler
     if worker.is_batch:
-        weather.batch_handler = called
+        fault_plan.batch_handler = called
     else:
-        weather.handler = called
-    return weather
+        fault_plan.handler = called
+    return fault_plan
 
 
-def _say_broken(
-    plan: Plan, worker: str, violation: ViolationError, task: Task, broken: int
+def _print_broken(
+    plan: AppPlan, worker: str, violation: ViolationError, task: SimulatedWorker, broken: int
 ) -> None:
     if task.tell:
         click.echo("\n".join(violation.trace))

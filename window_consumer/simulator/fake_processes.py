@@ -16,7 +16,7 @@ from window_consumer.engine.scheduling.slices import (
 )
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import SimulatedCall
 from window_consumer.simulator.slots import (
     Handler,
@@ -29,14 +29,14 @@ class _DeathError(Exception):
     """The process of a slot dies at this moment."""
 
 
-class MortalSlots(SteppedSlots):
+class FakeProcesses(SteppedSlots):
     """A pool of processes. One whose call is to end dies of it, too."""
 
     def __init__(
         self,
         slots: int,
         handler: Handler,
-        history: History,
+        history: SimulationHistory,
         now: Callable[[], float],
         deaths: float,
     ):
@@ -44,7 +44,7 @@ class MortalSlots(SteppedSlots):
         super().__init__(slots, handler, history, now, ends=True)
         self._deaths = deaths
 
-    def _go_on(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:
+    def _step(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:
         if slice_ is not None and slice_.started and self._dies(slice_, rng):
             assert isinstance(work, Generator)
             work.throw(_DeathError())
@@ -64,11 +64,11 @@ class MortalSlots(SteppedSlots):
         try:
             yield from super()._call_each(slice_, ident)
         except _DeathError:
-            self._bury(slice_)
+            self._on_death(slice_)
 
-    def _bury(self, slice_: Slice) -> None:
+    def _on_death(self, slice_: Slice) -> None:
         """Sort out what the dead process had."""
-        self._history.say(f"the process of a slot of {self.member} dies")
+        self._history.record(f"the process of a slot of {self.member} dies")
         claimed = slice_.claimed()
         if not claimed and slice_.messages:
             self._ending.pop(slice_, None)

@@ -9,8 +9,8 @@ from window_consumer.model.errors import (
     CommitFailedError,
     Expired,
     Fatal,
+    NoHandlerMatched,
     NotCalled,
-    PassedOver,
     RetryLater,
     Skip,
     Unroutable,
@@ -23,26 +23,26 @@ from window_consumer.simulator.ledger import SimulatedCall
 from window_consumer.simulator.schedule import (
     RESULT_TOPICS,
     InvalidOrderError,
-    Plan,
+    SchedulePlan,
 )
-from window_consumer.testing.fakes.group import Refusal
+from window_consumer.testing.fakes.group import RefusedCommit
 from window_consumer.testing.fakes.sink import Fate
 
 FOREVER = 10**9
 
 _REFUSALS = (
-    Refusal(CommitFailedError("the coordinator is loading")),
-    Refusal(CommitFailedError("a rebalance is in progress")),
-    Refusal(CommitFailedError("the request timed out"), written=True),
+    RefusedCommit(CommitFailedError("the coordinator is loading")),
+    RefusedCommit(CommitFailedError("a rebalance is in progress")),
+    RefusedCommit(CommitFailedError("the request timed out"), written=True),
 )
 
 _FATES = (Fate.LOST, Fate.WRITTEN, Fate.QUEUE_FULL)
 
 
-class Weather:
+class FaultPlan:
     """Decides what fails. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random):
+    def __init__(self, plan: SchedulePlan, rng: Random):
         self._handlers = plan.handlers
         self._rng = rng
         self.calm = False
@@ -111,10 +111,10 @@ class Weather:
         return Fatal("made to fail") if self._rng.random() < 0.5 else InvalidOrderError()
 
     def _not_called(self) -> Exception:
-        ends = Expired("old"), Expired("old", "drop"), Unroutable("odd"), PassedOver("odd")
+        ends = Expired("old"), Expired("old", "drop"), Unroutable("odd"), NoHandlerMatched("odd")
         return self._rng.choice(ends)
 
-    def commit_fault(self, _commit: Commit) -> Refusal | None:
+    def commit_fault(self, _commit: Commit) -> RefusedCommit | None:
         """Decide about a commit."""
         if self.calm or not self.commits_fail or self._rng.random() < 0.5:
             return None

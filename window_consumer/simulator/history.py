@@ -19,7 +19,7 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import (
     MAX_SKEW_S,
     Level,
-    Rung,
+    RetryTopicLevel,
 )
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
@@ -37,14 +37,14 @@ from window_consumer.model.record import (
 from window_consumer.simulator.ledger import (
     KnownRecord,
     Lane,
-    Ledger,
+    LogLedger,
     Member,
     SimulatedCall,
     Tenure,
 )
 from window_consumer.simulator.schedule import (
     GROUP,
-    Plan,
+    SchedulePlan,
 )
 from window_consumer.simulator.watches.kept import KeptWatch
 from window_consumer.simulator.watches.outages import Outages
@@ -68,28 +68,28 @@ from window_consumer.testing.fakes.log import (
 TOLERANCE_S = 1e-9
 
 
-class History:
+class SimulationHistory:
     """Everything that happened, and what was wrong with it. Owner: one thread."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SchedulePlan,
         broker: FakeBroker,
         now: Callable[[], float],
         wall_ms: Callable[[], float],
-        rungs: Mapping[str, Rung],
+        retry_levels: Mapping[str, RetryTopicLevel],
     ):
         self.plan = plan
         self.broker = broker
         self.now = now
         self.wall_ms = wall_ms
-        self.rungs = rungs
+        self.retry_levels = retry_levels
         """The retry topics that there are."""
         self.violations: list[str] = []
         self.trace: list[str] | None = None
         """What happened in words, where somebody wants to read it."""
         self.events: list[Event] = []
-        self.ledgers: dict[FakeLog, Ledger] = {}
+        self.ledgers: dict[FakeLog, LogLedger] = {}
         self.catch_up: Callable[[], None] = lambda: None
         """Takes note of what the broker has committed lately."""
         self._records: dict[int, KnownRecord] = {}
@@ -108,7 +108,7 @@ class History:
         self.kept = KeptWatch(self)
         self._outlived: set[tuple[Member, TopicPartition, int]] = set()
 
-    def say(self, text: str) -> None:
+    def record(self, text: str) -> None:
         """Note what happens; callers that format look at ``trace`` first."""
         if self.trace is not None:
             self.trace.append(f"{self.now():9.4f} {text}")
@@ -116,15 +116,15 @@ class History:
     def violate(self, text: str) -> None:
         """Note a broken promise."""
         self.violations.append(text)
-        self.say(f"VIOLATION: {text}")
+        self.record(f"VIOLATION: {text}")
 
     # ---- records
 
-    def ledger(self, log: FakeLog) -> Ledger:
+    def ledger(self, log: FakeLog) -> LogLedger:
         """Return what is known of a log."""
         ledger = self.ledgers.get(log)
         if ledger is None:
-            ledger = self.ledgers[log] = Ledger(log)
+            ledger = self.ledgers[log] = LogLedger(log)
         return ledger
 
     def produced(
@@ -140,7 +140,7 @@ class History:
         """A record was written; ``put_back`` where it was a dead letter."""
         ledger = self.ledger(log)
         offset = message.offset()
-        hop = self._rung(log.name).hop_of(message)
+        hop = self._retry_level(log.name).hop_of(message)
         written_ms = self.wall_ms()
         record = KnownRecord(ledger, message, hop, written_ms, poison=poison, copy_of=copy_of)
         record.redrives += put_back
@@ -157,14 +157,14 @@ class History:
             )
         )
 
-    def excuse(self, ledger: Ledger, below: int, why: str) -> None:
+    def excuse(self, ledger: LogLedger, below: int, why: str) -> None:
         """Nobody has to handle the records below an offset."""
         for offset, record in ledger.records.items():
             if offset < below:
                 record.excused = True
-        self.say(f"{ledger.log.name}: records below {below} need not be handled: {why}")
+        self.record(f"{ledger.log.name}: records below {below} need not be handled: {why}")
 
-    def sweep(self, ledger: Ledger) -> None:
+    def sweep(self, ledger: LogLedger) -> None:
         """Excuse the records that a log does not hold any more."""
         there = {message.offset() for message in ledger.log.messages}
         for offset, record in ledger.records.items():
@@ -177,9 +177,9 @@ class History:
         ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
         ledger.durable = {o for o in ledger.durable if o < log.end}
         ledger.doubtful = {o for o in ledger.doubtful if o < log.end}
-        self.say(f"{log.name} is cut from {end} to {log.end}")
+        self.record(f"{log.name} is cut from {end} to {log.end}")
 
-    def topic_of(self, ledger: Ledger) -> str:
+    def topic_of(self, ledger: LogLedger) -> str:
         """Name a log's topic so that one made anew has another name."""
         return f"{ledger.log.name.topic}#{list(self.ledgers).index(ledger.log)}"
 
@@ -210,11 +210,11 @@ class History:
         committed = self.broker.group(GROUP).committed(name)
         note = decode(committed.metadata)
         if note and note.finished:
-            ledger.look_at_ranges(note)
+            ledger.check_ranges(note)
         if note and note.suspect in ledger.records and not note.clean:
             ledger.records[note.suspect].named_ends += 1
         tenure = Tenure(member, partition, ledger)
-        is_source = name.topic not in self.rungs
+        is_source = name.topic not in self.retry_levels
         if committed.next_offset is None and is_source and self.plan.on_no_offset == "latest":
             self._excuse_as_latest(tenure)
         if (member, name) in self._out_of_range or tenure.start < (committed.next_offset or 0):
@@ -224,17 +224,19 @@ class History:
         self.kept.begins(tenure, self._latest.get((member, name)), committed)
         self._tenures[partition] = self._latest[member, name] = tenure
         if self.trace is not None:
-            self.say(f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}")
+            self.record(
+                f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}"
+            )
         return tenure
 
     def sought(self, member: Member, name: TopicPartition, offset: int) -> None:
         """A member reads on elsewhere."""
         if self.trace is not None:
-            self.say(f"{member} seeks {name} to {offset}")
+            self.record(f"{member} seeks {name} to {offset}")
         if member.source.is_out_of_range(name):
             if name not in member.engine.partitions:
                 self._out_of_range.add((member, name))
-            if self.plan.on_out_of_range == "latest" and name.topic not in self.rungs:
+            if self.plan.on_out_of_range == "latest" and name.topic not in self.retry_levels:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
     def _only_others_committed(self, topic: str) -> bool:
@@ -256,7 +258,7 @@ class History:
         """A Source hands these to its member."""
         tenure = self.tenure(member, name)
         if self.trace is not None:
-            self.say(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
+            self.record(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
         if tenure is None or not tenure.partition.is_active:
             return
         for message in messages:
@@ -276,7 +278,9 @@ class History:
         number = record.hop.origin.partition
         exists = number < self.broker.topics.partitions(name.topic)
         is_ordered = self.plan.engine.ordering != "unordered"
-        return is_ordered and name.topic in self.rungs and number != name.partition and exists
+        return (
+            is_ordered and name.topic in self.retry_levels and number != name.partition and exists
+        )
 
     def lane_of(self, message: Message) -> Lane | None:
         """Tell a record's lane; None where it has no order to keep."""
@@ -324,7 +328,7 @@ class History:
         """Note that a call begins, in one batch with those of these offsets."""
         tenure, attempt = call.tenure, call.attempt
         if self.trace is not None:
-            self.say(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
+            self.record(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
         if call.offset not in tenure.abandoned:
             self._check_start(call)
         if call.lane is not None:
@@ -367,7 +371,7 @@ class History:
             self._check_name(call)
         if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")
-        level = self._rung(tenure.name).level
+        level = self._retry_level(tenure.name).level
         if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
             self.violate(f"{place} is called before it is due")
 
@@ -460,7 +464,7 @@ class History:
         self.poison.ended(call, result)
         if self.trace is not None:
             late = "" if counts else " (late)"
-            self.say(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
+            self.record(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
         self.events.append(
             Ended(
                 str(tenure.member),
@@ -494,7 +498,7 @@ class History:
         if call.lane is not None:
             self._calls_of(call, call.lane).remove(call)
         self.outages.ended(call, "failed")
-        self.say(f"{tenure.member} has ended the call for {tenure.name}@{call.offset}")
+        self.record(f"{tenure.member} has ended the call for {tenure.name}@{call.offset}")
         self.events.append(
             Ended(
                 str(tenure.member),
@@ -578,12 +582,12 @@ class History:
     def _abandoned(self, member: Member, stalled: Stalled, message: Message) -> None:
         tenure = self.tenure_of(member, stalled.slice_.partition)
         offset: int = message.offset()
-        self.say(f"{member} abandons the call for {tenure.name}@{offset}")
+        self.record(f"{member} abandons the call for {tenure.name}@{offset}")
         # Where its slot has claimed it and not begun yet, the call begins later.
         tenure.attempts[offset] = stalled.slice_.call.attempt
         tenure.abandoned.add(offset)
         retry = tenure.member.rules.retry
-        level = self._rung(tenure.name).level
+        level = self._retry_level(tenure.name).level
         if retry.when_spent == "drop" and not _further(retry, level):
             self.finished(tenure, offset)
             self._dropped(tenure, stalled, message)
@@ -632,7 +636,7 @@ class History:
         if isinstance(error, NotCalled) or (retry.is_fatal(error) and not stalled):
             end = error.end if isinstance(error, NotCalled) else retry.when_spent
             return "dropped" if end == "drop" else "spent"
-        level = self._rung(call.tenure.name).level
+        level = self._retry_level(call.tenure.name).level
         further = _further(retry, level)
         allowed = retry.attempts if level is None else retry.attempts_per_level
         waits_long = isinstance(error, RetryLater) and error.after_s > retry.backoff_max_s
@@ -642,8 +646,8 @@ class History:
             return "failed"
         return "dropped" if retry.when_spent == "drop" and not further else "spent"
 
-    def _rung(self, name: TopicPartition) -> Rung:
-        return self.rungs.get(name.topic) or Rung(name.topic)
+    def _retry_level(self, name: TopicPartition) -> RetryTopicLevel:
+        return self.retry_levels.get(name.topic) or RetryTopicLevel(name.topic)
 
     def _calls_of(self, call: SimulatedCall, lane: Lane) -> list[SimulatedCall]:
         """Return the calls that run now of a lane, whose records may lie in several topics."""
@@ -667,7 +671,7 @@ class History:
         """A member's log says that calls outlived their partition."""
         for call in calls:
             self._outlived.add((member, call.name, call.offset))
-            self.say(f"{member} reports {call.name}@{call.offset} as outlived")
+            self.record(f"{member} reports {call.name}@{call.offset} as outlived")
             tenure = self._latest.get((member, call.name))
             record = tenure.delivered.get(call.offset) if tenure is not None else None
             if record is not None:

@@ -11,16 +11,16 @@ from random import Random
 
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
     is_read_on,
 )
 from window_consumer.simulator.schedule import (
     DELAYS_S,
     GROUP,
-    Plan,
+    SchedulePlan,
     copy_topic,
     entry_topic,
-    rungs_of,
+    retry_levels_of,
 )
 from window_consumer.simulator.system_under_test import ReadsOn
 from window_consumer.testing.fakes.broker import FakeBroker
@@ -29,13 +29,13 @@ from window_consumer.testing.fakes.broker import FakeBroker
 class LadderTopics:
     """The topics for copies of one simulation. Owner: one thread."""
 
-    def __init__(self, plan: Plan, broker: FakeBroker, reads_on: ReadsOn = is_read_on):
+    def __init__(self, plan: SchedulePlan, broker: FakeBroker, reads_on: ReadsOn = is_read_on):
         self._plan = plan
         self._broker = broker
         self._reads_on = reads_on
         self.levels: tuple[Level, ...] = ()
         """Those that are configured now, shortest delay first."""
-        self.rungs: dict[str, Rung] = {}
+        self.retry_levels: dict[str, RetryTopicLevel] = {}
         """The retry topics that there are, by name; those of levels that were taken out, too."""
 
     def create(self) -> None:
@@ -44,25 +44,25 @@ class LadderTopics:
             self._create(copy_topic(source), source, self._plan.copy_limit)
             if "redrive" in self._plan.actions:
                 entry = entry_topic(source)
-                self.rungs[entry] = Rung(source, is_copy=True)
+                self.retry_levels[entry] = RetryTopicLevel(source, is_copy=True)
                 self._create(entry, source, self._plan.redriving.entry_limit)
         self._configure(self._plan.engine.retry.levels)
 
     @property
     def names(self) -> list[str]:
         """All topics for copies."""
-        return [*map(copy_topic, self._plan.sources), *self.rungs]
+        return [*map(copy_topic, self._plan.sources), *self.retry_levels]
 
-    def read_by(self, levels: Sequence[Level]) -> dict[str, Rung]:
+    def read_by(self, levels: Sequence[Level]) -> dict[str, RetryTopicLevel]:
         """Return the retry topics that a member with these levels has to read now.
 
         As a real worker finds out: those of its levels, those of others while the group has not
         finished everything in them, and those that dead letters go back to.
         """
         return {
-            topic: rung
-            for topic, rung in self.rungs.items()
-            if rung.level in levels or self._reads_on(rung, self.backlog(topic))
+            topic: retry_level
+            for topic, retry_level in self.retry_levels.items()
+            if retry_level.level in levels or self._reads_on(retry_level, self.backlog(topic))
         }
 
     def backlog(self, topic: str) -> int:
@@ -91,19 +91,19 @@ class LadderTopics:
 
     def widen(self, source: str, partitions: int) -> None:
         """Give the levels as many partitions, so that equal numbers stay with one member."""
-        for topic, rung in self.rungs.items():
-            if rung.source == source:
+        for topic, retry_level in self.retry_levels.items():
+            if retry_level.source == source:
                 self._broker.topics.widen(topic, partitions + self._plan.wider)
 
     def _configure(self, levels: Sequence[Level]) -> None:
         self.levels = tuple(levels)
-        for topic, rung in rungs_of(self._plan.sources, levels).items():
-            if topic not in self.rungs:
-                self.rungs[topic] = rung
-                self._create(topic, rung.source, self._plan.copy_limit)
+        for topic, retry_level in retry_levels_of(self._plan.sources, levels).items():
+            if topic not in self.retry_levels:
+                self.retry_levels[topic] = retry_level
+                self._create(topic, retry_level.source, self._plan.copy_limit)
 
     def _create(self, topic: str, source: str, limit: int) -> None:
-        wider = self._plan.wider if topic in self.rungs else 0
+        wider = self._plan.wider if topic in self.retry_levels else 0
         partitions = self._broker.topics.partitions(source) + wider
         self._broker.create_topic(topic, partitions, limit)
 

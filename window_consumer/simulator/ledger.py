@@ -17,7 +17,7 @@ from window_consumer.model.copy_headers import Hop
 from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.schedule import Plan
+from window_consumer.simulator.schedule import SchedulePlan
 from window_consumer.testing.fakes.log import (
     FakeLog,
     FakeMessage,
@@ -54,7 +54,7 @@ class Member(Protocol):
 class Chronicle(Protocol):
     """What watches ask of the history that asks them."""
 
-    plan: Plan
+    plan: SchedulePlan
     now: Callable[[], float]
 
     def violate(self, text: str) -> None:
@@ -90,7 +90,7 @@ class KnownRecord:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LogLedger,
         message: FakeMessage,
         hop: Hop,
         written_ms: float,
@@ -121,7 +121,7 @@ class KnownRecord:
         """Nobody has to handle it: its log lost it, or a rule or an administrator skipped it."""
 
 
-class Ledger:
+class LogLedger:
     """Everything about one log."""
 
     __slots__ = ("doubtful", "durable", "entry", "excused_below", "log", "records")
@@ -138,7 +138,7 @@ class Ledger:
         self.excused_below = 0
         """The log was cut: offsets below this come twice."""
 
-    def look_at_ranges(self, note: CommitNote) -> None:
+    def check_ranges(self, note: CommitNote) -> None:
         """Take note of whether an assignment that begins now heeds the committed ranges.
 
         While the log ends below them nobody knows which records they speak of. Where nothing else
@@ -154,7 +154,7 @@ class Ledger:
 
 
 @frozen
-class Lost:
+class LostAssignment:
     """What a member knew when it lost a partition."""
 
     at: float
@@ -193,7 +193,7 @@ class Tenure:
         "start",
     )
 
-    def __init__(self, member: Member, partition: Partition, ledger: Ledger):
+    def __init__(self, member: Member, partition: Partition, ledger: LogLedger):
         self.member = member
         self.partition = partition
         """The Engine's: its identity is the epoch."""
@@ -213,7 +213,7 @@ class Tenure:
         self.excused_below = ledger.excused_below
         """Its log's at that time, by which a later cut is known."""
         self.sent: list[Commit] = []
-        self.lost: Lost | None = None
+        self.lost: LostAssignment | None = None
         """Set when it was lost."""
         self.delivered: dict[int, KnownRecord] = {}
         self.final: set[int] = set()

@@ -23,11 +23,11 @@ from window_consumer.model.record import (
 )
 from window_consumer.runtime.calls.batch_calls import failed_of
 from window_consumer.runtime.offset_reset import OnOutOfRange
-from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.ledger import SimulatedCall
 from window_consumer.simulator.schedule import (
     DEATHS,
-    Plan,
+    SchedulePlan,
     draw,
 )
 from window_consumer.simulator.simulator import ROUNDS
@@ -53,7 +53,7 @@ class Likeness:
     has_children: bool = False
     """Its slots are processes, which die."""
 
-    def draw(self, rng: Random) -> Plan:
+    def draw(self, rng: Random) -> SchedulePlan:
         """Draw a schedule for the worker."""
         drawn = draw(rng)
         engine = _with_slots(self.engine, MAX_SLOTS)
@@ -112,10 +112,10 @@ def _with_slots(engine: EngineRules, most: int) -> EngineRules:
     return attrs.evolve(engine, slots=slots, limit=limit)
 
 
-class HandlerWeather(Weather):
+class HandlerFaultPlan(FaultPlan):
     """Weather in which calls end as a handler lets them end. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, state: Any):
+    def __init__(self, plan: SchedulePlan, rng: Random, state: Any):
         super().__init__(plan, rng)
         self.handler: Callable[[Record], object] = lambda _record: None
         """What is called; whoever makes it knows the weather's time by then."""

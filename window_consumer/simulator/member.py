@@ -20,12 +20,12 @@ from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.observer import Observers
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     sent_home,
 )
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
@@ -38,32 +38,32 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.offset_reset import Restarts
+from window_consumer.runtime.offset_reset import OffsetResets
 from window_consumer.runtime.poll_loop import (
-    Parts,
     Phase,
     PollLoop,
+    PollLoopParts,
 )
 from window_consumer.runtime.publisher import (
-    Produced,
     Published,
     Publisher,
+    ResultAck,
 )
-from window_consumer.runtime.worker_log import Reports
-from window_consumer.simulator.fake_processes import MortalSlots
-from window_consumer.simulator.history import History
+from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.simulator.fake_processes import FakeProcesses
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ladder_topics import LadderTopics
 from window_consumer.simulator.schedule import (
     GROUP,
     RESULT_TOPICS,
-    Plan,
+    SchedulePlan,
     copy_topic,
 )
 from window_consumer.simulator.slots import (
     Handler,
     SteppedSlots,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch
 from window_consumer.simulator.watches.commits import CommitWatch
 from window_consumer.simulator.watches.copies import CopyWatch
@@ -79,10 +79,10 @@ _SILENT = logging.getLogger("window_consumer.simulated")
 _SILENT.setLevel(logging.CRITICAL + 1)
 
 
-class Scene:
+class SharedSimulation:
     """What the members of one simulation share. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, subject: Subject):
+    def __init__(self, plan: SchedulePlan, rng: Random, subject: SystemUnderTest):
         self.plan = plan
         self.rng = rng
         self.subject = subject
@@ -90,8 +90,10 @@ class Scene:
         self.broker = FakeBroker()
         self.broker.group(GROUP, incremental=plan.incremental)
         self.ladder = LadderTopics(plan, self.broker, subject.reads_on)
-        rungs = self.ladder.rungs
-        self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms, rungs)
+        retry_levels = self.ladder.retry_levels
+        self.history = SimulationHistory(
+            plan, self.broker, self.clock.now, self.clock.wall_ms, retry_levels
+        )
         self.commits = CommitWatch(self.history)
         self.copies = CopyWatch(self.history)
         self.results = ResultWatch(self.history)
@@ -101,7 +103,7 @@ class Scene:
 class WatchedSource(FakeSource):
     """A fake Source whose traffic the history hears of."""
 
-    def __init__(self, scene: Scene):
+    def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.group(GROUP))
         self.member: Any = None
         self.largest_batch = 0
@@ -110,9 +112,9 @@ class WatchedSource(FakeSource):
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records and serve the listener."""
-        self.look()
+        self.record_assignment()
         batches = super().poll(max_records, timeout_s)
-        self.look()
+        self.record_assignment()
         size = 0
         for batch in batches:
             self._scene.history.delivered(self.member, batch.name, batch.messages)
@@ -127,7 +129,7 @@ class WatchedSource(FakeSource):
             self._scene.history.kept.losing(self.member, names)
         super()._give_up(tell, names)
 
-    def look(self) -> None:
+    def record_assignment(self) -> None:
         """Let the history see what the Engine has been assigned."""
         for name in self.held:
             self._scene.history.tenure(self.member, name)
@@ -151,7 +153,7 @@ class WatchedSource(FakeSource):
 class WatchedSink(FakeSink):
     """A fake Sink whose copies and results the history hears of."""
 
-    def __init__(self, scene: Scene):
+    def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.fate)
         self.member: Any = None
         self._scene = scene
@@ -170,10 +172,10 @@ class WatchedSink(FakeSink):
         return message
 
 
-class Ears(Reports):
+class MemberListener(WorkerLog):
     """The log of a member, of which the history hears what counts."""
 
-    def __init__(self, member: SimulatedMember, scene: Scene):
+    def __init__(self, member: SimulatedMember, scene: SharedSimulation):
         super().__init__(str(member), _SILENT, scene.clock.now)
         self._member = member
         self._history = scene.history
@@ -186,7 +188,7 @@ class Ears(Reports):
 
     def warn(self, event: LogEvent, text: str) -> None:
         """Write a warning."""
-        self._history.say(f"{self._member} warns ({event}): {text}")
+        self._history.record(f"{self._member} warns ({event}): {text}")
 
 
 class Completions(SimpleQueue[Any]):
@@ -239,7 +241,7 @@ def _partition_of(item: object) -> Partition | None:
         return item.partition
     if isinstance(item, Published):
         return item.failed.partition
-    return item.production.partition if isinstance(item, Produced) else None
+    return item.production.partition if isinstance(item, ResultAck) else None
 
 
 class SimulatedMember:
@@ -248,7 +250,7 @@ class SimulatedMember:
     def __init__(
         self,
         name: str,
-        scene: Scene,
+        scene: SharedSimulation,
         handler: Handler,
         wait: Callable[[SimulatedMember, float], None],
     ):
@@ -263,9 +265,9 @@ class SimulatedMember:
         levels = scene.ladder.levels
         self.rules = attrs.evolve(plan.engine, retry=attrs.evolve(plan.engine.retry, levels=levels))
         """Those of the configuration with which it began."""
-        self.rungs: dict[str, Rung] = {}
+        self.retry_levels: dict[str, RetryTopicLevel] = {}
         """The retry topics that it reads, or has read."""
-        self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
+        self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.retry_levels)
         if scene.subject.make_audit is not None:
             listeners = scene.audit.listeners(self, scene.subject.make_audit)
             self.engine.observe(Observers(listeners, self._raised))
@@ -280,21 +282,28 @@ class SimulatedMember:
         self.slots = (
             SteppedSlots(*given, ends=rules.stall.ends)
             if plan.deaths is None
-            else MortalSlots(*given, plan.deaths)
+            else FakeProcesses(*given, plan.deaths)
         )
         self.source.member = self.sink.member = self.slots.member = self
-        reports = Ears(self, scene)
+        reports = MemberListener(self, scene)
         kept = scene.subject.make_kept(rules.ordering != "unordered")
-        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs, kept)
-        parts = Parts(
+        assignments = Assignments(
+            self.source, plan.on_no_offset, reports.warn, self.retry_levels, kept
+        )
+        parts = PollLoopParts(
             source=self.source,
             engine=self.engine,
             pool=self.slots,
             publisher=Publisher(name, self.sink, self.completions),
             completions=self.completions,
             assignments=assignments,
-            restarts=Restarts(
-                self.source, self.engine, assignments, plan.on_out_of_range, reports, self.rungs
+            restarts=OffsetResets(
+                self.source,
+                self.engine,
+                assignments,
+                plan.on_out_of_range,
+                reports,
+                self.retry_levels,
             ),
             reports=reports,
             clock=scene.clock,
@@ -311,7 +320,7 @@ class SimulatedMember:
     def find_topics(self) -> list[str]:
         """Find out, as a real worker does now and then, which topics it has to read."""
         read = self.scene.ladder.read_by(self.rules.retry.levels)
-        self.rungs.update(read)
+        self.retry_levels.update(read)
         return [*self.scene.plan.sources, *read]
 
     @property
@@ -330,9 +339,9 @@ class SimulatedMember:
         try:
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
             # What began late may end before the next poll, at a stop.
-            self.source.look()
+            self.source.record_assignment()
         except WorkerStoppedError as error:
-            self.scene.history.say(f"{self} stops by itself: {error}")
+            self.scene.history.record(f"{self} stops by itself: {error}")
             self.stop()
         except Exception as error:
             # Whatever else leaves the loop is what a real worker would die of.
@@ -346,7 +355,7 @@ class SimulatedMember:
     def stop(self) -> None:
         """Drain, commit, leave the group and end the process."""
         self.on_stack = True
-        self.scene.history.say(f"{self} stops")
+        self.scene.history.record(f"{self} stops")
         self.loop.stop()
         self.loop.leave()
         self.loop._run()  # noqa: SLF001 - the loop without its thread
@@ -358,7 +367,7 @@ class SimulatedMember:
 
     def kill(self) -> None:
         """End without a word; the group does not know it yet."""
-        self.scene.history.say(f"{self} is killed")
+        self.scene.history.record(f"{self} is killed")
         self.source.die()
         self._end()
 
@@ -396,14 +405,14 @@ class SimulatedMember:
             copy = sent_home(failed)
             self.scene.copies.made(copy, failed.partition.name, failed.message)
             return copy
-        topic = failed.partition.rung.source
+        topic = failed.partition.retry_level.source
         partitions = self.scene.broker.topics.partitions
         copies = copy_topic(topic, failed.level)
         target = Target(copies, partitions(copies), partitions(topic))
         clock = self.scene.clock
         wall_offset_ms = clock.wall_ms() - clock.now() * 1000
         make_copy = self.scene.subject.make_copy
-        copy = make_copy(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+        copy = make_copy(failed, CopyOrigin(GROUP, "charge"), target, wall_offset_ms)
         strays = self.scene.plan.strays
         if strays and failed.level is not None and self.scene.rng.random() < strays:
             copy = copy._replace(partition=None)

@@ -27,7 +27,7 @@ from window_consumer.model.record import (
     Message,
     TopicPartition,
 )
-from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import (
     GROUP,
     copy_topic,
@@ -53,7 +53,7 @@ from window_consumer.testing.fakes.sink import (
 from window_consumer.testing.fakes.topics import FakeTopics
 
 if TYPE_CHECKING:
-    from window_consumer.simulator.member import Scene
+    from window_consumer.simulator.member import SharedSimulation
 
 Matches = Callable[[Message], bool]
 
@@ -76,7 +76,7 @@ class KilledError(BaseException):
 
 
 class _Letters(FakeLetters):
-    def __init__(self, scene: Scene, watch: RedriveWatch, run: WatchedRun, *steps: Step):
+    def __init__(self, scene: SharedSimulation, watch: RedriveWatch, run: WatchedRun, *steps: Step):
         super().__init__(scene.broker, run.rules.by, scene.rng, *steps)
         self._watch = watch
         self._run = run
@@ -119,7 +119,7 @@ class _Sink(FakeSink):
 class _Clock:
     """Time that passes for everyone while one waits."""
 
-    def __init__(self, scene: Scene, step: Step):
+    def __init__(self, scene: SharedSimulation, step: Step):
         self._step = step
         self._scene = scene
         self.now = scene.clock.now
@@ -143,13 +143,15 @@ class _Wish:
 class Redrives:
     """The redrives of one simulation. Owner: one thread."""
 
-    def __init__(self, scene: Scene, weather: Weather, meanwhile: Callable[[], None]):
+    def __init__(
+        self, scene: SharedSimulation, fault_plan: FaultPlan, meanwhile: Callable[[], None]
+    ):
         self._scene = scene
         self._plan = scene.plan
         self._rng = scene.rng
         self._topics = scene.broker.topics
         self._history = scene.history
-        self._weather = weather
+        self._fault_plan = fault_plan
         self._meanwhile = meanwhile
         self._watch = RedriveWatch(scene.history, scene.copies)
         self._begun = 0
@@ -196,16 +198,16 @@ class Redrives:
         )
         if self._history.trace is not None:
             restart = ", from the first" if wish.restart else ""
-            self._history.say(f"{run} puts back what lies in {run.topic}: {wish.what}{restart}")
+            self._history.record(f"{run} puts back what lies in {run.topic}: {wish.what}{restart}")
         self._at_work.append(wish)
         progress = None
         try:
             progress = self._put_back(run)
         except KilledError:
-            self._history.say(f"{run} is killed")
+            self._history.record(f"{run} is killed")
         except WindowConsumerError as error:
-            self._history.say(f"{run} gives up: {error}")
-            if self._weather.calm:
+            self._history.record(f"{run} gives up: {error}")
+            if self._fault_plan.calm:
                 self._history.violate(f"{run} gives up although nothing fails: {error}")
         except Exception as error:
             self._history.violate(f"{run} dies of a bug: {error!r}")
@@ -234,7 +236,7 @@ class Redrives:
         rules = run.rules
         known = read_resolved(self._memory.messages, run.topic, rules.topic_id)
         self._watch.begin(run, known)
-        scene.broker.group(rules.by).commit_fault = self._weather.commit_fault
+        scene.broker.group(rules.by).commit_fault = self._fault_plan.commit_fault
         letters = _Letters(scene, self._watch, run, step, self._may_die)
         letters.begin(run.topic, f"wcr1.{rules.topic_id}", restart=run.restart)
         make_sink = partial(_Sink, watch=self._watch, run=run)
@@ -251,21 +253,21 @@ class Redrives:
         )
         redrive.run(stop_asked=self._stop_asked)
         if self._history.trace is not None:
-            self._history.say(f"{run} ends: {redrive.counts}")
+            self._history.record(f"{run} ends: {redrive.counts}")
         return letters.progress()
 
     def _may_die(self) -> None:
-        if not self._weather.calm and self._rng.random() < self._plan.redriving.killed:
+        if not self._fault_plan.calm and self._rng.random() < self._plan.redriving.killed:
             raise KilledError
 
     def _step(self) -> None:
         """Come from one step to the next, or not."""
         self._may_die()
-        if not self._weather.calm and self._rng.random() < _MEANWHILE:
+        if not self._fault_plan.calm and self._rng.random() < _MEANWHILE:
             self._meanwhile()
 
     def _stop_asked(self) -> bool:
-        return not self._weather.calm and self._rng.random() < _STOPS
+        return not self._fault_plan.calm and self._rng.random() < _STOPS
 
     def _fetched(
         self, run: WatchedRun, topic: str, partition: int, offset: int

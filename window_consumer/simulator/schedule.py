@@ -19,7 +19,7 @@ from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
 )
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
@@ -68,7 +68,7 @@ class Handlers:
 
 
 @frozen
-class Redriving:
+class RedrivePlan:
     """How dead letters are put back."""
 
     batch_records: int = 4
@@ -168,7 +168,7 @@ _RATED = 0.2
 
 
 @frozen
-class Plan:
+class SchedulePlan:
     """One schedule."""
 
     engine: EngineRules
@@ -201,12 +201,12 @@ class Plan:
     actions: tuple[Action, ...] = ()
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative, of ``actions``."""
-    redriving: Redriving = field(factory=Redriving)
+    redriving: RedrivePlan = field(factory=RedrivePlan)
     deaths: float | None = None
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
 
 
-def draw(rng: Random) -> Plan:
+def draw(rng: Random) -> SchedulePlan:
     """Draw a schedule."""
     # Batches are drawn from numbers of their own: the schedules without them stay what they were.
     own = Random(str(rng.getstate()))
@@ -215,14 +215,14 @@ def draw(rng: Random) -> Plan:
     plan = evolve(plan, engine=engine)
     if own.random() < _WITH_BATCHES:
         plan = evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
-        return _mortal(own, plan) if own.random() < _WITH_CHILDREN else plan
+        return _fake_processes(own, plan) if own.random() < _WITH_CHILDREN else plan
     if own.random() < _WITH_COROUTINES:
         plan = evolve(plan, engine=evolve(engine, stall=evolve(engine.stall, ends=True)))
-        return _mortal(own, plan) if own.random() < _WITH_CHILDREN else plan
+        return _fake_processes(own, plan) if own.random() < _WITH_CHILDREN else plan
     return plan
 
 
-def _mortal(rng: Random, plan: Plan) -> Plan:
+def _fake_processes(rng: Random, plan: SchedulePlan) -> SchedulePlan:
     """Let slots be processes that die, of themselves or of some records."""
     engine = plan.engine
     deadly = 0.0 if engine.retry.when_spent == "stop" else rng.choice((0.0, 0.05, 0.2))
@@ -243,7 +243,7 @@ def _batches(rng: Random, engine: EngineRules) -> BatchRules:
     return BatchRules(most, rng.randint(1, most), rng.choice((0.0, 0.01, 0.3, 2.0)))
 
 
-def _drawn(rng: Random) -> Plan:
+def _drawn(rng: Random) -> SchedulePlan:
     actions = {
         **QUIET_WEIGHTS,
         **{action: weight for action, weight in _NOW_AND_THEN.items() if rng.random() < 0.5},
@@ -254,7 +254,7 @@ def _drawn(rng: Random) -> Plan:
         actions.pop("remake", None)
     engine = _engine(rng)
     sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
-    plan = Plan(
+    plan = SchedulePlan(
         engine=engine,
         sources=sources,
         loop=LoopRules(
@@ -276,7 +276,7 @@ def _drawn(rng: Random) -> Plan:
         ),
         actions=tuple(actions),
         weights=tuple(accumulate(actions.values())),
-        redriving=Redriving(
+        redriving=RedrivePlan(
             batch_records=rng.choice((1, 2, 4, 100)),
             max_redrives=rng.randint(1, 3),
             killed=rng.choice((0.0, 0.02, 0.1)),
@@ -290,7 +290,7 @@ def _drawn(rng: Random) -> Plan:
     return _paced(Random(rng.getstate()[1][0]), plan)
 
 
-def _paced(rng: Random, plan: Plan) -> Plan:
+def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
     """Let some schedules have a rate, or a limit that changes."""
     engine = plan.engine
     if rng.random() < _LIMITED:
@@ -314,10 +314,10 @@ def entry_topic(topic: str) -> str:
     return f"{GROUP}.{topic}.retry.now"
 
 
-def rungs_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, Rung]:
+def retry_levels_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, RetryTopicLevel]:
     """Return the topics of the retry levels."""
     return {
-        copy_topic(source, level): Rung(source, level, is_copy=True)
+        copy_topic(source, level): RetryTopicLevel(source, level, is_copy=True)
         for source in sources
         for level in levels
     }
@@ -393,7 +393,7 @@ def _handlers(rng: Random, *, deadly: bool, many_die: bool) -> Handlers:
     )
 
 
-def _climbing(rng: Random, plan: Plan) -> Plan:
+def _climbing(rng: Random, plan: SchedulePlan) -> SchedulePlan:
     """Make a schedule in which much waits in retry levels, and lanes meet their copies there."""
     engine, handlers = plan.engine, plan.handlers
     if rng.random() < 0.4:

@@ -14,12 +14,12 @@ from window_consumer.model.protocols import (
     Headers,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.freeze_detector import STANDSTILL_S
-from window_consumer.runtime.mailbox import Question
+from window_consumer.runtime.freeze_detector import FREEZE_S
+from window_consumer.runtime.mailbox import MailboxRequest
 from window_consumer.runtime.topic_watch import TopicNews
-from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.member import (
-    Scene,
+    SharedSimulation,
     SimulatedMember,
 )
 from window_consumer.simulator.redrives import Redrives
@@ -27,9 +27,9 @@ from window_consumer.simulator.schedule import (
     GROUP,
     RESULT_TOPICS,
     Action,
-    Plan,
+    SchedulePlan,
 )
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.limits import check_bounds
 from window_consumer.testing.fakes.log import FakeLog
 from window_consumer.testing.fakes.source import FakeSource
@@ -43,19 +43,21 @@ _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\
 class Simulation:
     """The world of one schedule. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, subject: Subject, weather: Weather):
+    def __init__(
+        self, plan: SchedulePlan, rng: Random, subject: SystemUnderTest, fault_plan: FaultPlan
+    ):
         self.plan = plan
         self.rng = rng
-        self.scene = scene = Scene(plan, rng, subject)
+        self.scene = scene = SharedSimulation(plan, rng, subject)
         self.clock = scene.clock
         self.broker = scene.broker
         self.history = scene.history
-        self.weather = weather
-        weather.wall_ms = self.clock.wall_ms
+        self.fault_plan = fault_plan
+        fault_plan.wall_ms = self.clock.wall_ms
         self.members: list[SimulatedMember] = []
         self.unnoticed: list[FakeSource] = []
         """Members that were killed and that the group still counts."""
-        self.redrives = Redrives(scene, weather, self._meanwhile)
+        self.redrives = Redrives(scene, fault_plan, self._meanwhile)
         self._born = 0
         self._most_members = plan.members
         self._deadly = 0
@@ -65,7 +67,7 @@ class Simulation:
             "produce": self._produce,
             "wait": self._wait,
             "acks": self._acks,
-            "news": self.tell_news,
+            "news": self.deliver_news,
             "rebalance": self._rebalance,
             "start": self.start,
             "evict": self._evict,
@@ -79,7 +81,7 @@ class Simulation:
             "remake": self._remake,
             "widen": self._widen,
             "levels": self._edit_levels,
-            "weather": self._change_weather,
+            "weather": self._change_fault_plan,
             "redrive": self._redrive,
         }
         for topic in plan.sources:
@@ -87,8 +89,8 @@ class Simulation:
         scene.ladder.create()
         self.broker.create_topic(RESULT_TOPICS[0], 2, max_message_bytes=1_000)
         group = self.broker.group(GROUP)
-        group.commit_fault = self.weather.commit_fault
-        self.broker.fate_of = self.weather.fate_of
+        group.commit_fault = self.fault_plan.commit_fault
+        self.broker.fate_of = self.fault_plan.fate_of
 
     # ---- one step
 
@@ -113,8 +115,8 @@ class Simulation:
             self._turn()
         elif chance < 0.5:
             self._acks()
-        elif chance < 0.52 and "evict" in self.plan.actions and not self.weather.calm:
-            self.history.say(f"{member} is thrown out while it waits")
+        elif chance < 0.52 and "evict" in self.plan.actions and not self.fault_plan.calm:
+            self.history.record(f"{member} is thrown out while it waits")
             self.broker.evict(member.source)
 
     def settle(self) -> None:
@@ -127,9 +129,9 @@ class Simulation:
             member.sink.serve()
         self.clock.advance(self.plan.calm_step_s)
         for member in list(self.members):
-            if self.plan.calm_step_s > STANDSTILL_S:
+            if self.plan.calm_step_s > FREEZE_S:
                 # Between two such steps a real member would have taken many turns.
-                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+                member.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
             self._take_turn(member)
             self._take_turn(member)
 
@@ -165,7 +167,7 @@ class Simulation:
             member.slots.step(self.rng)
         if member.slots.dying and not member.dead and not member.on_stack:
             self._end_process(member)
-            if self.weather.calm:
+            if self.fault_plan.calm:
                 self.notice_the_dead()
 
     def _acks(self) -> None:
@@ -177,18 +179,18 @@ class Simulation:
         if self.rng.random() < 0.7:
             # Time passed in which real members would have taken many turns; else they were frozen.
             for member in self.members:
-                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+                member.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
 
     def start(self) -> None:
         """Start a member where one is missing."""
         if len(self.members) < self._most_members:
             self._born += 1
-            member = SimulatedMember(f"m{self._born}", self.scene, self.weather, self.pass_time)
-            self.history.say(f"{member} joins")
+            member = SimulatedMember(f"m{self._born}", self.scene, self.fault_plan, self.pass_time)
+            self.history.record(f"{member} joins")
             self.members.append(member)
 
     def _rebalance(self) -> None:
-        self.history.say("the group rebalances")
+        self.history.record("the group rebalances")
         self.broker.group(GROUP).rebalance(turn=self.rng.random() < 0.7)
 
     def _evict(self) -> None:
@@ -197,7 +199,7 @@ class Simulation:
             return
         member = self._anybody()
         if member is not None:
-            self.history.say(f"{member} is thrown out of the group")
+            self.history.record(f"{member} is thrown out of the group")
             self.broker.evict(member.source)
 
     def _kill(self) -> None:
@@ -227,7 +229,7 @@ class Simulation:
         free = [member for member in self.members if not member.on_stack]
         return free[int(self.rng.random() * len(free))] if free else None
 
-    def tell_news(self) -> None:
+    def deliver_news(self) -> None:
         """Let the topic watches find out what there is."""
         for member in self.members:
             topics = member.find_topics()
@@ -240,15 +242,17 @@ class Simulation:
         if member is None:
             return
         name = self.rng.choice([None, *member.engine.partitions])
-        self._tell(member, name, halted=self.rng.random() < 0.5)
+        self._set_paused(member, name, halted=self.rng.random() < 0.5)
 
-    def _tell(self, member: SimulatedMember, name: TopicPartition | None, *, halted: bool) -> None:
-        self.history.say(f"{member}: {name or 'all'} is {'paused' if halted else 'resumed'}")
+    def _set_paused(
+        self, member: SimulatedMember, name: TopicPartition | None, *, halted: bool
+    ) -> None:
+        self.history.record(f"{member}: {name or 'all'} is {'paused' if halted else 'resumed'}")
 
         def ask(engine: Engine, clock: Clock) -> bool:
             return engine.on_halted(name, clock.now(), halted=halted)
 
-        member.completions.put(Question(ask))
+        member.completions.put(MailboxRequest(ask))
 
     # ---- records and logs
 
@@ -299,18 +303,18 @@ class Simulation:
         log = self._any_log()
         if self.rng.random() < 0.5:
             log.skip(1 + int(self.rng.random() * 3))
-            self.history.say(f"{log.name} ends at {log.end} with markers")
+            self.history.record(f"{log.name} ends at {log.end} with markers")
         else:
             gone = {m.offset() for m in log.messages if self.rng.random() < 0.3}
             log.compact(gone)
             self.history.sweep(self.history.ledger(log))
-            self.history.say(f"{log.name} is compacted")
+            self.history.record(f"{log.name} is compacted")
 
     def _retention(self) -> None:
         log = self._any_log()
         log.delete_before(log.start + int(self.rng.random() * (log.end - log.start + 1)))
         self.history.sweep(self.history.ledger(log))
-        self.history.say(f"{log.name} begins at {log.start} now")
+        self.history.record(f"{log.name} begins at {log.start} now")
 
     def _cut(self) -> None:
         log = self._any_log()
@@ -325,7 +329,7 @@ class Simulation:
         self.scene.ladder.widen(topic, partitions)
         self.scene.audit.tampered.add(topic)
         self.broker.remake_topic(topic, partitions)
-        self.history.say(f"{topic} is deleted and made anew")
+        self.history.record(f"{topic} is deleted and made anew")
         if self.rng.random() < 0.5:
             self._rebalance()
 
@@ -335,7 +339,7 @@ class Simulation:
         if partitions < 6:
             self.scene.ladder.widen(topic, partitions + 1)
             self.broker.add_partitions(topic, partitions + 1)
-            self.history.say(f"{topic} has {partitions + 1} partitions now")
+            self.history.record(f"{topic} has {partitions + 1} partitions now")
 
     def _edit_levels(self) -> None:
         """Change the configured levels, and restart one member or all of them with it."""
@@ -343,7 +347,7 @@ class Simulation:
             return  # a record that blocks its lane climbs no ladder
         ladder = self.scene.ladder
         ladder.edit(self.rng)
-        self.history.say(f"levels are {', '.join(each.name for each in ladder.levels)} now")
+        self.history.record(f"levels are {', '.join(each.name for each in ladder.levels)} now")
         members = len(self.members)
         ended = 1 if self.rng.random() < 0.5 else members
         while len(self.members) > members - ended and (member := self._anybody()) is not None:
@@ -361,7 +365,7 @@ class Simulation:
 
     def _meanwhile(self) -> None:
         """Let the world go on while somebody puts dead letters back."""
-        if self.weather.calm:
+        if self.fault_plan.calm:
             return
         for _ in range(1 + int(self.rng.random() * 3)):
             self.step()
@@ -383,7 +387,7 @@ class Simulation:
         texts = (*_FOREIGN, before.metadata if before.next_offset != offset else "")
         commit = Commit(log.name, offset, self.rng.choice(texts))
         self.broker.move_offset(GROUP, commit)
-        self.history.say(f"an administrator moves {log.name} to {offset}")
+        self.history.record(f"an administrator moves {log.name} to {offset}")
         self.scene.commits.catch_up()
         self.start()
 
@@ -393,12 +397,12 @@ class Simulation:
             self.broker.evict(source)
         self.unnoticed.clear()
 
-    def _change_weather(self) -> None:
+    def _change_fault_plan(self) -> None:
         rng = self.rng
-        weather, topics = self.weather, self.broker.topics
-        weather.commits_fail = rng.random() < 0.4
-        weather.copies_fail = rng.random() < 0.4
-        weather.outage = rng.random() < 0.3
+        fault_plan, topics = self.fault_plan, self.broker.topics
+        fault_plan.commits_fail = rng.random() < 0.4
+        fault_plan.copies_fail = rng.random() < 0.4
+        fault_plan.outage = rng.random() < 0.3
         topics.answering = rng.random() < 0.7
         group = self.broker.group(GROUP)
         if rng.random() < 0.1:
@@ -409,14 +413,14 @@ class Simulation:
 
     def calm_down(self) -> None:
         """End all faults for good."""
-        self.history.say("---- the faults end")
-        self.weather.calm = True
-        self.weather.commits_fail = self.weather.copies_fail = False
+        self.history.record("---- the faults end")
+        self.fault_plan.calm = True
+        self.fault_plan.commits_fail = self.fault_plan.copies_fail = False
         self.broker.topics.answering = True
         for member in self.members:
             member.source.answers_held = False
             for name in (None, *member.engine.partitions):
-                self._tell(member, name, halted=False)
+                self._set_paused(member, name, halted=False)
         for topic in self.scene.ladder.names:
             self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()

@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from window_consumer.audit.consumer import ConsumerAudit
-from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import (
     GROUP,
-    Plan,
+    SchedulePlan,
     draw,
 )
 from window_consumer.simulator.simulation import Simulation
-from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.testing.events import (
-    Committed,
     LogEnd,
+    OffsetCommitted,
     Produced,
 )
 from window_consumer.testing.fakes.log import FakeLog
@@ -45,10 +45,10 @@ LAST_LINES = 30
 """How much of its history a violation tells."""
 
 
-FRAMEWORK = Subject(make_audit=ConsumerAudit)
+FRAMEWORK = SystemUnderTest(make_audit=ConsumerAudit)
 
-Draw = Callable[[Random], Plan]
-MakeWeather = Callable[[Plan, Random], Weather]
+Draw = Callable[[Random], SchedulePlan]
+MakeWeather = Callable[[SchedulePlan, Random], FaultPlan]
 
 
 class ViolationError(AssertionError):
@@ -66,24 +66,24 @@ class ViolationError(AssertionError):
         super().__init__("\n    ".join(lines))
 
 
-class Run:
+class ScheduleRun:
     """One schedule from its beginning to its end. Owner: one thread."""
 
     def __init__(
         self,
         seed: int,
-        subject: Subject,
+        subject: SystemUnderTest,
         *,
         tell: bool,
         draw: Draw = draw,
-        make_weather: MakeWeather = Weather,
+        make_fault_plan: MakeWeather = FaultPlan,
     ):
         rng = Random(seed)
         self.seed = seed
         self.steps_taken = 0
         self.plan = draw(rng)
         self.rng = rng
-        self.simulation = Simulation(self.plan, rng, subject, make_weather(self.plan, rng))
+        self.simulation = Simulation(self.plan, rng, subject, make_fault_plan(self.plan, rng))
         self.history = self.simulation.history
         if tell:
             self.history.trace = []
@@ -119,7 +119,7 @@ class Run:
         for round_ in range(ROUNDS):
             if not simulation.members or round_ % 10 == 0:
                 simulation.start()
-                simulation.tell_news()
+                simulation.deliver_news()
             simulation.settle()
             self._judge()
             if self._is_idle():
@@ -130,7 +130,7 @@ class Run:
     @property
     def _read(self) -> list[str]:
         """The topics that have to be read to their ends."""
-        return [*self.plan.sources, *self.simulation.scene.ladder.rungs]
+        return [*self.plan.sources, *self.simulation.scene.ladder.retry_levels]
 
     def _logs(self, names: Iterable[str]) -> list[FakeLog]:
         topics = self.simulation.broker.topics.by_name
@@ -197,7 +197,7 @@ class Run:
         for log in self._logs(self._read):
             place = (*log.name, log.end)
             committed = group.committed(log.name).next_offset or 0
-            events += [LogEnd(*place), Committed(*log.name, committed, history.now())]
+            events += [LogEnd(*place), OffsetCommitted(*log.name, committed, history.now())]
         return check(events, NothingLost(), OneAtATimePerKey(), CommittedReachesEnd())
 
 
@@ -205,10 +205,10 @@ def simulate(
     seed: int,
     *,
     steps: int | None = None,
-    subject: Subject = FRAMEWORK,
+    subject: SystemUnderTest = FRAMEWORK,
     tell: bool = False,
     draw: Draw = draw,
-    make_weather: MakeWeather = Weather,
+    make_fault_plan: MakeWeather = FaultPlan,
 ) -> list[str]:
     """Run the schedule of a seed; ViolationError, with what led to it, at a broken promise.
 
@@ -216,14 +216,14 @@ def simulate(
     ``draw`` makes a schedule of random numbers, ``make_weather`` decides how its calls end,
     ``subject`` is what is tested.
     """
-    run = Run(seed, subject, tell=tell, draw=draw, make_weather=make_weather)
+    run = ScheduleRun(seed, subject, tell=tell, draw=draw, make_fault_plan=make_fault_plan)
     try:
         run.go(steps)
     except ViolationError:
         if tell:
             raise
         # The same again, in words: telling all the time would cost more than everything else.
-        again = Run(seed, subject, tell=True, draw=draw, make_weather=make_weather)
+        again = ScheduleRun(seed, subject, tell=True, draw=draw, make_fault_plan=make_fault_plan)
         again.go(steps)
         raise
     return run.history.trace or []
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     write = sys.stdout.write
     if options.seed is not None:
-        run = Run(options.seed, FRAMEWORK, tell=True)
+        run = ScheduleRun(options.seed, FRAMEWORK, tell=True)
         try:
             run.go(options.steps)
         except ViolationError as violation:

@@ -12,7 +12,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
 )
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.slices import Returned, Slice
+from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import (
     Skip,
     StalledError,
@@ -22,7 +22,7 @@ from window_consumer.model.fault import (
     Fault,
 )
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import SimulatedCall
 from window_consumer.simulator.watches.limits import check_start
 
@@ -69,7 +69,7 @@ class SteppedSlots:
         self,
         slots: int,
         handler: Handler,
-        history: History,
+        history: SimulationHistory,
         now: Callable[[], float],
         *,
         ends: bool = False,
@@ -123,11 +123,11 @@ class SteppedSlots:
             slice_ = self._slices[index] = self._waiting.popleft()
             work = steps[index] = self._call_each(slice_, index + 1)
         try:
-            self._go_on(work, self._slices[index], rng)
+            self._step(work, self._slices[index], rng)
         except StopIteration:
             steps[index] = self._slices[index] = None
 
-    def _go_on(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - for others
+    def _step(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - for others
         next(work)
 
     def _step_abandoned(self, index: int) -> None:
@@ -136,7 +136,7 @@ class SteppedSlots:
         except StopIteration:
             del self._abandoned[index]
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         """Say that a call still runs; where it is abandoned its slot is free again."""
         if stalled.slice_ not in self._slices:
             return None
@@ -234,7 +234,7 @@ class SteppedSlots:
             return True
         if count:
             results = self.member.scene.results.returned(call, count, bad=bad)
-            slice_.deviate().returned.append(Returned((message,), results))
+            slice_.deviate().returned.append(RecordsReturned((message,), results))
         return count > 0
 
     def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:

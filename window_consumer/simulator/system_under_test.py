@@ -21,21 +21,21 @@ from window_consumer.engine.engine import (
 from window_consumer.engine.kept_outcomes import KeptOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.copy_record import (
-    Origin,
+    CopyOrigin,
     Target,
     copy_of,
 )
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import (
-    Rung,
+    RetryTopicLevel,
     is_read_on,
 )
 from window_consumer.model.protocols import Copy
 
-ReadsOn = Callable[[Rung, int | None], bool]
+ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 """Tells whether a retry topic is read that no level names; see ``is_read_on``."""
 
-MakeCopy = Callable[[FailedRecord, Origin, Target, float], Copy]
+MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
 
 
@@ -43,7 +43,7 @@ MakeAudit = Callable[[str, AuditRules, WriteRows, Callable[[], float]], Observer
 
 
 @frozen
-class Subject:
+class SystemUnderTest:
     """The parts that a simulation runs."""
 
     make_engine: MakeEngine = Engine

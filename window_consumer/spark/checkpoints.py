@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.plan import (
     GENERATION,
-    Plan,
+    PipelinePlan,
     writer_of,
 )
 from window_consumer.spark.tables import last_batch
@@ -38,7 +38,7 @@ class CheckpointError(UsageError):
 
 
 @frozen(kw_only=True)
-class Origin:
+class JobSource:
     """Where a job's records come from."""
 
     cluster: str | None = None
@@ -48,7 +48,7 @@ class Origin:
     is_pattern: bool = False
     """Whether more topics may come, and others go."""
 
-    def with_news(self, now: Origin) -> Origin:
+    def with_news(self, now: JobSource) -> JobSource:
         """Return it with what is known since, and what has come since."""
         told = {name: its for name, its in now.topics.items() if its or name not in self.topics}
         return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **told})
@@ -101,10 +101,10 @@ def _offsets(text: str) -> dict[Place, int]:
 
 def of(
     session: SparkSession,
-    plan: Plan,
+    plan: PipelinePlan,
     job: str,
     table: str,
-    origin: Origin,
+    origin: JobSource,
     *,
     restart: bool,
 ) -> Checkpoint:
@@ -127,7 +127,9 @@ def of(
     return Checkpoint(path, generation, -1 if version is None else version)
 
 
-def reached(session: SparkSession, plan: Plan, job: str, table: str) -> Mapping[Place, int] | None:
+def reached(
+    session: SparkSession, plan: PipelinePlan, job: str, table: str
+) -> Mapping[Place, int] | None:
     """Return up to which offsets (exclusive) a table has what was read; None where nobody knows."""
     version = last_batch(session, table, writer_of(job))
     if version is None:
@@ -138,7 +140,9 @@ def reached(session: SparkSession, plan: Plan, job: str, table: str) -> Mapping[
     return _offsets(files.read(note)) if files.exists(note) else None
 
 
-def confirm(session: SparkSession, plan: Plan, job: str, path: str, origin: Origin) -> None:
+def confirm(
+    session: SparkSession, plan: PipelinePlan, job: str, path: str, origin: JobSource
+) -> None:
     """Compare a checkpoint with where records come from now, and note what is new.
 
     Raises CheckpointError where it is of another cluster, of another topic, or of one that was
@@ -150,7 +154,7 @@ def confirm(session: SparkSession, plan: Plan, job: str, path: str, origin: Orig
         files.write(note, json.dumps(asdict(origin)))
         return
     said = json.loads(text)
-    before = Origin(
+    before = JobSource(
         cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
     )
     _check(path, before, origin, plan.kafka.get("bootstrap.servers", ""), _again(job))
@@ -180,7 +184,7 @@ def _compare(files: _Files, path: str, table: str, version: int | None, again: s
         )
 
 
-def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str) -> None:
+def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, again: str) -> None:
     """Raise CheckpointError where a checkpoint is not of what is to be read."""
     if before.cluster and origin.cluster and before.cluster != origin.cluster:
         raise CheckpointError(

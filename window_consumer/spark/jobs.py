@@ -24,12 +24,12 @@ from window_consumer.spark import (
 )
 from window_consumer.spark.checkpoints import (
     Checkpoint,
-    Origin,
+    JobSource,
     Place,
     Spans,
 )
 from window_consumer.spark.plan import (
-    Plan,
+    PipelinePlan,
     writer_of,
 )
 from window_consumer.spark.registry import Job, jobs
@@ -98,12 +98,12 @@ _ADVICE: Final = tuple(
 
 
 @frozen(kw_only=True)
-class How:
+class JobOptions:
     """How a job runs."""
 
-    origin: Origin = field(factory=Origin)
+    origin: JobSource = field(factory=JobSource)
     """The cluster and the topics that are read, as far as they are there when the job begins."""
-    origin_now: Callable[[], Origin] | None = None
+    origin_now: Callable[[], JobSource] | None = None
     """Asks for them again before each batch: a topic may be made anew while a job runs."""
     restart: bool = False
     """Whether it begins at the first record that Kafka has."""
@@ -111,10 +111,12 @@ class How:
     """Gets the offsets of each batch before it is read."""
 
 
-ONCE: Final = How()
+ONCE: Final = JobOptions()
 
 
-def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Running:
+def start(
+    session: SparkSession, plan: PipelinePlan, job: Job, how: JobOptions = ONCE
+) -> RunningJob:
     """Start a job over what Kafka has now, in as many batches as that takes; it ends by itself.
 
     Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
@@ -132,32 +134,32 @@ def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Runni
     table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
     named = {} if job.is_pattern else {topic: None}
 
-    def wanted(there: Origin) -> Origin:
+    def wanted(there: JobSource) -> JobSource:
         return evolve(there, topics={**named, **there.topics}, is_pattern=job.is_pattern)
 
     checkpoint = checkpoints.of(
         session, plan, job.name, table, wanted(how.origin), restart=how.restart
     )
 
-    def look(batch: int) -> None:
+    def before_batch(batch: int) -> None:
         if how.origin_now is not None:
             now = wanted(how.origin_now())
             checkpoints.confirm(session, plan, job.name, checkpoint.path, now)
         if how.before_batch is not None:
             how.before_batch(checkpoint.spans(session, batch))
 
-    sink = Sink(job, plan, table, broken, checkpoint, look)
+    sink = BatchSink(job, plan, table, broken, checkpoint, before_batch)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
     writer = writer.option("checkpointLocation", checkpoint.path)
-    return Running(writer.trigger(availableNow=True).start(), sink, session)
+    return RunningJob(writer.trigger(availableNow=True).start(), sink, session)
 
 
 @define
-class Sink:
+class BatchSink:
     """Writes a job's batches."""
 
     job: Job
-    plan: Plan
+    plan: PipelinePlan
     path: str
     broken: str
     checkpoint: Checkpoint
@@ -232,11 +234,11 @@ _COUNTED_S: Final = 60.0
 
 
 @frozen
-class Running:
+class RunningJob:
     """A job that was started."""
 
     query: StreamingQuery
-    sink: Sink
+    sink: BatchSink
     session: SparkSession
 
     def wait(self, timeout_s: int | None = None) -> bool:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from window_consumer.model.errors import RunError
 from window_consumer.spark.jobs import JOBS
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import (
     BROKEN,
     Table,
@@ -50,7 +50,7 @@ class BusyTableError(RunError):
 
 
 @frozen
-class Kept:
+class TableMaintenance:
     """What was done to one table."""
 
     name: str
@@ -60,7 +60,7 @@ class Kept:
     """Partitions whose small files were put together."""
 
 
-def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
+def maintain(session: SparkSession, plan: PipelinePlan, today: date) -> Iterator[TableMaintenance]:
     """Tidy up all tables of a plan, one after the other; those that are not made yet are left out.
 
     ``today`` is that of UTC. What is older than the ``keep_days`` of its job goes, and what of the
@@ -85,11 +85,11 @@ def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
                 dropped += drop(session, path, day)
         compacted = compact(session, table, path)
         sweep(session, path)
-        yield Kept(table.name, dropped, compacted)
+        yield TableMaintenance(table.name, dropped, compacted)
 
 
 @frozen
-class Forgotten:
+class DeletedKey:
     """What was taken out of the tables."""
 
     steps: int
@@ -97,9 +97,13 @@ class Forgotten:
     quarantined: int
 
 
-def forget(
-    session: SparkSession, plan: Plan, key: str, form: str | None, letters: Sequence[str] = ()
-) -> Forgotten:
+def delete_key(
+    session: SparkSession,
+    plan: PipelinePlan,
+    key: str,
+    form: str | None,
+    letters: Sequence[str] = (),
+) -> DeletedKey:
     """Take a key's records out of the tables and their files.
 
     ``form`` is the key as the trace has it, None where it has no keys; ``letters`` are its forms in
@@ -112,17 +116,17 @@ def forget(
     dropped = steps = quarantined = 0
     if has_letters:  # before the steps, which name the records
         path = LETTERS.make(session, plan)
-        dropped = forget_letters(session, path, letters, trace, form)
+        dropped = delete_dead_letters(session, path, letters, trace, form)
         wipe(session, path)
     if trace is not None and form is not None:
-        steps = forget_key(session, TRACE.make(session, plan), form)
+        steps = delete_trace_of_key(session, TRACE.make(session, plan), form)
         wipe(session, trace)
     if has_broken:
         path = BROKEN.make(session, plan)
         names = dict.fromkeys(each for each in (key, form) if each is not None)
-        quarantined = sum(forget_quarantined_key(session, path, each) for each in names)
+        quarantined = sum(delete_quarantined(session, path, each) for each in names)
         wipe(session, path)
-    return Forgotten(steps, dropped, quarantined)
+    return DeletedKey(steps, dropped, quarantined)
 
 
 def compact(session: SparkSession, table: Table, path: str) -> int:
@@ -163,7 +167,7 @@ def drop_quarantined(session: SparkSession, path: str, subject: str, before: dat
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - literals
 
 
-def forget_key(session: SparkSession, path: str, key: str) -> int:
+def delete_trace_of_key(session: SparkSession, path: str, key: str) -> int:
     """Take out all steps of the records with a key; return how many.
 
     Steps of such a record that were written without its key are among them. The files have them
@@ -179,7 +183,7 @@ def forget_key(session: SparkSession, path: str, key: str) -> int:
     return of_records + _delete(session, f"DELETE FROM delta.`{path}` WHERE {has_key}")  # noqa: S608 - as above
 
 
-def forget_letters(
+def delete_dead_letters(
     session: SparkSession, path: str, forms: Sequence[str], trace: str | None, form: str | None
 ) -> int:
     """Take out the dead letters of a key, in these forms or by the records that the trace names.
@@ -200,7 +204,7 @@ def forget_letters(
     return count
 
 
-def forget_quarantined_key(session: SparkSession, path: str, key: str) -> int:
+def delete_quarantined(session: SparkSession, path: str, key: str) -> int:
     """Take out quarantined events and dead letters that name a key; return how many."""
     quoted = _text(json.dumps(key))
     named = f"subject IN ('trace', 'dlq') AND contains(CAST(value AS STRING), {quoted})"

@@ -48,7 +48,7 @@ class Reading:
 
 
 @frozen(kw_only=True)
-class Plan:
+class PipelinePlan:
     """Where to read, where to write, and with which Spark."""
 
     kafka: Mapping[str, str] = field(repr=False)

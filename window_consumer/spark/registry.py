@@ -18,7 +18,7 @@ from window_consumer.model.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from window_consumer.spark.plan import Plan
+    from window_consumer.spark.plan import PipelinePlan
     from window_consumer.spark.tables import Table
 
 FEATURES: Final = ("trace", "audit", "dlq")
@@ -35,21 +35,21 @@ class Job:
     table: Table
     judge: Callable[[DataFrame], DataFrame]
     """Adds ``reason`` to the records of the topic."""
-    rows: Callable[[DataFrame, Plan], DataFrame]
+    rows: Callable[[DataFrame, PipelinePlan], DataFrame]
     """The rows of records without a reason."""
-    topic_of: Callable[[Plan], str]
+    topic_of: Callable[[PipelinePlan], str]
     """The topic, or a pattern of Java's for several."""
     is_pattern: bool = False
     rows_each: int = 1000
     """How many rows a record is, roughly: of what is one row a batch takes more records."""
-    keep_days: Callable[[Plan], int] | None = None
+    keep_days: Callable[[PipelinePlan], int] | None = None
     """How many days of the table, and of its quarantined records, are kept; None for all."""
     may_lack_day: bool = False
     """A row without a ``day`` is as old as its ``written_at``."""
     record_of: str | None = None
     """SQL for the record that a row is about, as the trace names it; None where it is about none.
     The table has a column ``key``, too."""
-    rehearse: Callable[[SparkSession, Plan], None] | None = None
+    rehearse: Callable[[SparkSession, PipelinePlan], None] | None = None
     """Answers the feature's questions from its table, so that Java loads the classes for it."""
 
 

@@ -19,7 +19,7 @@ from window_consumer.spark import (
     session,
 )
 from window_consumer.spark.jobs import JOBS
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN
 
 _NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
@@ -37,7 +37,7 @@ _RECORD: Final = (
 
 def rehearse(spark: SparkSession, directory: str) -> None:
     """Write tables in a directory, and answer questions from them."""
-    plan = Plan(kafka=_NOBODY, directory=directory)
+    plan = PipelinePlan(kafka=_NOBODY, directory=directory)
     given = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
 
     def write(records: DataFrame, batch: int) -> None:

@@ -30,7 +30,7 @@ _ALL: Mapping[str, str] = {}
 
 
 @frozen
-class Snapshot:
+class TableSnapshot:
     """A table's rows, and when it was changed last."""
 
     rows: DataFrame
@@ -42,7 +42,7 @@ class Snapshot:
 
 def of(
     session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
-) -> Snapshot | None:
+) -> TableSnapshot | None:
     """Return a table as it is now; None where it was not made yet.
 
     ``where`` gives values of columns that it is partitioned by: only these rows.
@@ -56,10 +56,10 @@ def of(
     files = _names(log, path, where)
     changed_ms = log.history(1)[0]["timestamp"]
     if not files:
-        return Snapshot(session.createDataFrame([], schema), changed_ms, is_empty=True)
+        return TableSnapshot(session.createDataFrame([], schema), changed_ms, is_empty=True)
     read = session.read.schema(schema).option("basePath", path)
     rows = _only(read.parquet(*files), where)
-    return Snapshot(rows.select(*schema.names), changed_ms, is_empty=False)
+    return TableSnapshot(rows.select(*schema.names), changed_ms, is_empty=False)
 
 
 def may_repeat(path: str, job: str) -> bool:
@@ -79,7 +79,7 @@ def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str
 
 def _by_spark(
     session: SparkSession, path: str, schema: StructType, where: Mapping[str, str]
-) -> Snapshot | None:
+) -> TableSnapshot | None:
     try:
         rows = session.read.format("delta").load(path)
     except AnalysisException as error:
@@ -96,7 +96,7 @@ def _by_spark(
         .select(F.unix_millis("timestamp").alias("at"))
         .collect()
     )
-    return Snapshot(_only(rows, where).select(*named), change["at"], is_empty=False)
+    return TableSnapshot(_only(rows, where).select(*named), change["at"], is_empty=False)
 
 
 def _only(rows: DataFrame, where: Mapping[str, str]) -> DataFrame:

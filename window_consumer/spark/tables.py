@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.schemas import (
     QUARANTINE,
     VERSION,
@@ -52,7 +52,7 @@ class Table:
         """How its files are written, as properties of Parquet."""
         return {f"parquet.bloom.filter.enabled#{name}": "true" for name in self.looked_up_by}
 
-    def make(self, session: SparkSession, plan: Plan) -> str:
+    def make(self, session: SparkSession, plan: PipelinePlan) -> str:
         """Return where it lies, after making it if it is missing; raises NewerTableError."""
         path = plan.table(self.name)
         columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.schema)

@@ -21,8 +21,8 @@ from window_consumer.testing.journal import (
     SKIPPED,
     WAITING,
     Handling,
-    Outcome,
     Sent,
+    SentState,
 )
 from window_consumer.testing.records import make_record
 
@@ -38,8 +38,8 @@ __all__ = [
     "EmbeddedBroker",
     "Handling",
     "NewRecord",
-    "Outcome",
     "Sent",
+    "SentState",
     "TestApp",
     "make_record",
 ]

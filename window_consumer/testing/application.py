@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import parse_duration
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
@@ -28,7 +28,7 @@ from window_consumer.testing.application_process import (
     CrashedError,
 )
 from window_consumer.testing.fakes.broker import FakeBroker
-from window_consumer.testing.findings import Findings
+from window_consumer.testing.findings import GuaranteeFindings
 from window_consumer.testing.journal import (
     UNFINISHED,
     Journal,
@@ -42,7 +42,7 @@ from window_consumer.testing.records import (
 )
 from window_consumer.testing.redriving import TestRedrive
 from window_consumer.testing.stepped_worker import (
-    Scenery,
+    SteppedSetting,
     StillClock,
 )
 from window_consumer.testing.topics import TestTopics
@@ -60,7 +60,7 @@ _STEP_S = 0.005
 """The Engine looks after pauses this often."""
 
 
-class TestApp(Findings):
+class TestApp(GuaranteeFindings):
     """Runs the workers of a configuration within a test, without Kafka and without threads.
 
     ``app`` is an App, or where it is, as in ``shop:app``. ``config`` is a configuration file, or
@@ -99,7 +99,7 @@ class TestApp(Findings):
         super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})
         self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
         self._producer = TestProducer(self.broker, self.clock, self._sources)
-        self._scenery = Scenery(self.broker, self.clock, journal)
+        self._setting = SteppedSetting(self.broker, self.clock, journal)
         self._process: ApplicationProcess | None = None
         self._lifespans = ExitStack()
         self._raised = False
@@ -138,10 +138,10 @@ class TestApp(Findings):
             raise failure
 
     def _begin(self) -> None:
-        self._process = ApplicationProcess(self.app, self.plan, self._scenery, self._lifespans)
-        self._note_sources()
+        self._process = ApplicationProcess(self.app, self.plan, self._setting, self._lifespans)
+        self._find_sources()
 
-    def _note_sources(self) -> None:
+    def _find_sources(self) -> None:
         """Learn which topics workers read, those of their ladders apart."""
         for worker in self._running().workers:
             own = self.plan.config.workers[worker.name]
@@ -237,9 +237,9 @@ class TestApp(Findings):
         """Make a topic while the workers run; those with a pattern that it matches find it."""
         self.broker.create_topic(topic, partitions)
         for worker in self._running().workers:
-            worker.hear_of_topics()
+            worker.discover_topics()
         self.run_until_idle()
-        self._note_sources()
+        self._find_sources()
 
     # ---- time
 
@@ -328,7 +328,7 @@ class TestApp(Findings):
 
 def _plan_of(
     app: App, config: str | Path | Mapping[str, Any], only: Sequence[str], overrides: Sequence[str]
-) -> Plan:
+) -> AppPlan:
     if not isinstance(config, Mapping):
         return app.plan(config, only=only, overrides=overrides)
     with tempfile.TemporaryDirectory() as directory:

@@ -6,21 +6,21 @@ import logging
 from contextlib import ExitStack
 
 from window_consumer.app.application import App
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import Preparation
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.fakes.cluster import FakeCluster
 from window_consumer.testing.stepped_worker import (
     Rival,
-    Scenery,
+    SteppedSetting,
     SteppedWorker,
 )
 
 _MOMENT_S = 0.005
 """The Engine looks after pauses this often, and records wait for company as long."""
 
-_LOOK_S = 0.5
+_CHECK_S = 0.5
 """How often poll loops look beside a call that lasts: a real one looks every few milliseconds."""
 
 _QUIET_ROUNDS = 2
@@ -39,20 +39,20 @@ class CrashedError(BaseException):
 class ApplicationProcess:
     """The workers of an application and its lifespan. Owner: one thread."""
 
-    def __init__(self, app: App, plan: Plan, scenery: Scenery, lifespans: ExitStack):
-        self._scenery = scenery
+    def __init__(self, app: App, plan: AppPlan, setting: SteppedSetting, lifespans: ExitStack):
+        self._setting = setting
         self.failure: BaseException | None = None
         """Why it ended by itself, None where it did not."""
-        cluster = FakeCluster(scenery.broker)
+        cluster = FakeCluster(setting.broker)
         log = ClientLog(logging.getLogger("window_consumer.client"), plan.mask)
         prepared = [
             Preparation(plan, each, cluster, log).prepare(all_of_them=False)
             for each in plan.workers
         ]
-        loop = lifespans.enter_context(HandLoop())
+        loop = lifespans.enter_context(InlineEventLoop())
         state = lifespans.enter_context(app.resources(loop.run))
         self.workers = [
-            SteppedWorker(app.setup_of(plan, each, scenery.clock), scenery, state, loop)
+            SteppedWorker(app.setup_of(plan, each, setting.clock), setting, state, loop)
             for each in prepared
         ]
 
@@ -71,10 +71,10 @@ class ApplicationProcess:
             if self._round():
                 quiet = 0
             elif self._owes_a_commit:
-                self._scenery.clock.advance(_MOMENT_S)
+                self._setting.clock.advance(_MOMENT_S)
                 quiet += 1
             elif any(worker.needs_a_moment for worker in self.workers) and not quiet:
-                self._scenery.clock.advance(_MOMENT_S)
+                self._setting.clock.advance(_MOMENT_S)
                 quiet = 1
             else:
                 quiet += 1
@@ -87,7 +87,7 @@ class ApplicationProcess:
         worked = False
         for worker in self.workers:
             try:
-                worked = worker.go_on() or worked
+                worked = worker.step() or worked
             except Exception as error:
                 self.failure = worker.failure or error
                 raise
@@ -95,12 +95,12 @@ class ApplicationProcess:
 
     def last(self, seconds: float) -> None:
         """Let time pass within a handler; the poll loops go on beside it."""
-        clock = self._scenery.clock
+        clock = self._setting.clock
         deadline = clock.now() + seconds
         while (left := deadline - clock.now()) > 0:
-            clock.advance(min(left, _LOOK_S))
+            clock.advance(min(left, _CHECK_S))
             for worker in self.workers:
-                worker.look()
+                worker.turn()
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something is due by itself, at most so many."""
@@ -120,8 +120,8 @@ class ApplicationProcess:
 
     def _take_turns(self, group: str, topics: list[str]) -> None:
         """Let a rival have every partition for a while, each member's share in turn."""
-        rival = Rival(self._scenery.broker, group, topics)
-        members = self._scenery.broker.group(group)
+        rival = Rival(self._setting.broker, group, topics)
+        members = self._setting.broker.group(group)
         self._until_dealt(rival)
         for _ in members.members[1:]:
             members.rebalance(turn=True)
@@ -132,7 +132,7 @@ class ApplicationProcess:
     def _until_dealt(self, rival: Rival) -> None:
         quiet = 0
         while quiet < _QUIET_ROUNDS:
-            moved = [self._round(), rival.go_on()]
+            moved = [self._round(), rival.step()]
             quiet = 0 if any(moved) else quiet + 1
 
     def stop(self) -> None:

@@ -80,7 +80,7 @@ class OutlivedLogged:
 
 
 @frozen
-class Committed:
+class OffsetCommitted:
     """This was seen as the committed offset (exclusive), or its commit was acked, at ``time``."""
 
     topic: str
@@ -106,7 +106,9 @@ class Killed:
     time: float
 
 
-Event = Produced | Started | Ended | DeadLettered | OutlivedLogged | Committed | LogEnd | Killed
+Event = (
+    Produced | Started | Ended | DeadLettered | OutlivedLogged | OffsetCommitted | LogEnd | Killed
+)
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -116,7 +118,7 @@ _KINDS: dict[str, Any] = {
         Ended,
         DeadLettered,
         OutlivedLogged,
-        Committed,
+        OffsetCommitted,
         LogEnd,
         Killed,
     )

@@ -18,7 +18,7 @@ from window_consumer.testing.journal import (
 from window_consumer.testing.topics import TestTopics
 
 
-class Findings:
+class GuaranteeFindings:
     """Looks, and changes nothing. Owner: one thread."""
 
     def __init__(self, journal: Journal, topics: TestTopics, groups: Collection[str]):

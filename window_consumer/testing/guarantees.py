@@ -13,12 +13,12 @@ from typing import Protocol, TypeGuard
 
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.events import (
-    Committed,
     DeadLettered,
     Ended,
     Event,
     Killed,
     LogEnd,
+    OffsetCommitted,
     OutlivedLogged,
     Produced,
     Started,
@@ -105,7 +105,7 @@ class OrderPerKey:
             ended = self._lane_of.get(_place(event))
             if ended is not None and event.result != "failed":
                 self._lines[ended].pop(event.offset, None)
-        elif isinstance(event, Committed):
+        elif isinstance(event, OffsetCommitted):
             self._committed[_partition(event)] = event.offset
 
     def _start(self, event: Started, lane: Lane) -> None:
@@ -183,7 +183,7 @@ class CommittedReachesEnd:
 
     def feed(self, event: Event) -> None:
         """Take note of the next event."""
-        if isinstance(event, Committed):
+        if isinstance(event, OffsetCommitted):
             self._committed[_partition(event)] = event.offset
         elif isinstance(event, LogEnd):
             self._ends[_partition(event)] = event.offset
@@ -264,7 +264,7 @@ def _is_final(event: Event) -> TypeGuard[Ended]:
     return isinstance(event, Ended) and event.result in ("done", "skipped", "dropped")
 
 
-def _partition(event: Produced | Started | Ended | Committed | LogEnd) -> TopicPartition:
+def _partition(event: Produced | Started | Ended | OffsetCommitted | LogEnd) -> TopicPartition:
     return TopicPartition(event.topic, event.partition)
 
 

@@ -27,7 +27,7 @@ from window_consumer.runtime.context import (
     Slot,
     current_slot,
 )
-from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.journal import (
     Journal,
     watched,
@@ -49,7 +49,7 @@ class InlineSlots:
         state: Any,
         journal: Journal,
         now: Callable[[], float],
-        loop: HandLoop | None = None,
+        loop: InlineEventLoop | None = None,
     ):
         """``loop`` is given where the handler makes coroutines."""
         handler: Any = caller.handler if loop is None else loop.running(caller.handler)
@@ -75,7 +75,7 @@ class InlineSlots:
         """Queue a slice."""
         self._waiting.append(slice_)
 
-    def look_at(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
+    def inspect(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
         """Say that the call has returned: whoever asks has waited for it."""
         return None
 

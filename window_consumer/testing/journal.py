@@ -34,12 +34,12 @@ from window_consumer.model.record import (
     Record,
 )
 from window_consumer.runtime.calls.batch_calls import (
-    Held,
+    HeldResults,
     failed_of,
 )
 
 
-class Outcome(Enum):
+class SentState(Enum):
     """What has become of a record so far."""
 
     WAITING = "waiting"
@@ -63,14 +63,14 @@ class Outcome(Enum):
         return self.name
 
 
-WAITING = Outcome.WAITING
-DONE = Outcome.DONE
-SKIPPED = Outcome.SKIPPED
-RETRYING = Outcome.RETRYING
-MOVED = Outcome.MOVED
-DEAD_LETTERED = Outcome.DEAD_LETTERED
-DROPPED = Outcome.DROPPED
-EXPIRED = Outcome.EXPIRED
+WAITING = SentState.WAITING
+DONE = SentState.DONE
+SKIPPED = SentState.SKIPPED
+RETRYING = SentState.RETRYING
+MOVED = SentState.MOVED
+DEAD_LETTERED = SentState.DEAD_LETTERED
+DROPPED = SentState.DROPPED
+EXPIRED = SentState.EXPIRED
 
 _NOT_THE_USERS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
@@ -78,7 +78,7 @@ UNFINISHED = frozenset({WAITING, RETRYING, MOVED})
 
 
 @frozen
-class Place:
+class DeliveryPosition:
     """Where a record was delivered first."""
 
     topic: str
@@ -89,19 +89,19 @@ class Place:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
     @classmethod
-    def of(cls, message: Message) -> Place:
+    def of(cls, message: Message) -> DeliveryPosition:
         """Return where a message stands."""
         return cls(message.topic(), message.partition(), message.offset())
 
     @classmethod
-    def of_original(cls, message: Message) -> Place:
+    def of_original(cls, message: Message) -> DeliveryPosition:
         """Return where the original of a copy stands; of what is no copy, where it stands."""
         origin = read_dead_letter(message).original
         return cls.of(message) if origin is None else cls(*origin)
 
 
 @define(eq=False)
-class Call:
+class HandlerCall:
     """One handler call."""
 
     attempt: int
@@ -117,18 +117,18 @@ class Handling:
     worker: str
     record: Record
     """The record as it was sent."""
-    place: Place
-    calls: list[Call] = field(factory=list)
+    place: DeliveryPosition
+    calls: list[HandlerCall] = field(factory=list)
     """The handler calls, those of crashed processes included."""
     produced: list[Produce] = field(factory=list)
     """What its handler has returned to be produced, as far as it was acked."""
     was_moved: bool = False
     """A copy was written to a retry topic, once at least."""
     find_copy: Callable[[Handling], DeadLetter | None] = field(default=lambda _: None, repr=False)
-    _final: Outcome | None = None
+    _final: SentState | None = None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SentState:
         """What has become of the record so far."""
         if self._final is not None:
             return self._final
@@ -149,15 +149,15 @@ class Handling:
         """The last copy that was written of it: in a retry topic or among the dead letters."""
         return self.find_copy(self)
 
-    def called(self, attempt: int) -> Call:
+    def called(self, attempt: int) -> HandlerCall:
         """Note that a call begins."""
         self._final = None
-        self.calls.append(Call(attempt))
+        self.calls.append(HandlerCall(attempt))
         return self.calls[-1]
 
     def finished(self, outcome: Final) -> None:
         """Note an outcome of one of the topics that it passes."""
-        self._final = SKIPPED if outcome is Final.FILTERED else Outcome[outcome.name]
+        self._final = SKIPPED if outcome is Final.FILTERED else SentState[outcome.name]
         self.was_moved |= self._final is MOVED
 
     def __repr__(self) -> str:
@@ -188,7 +188,7 @@ class Sent:
     by_worker: Mapping[str, Handling]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SentState:
         """What has become of it so far."""
         return self.of().outcome
 
@@ -198,7 +198,7 @@ class Sent:
         return self.of().attempts
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[HandlerCall]:
         """The handler calls."""
         return self.of().calls
 
@@ -251,7 +251,7 @@ class Journal:
         self._sources = sources
         """The topics that each worker reads; the other ones that it gets records of have copies."""
         self._find_copy = find_copy
-        self._handlings: dict[tuple[str, Place], Handling] = {}
+        self._handlings: dict[tuple[str, DeliveryPosition], Handling] = {}
         self.results: list[Produce] = []
         """What was produced, in the order of the acks."""
 
@@ -267,7 +267,7 @@ class Journal:
     def of(self, worker: str, message: Message) -> Handling:
         """Return what is known of a worker's record; a copy is the record that it is a copy of."""
         is_copy = message.topic() not in self._sources[worker]
-        place = Place.of_original(message) if is_copy else Place.of(message)
+        place = DeliveryPosition.of_original(message) if is_copy else DeliveryPosition.of(message)
         handling = self._handlings.get((worker, place))
         if handling is None:
             record = Record.of(message, CallFacts(before=attempts_before if is_copy else None))
@@ -275,7 +275,7 @@ class Journal:
             self._handlings[worker, place] = handling
         return handling
 
-    def with_outcome(self, *outcomes: Outcome) -> list[Handling]:
+    def with_outcome(self, *outcomes: SentState) -> list[Handling]:
         """Return the handlings with one of these outcomes."""
         return [each for each in self if each.outcome in outcomes]
 
@@ -314,7 +314,7 @@ def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal
         except BaseException as error:
             for record, reason in failed_of(error, records):
                 place = places[id(record)]
-                if isinstance(reason, NotCalled | Held):
+                if isinstance(reason, NotCalled | HeldResults):
                     handlings[place].calls.remove(noted[place])
                 else:
                     noted[place].error = reason

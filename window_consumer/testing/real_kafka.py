@@ -37,7 +37,7 @@ __all__ = ["KafkaUnavailableError", "RealKafka"]
 _START_S = 90.0
 _STOP_S = 30.0
 _FORMAT_S = 60.0
-_LOOK_S = 0.05
+_CHECK_S = 0.05
 _ATTEMPTS = 3
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = "Address already in use"
@@ -104,7 +104,7 @@ class RealKafka:
                 kafka._format()
                 kafka.restart()
             except RunError:
-                if attempt == _ATTEMPTS or _PORT_TAKEN not in kafka._said():
+                if attempt == _ATTEMPTS or _PORT_TAKEN not in kafka._log_text():
                     raise
             else:
                 return kafka
@@ -149,7 +149,7 @@ class RealKafka:
     def restart(self) -> None:
         """Start Kafka again, at the same addresses and with its data; stop it first if it runs."""
         self.stop()
-        said = len(self._said())
+        said = len(self._log_text())
         options = ["-Xmx1g"]
         options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         options += ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
@@ -178,12 +178,12 @@ class RealKafka:
     def _wait_until_started(self, process: subprocess.Popen[bytes], said: int) -> None:
         """Wait for the log line: the port answers before topics can be made."""
         deadline = time.monotonic() + _START_S
-        while _STARTED not in self._said()[said:]:
+        while _STARTED not in self._log_text()[said:]:
             if process.poll() is not None:
                 raise RunError(f"Kafka ended with code {process.returncode}: {self._tail()}")
             if time.monotonic() >= deadline:
                 raise RunError(f"Kafka has not started within {_START_S:g} s: {self._tail()}")
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
 
     def stop(self) -> None:
         """Shut Kafka down in good order, if it runs."""
@@ -230,11 +230,11 @@ class RealKafka:
         if process is not None:
             process.wait()
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def _tail(self) -> str:
-        return f"the end of {self.log}:\n{self._said()[-_TAIL_CHARS:]}"
+        return f"the end of {self.log}:\n{self._log_text()[-_TAIL_CHARS:]}"
 
     # ---- storage
 

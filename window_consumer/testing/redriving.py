@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.config import ENTRY
 from window_consumer.dlq.dead_letter import (
     DeadLetter,
@@ -28,7 +28,7 @@ class TestRedrive:
 
     __test__ = False  # pytest would take its name for a class of tests
 
-    def __init__(self, broker: FakeBroker, plan: Plan, make_topic: Callable[[str, int], None]):
+    def __init__(self, broker: FakeBroker, plan: AppPlan, make_topic: Callable[[str, int], None]):
         self._broker = broker
         self._plan = plan
         self._make_topic = make_topic

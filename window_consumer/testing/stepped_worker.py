@@ -25,7 +25,7 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.poll_loop import Phase
-from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.runtime.worker import (
     Worker,
@@ -73,7 +73,7 @@ class ResultTopics(FakeSink):
 
 
 @frozen
-class Scenery:
+class SteppedSetting:
     """What the workers of a test share. Owner: one thread."""
 
     broker: FakeBroker
@@ -84,19 +84,21 @@ class Scenery:
 class SteppedWorker:
     """Drives one worker: its poll loop, its slots, its copies. Owner: one thread."""
 
-    def __init__(self, setup: WorkerSetup, scenery: Scenery, state: Any, loop: HandLoop):
+    def __init__(
+        self, setup: WorkerSetup, setting: SteppedSetting, state: Any, loop: InlineEventLoop
+    ):
         self.name = setup.name
         self._loop = loop if setup.is_async else None
-        self._scenery = scenery
+        self._setting = setting
         self._slots: InlineSlots | None = None
         self._turning = False
         self._setup = setup
         group = setup.origin.group
-        self.source = scenery.broker.source(group)
-        self._sink = ResultTopics(scenery.broker, scenery.clock)
+        self.source = setting.broker.source(group)
+        self._sink = ResultTopics(setting.broker, setting.clock)
         own = attrs.evolve(
             setup,
-            clock=scenery.clock,
+            clock=setting.clock,
             jitter=lambda: 0.0,
             make_engine=self._make_engine,
             make_pool=self._make_slots,
@@ -124,10 +126,10 @@ class SteppedWorker:
     # ---- its parts
 
     def _make_engine(self, *arguments: Any) -> Engine:
-        journal, name = self._scenery.journal, self.name
-        find = self._scenery.broker.log
+        journal, name = self._setting.journal, self.name
+        find = self._setting.broker.log
 
-        class ToldPartition(Partition):
+        class SeenPartition(Partition):
             """A partition whose final outcomes the journal hears of."""
 
             def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
@@ -136,10 +138,10 @@ class SteppedWorker:
                 for offset in offsets:
                     journal.of(name, find(*self.name).at(offset)).finished(outcome)
 
-        class ToldEngine(Engine):
+        class SeenEngine(Engine):
             """An Engine with such partitions."""
 
-            partition_type = ToldPartition
+            partition_type = SeenPartition
 
             def on_produced(
                 self,
@@ -157,14 +159,14 @@ class SteppedWorker:
                     if failed is not None and handling.error is None:
                         handling.calls[-1].error = failed.failure.error
 
-        return ToldEngine(*arguments)
+        return SeenEngine(*arguments)
 
     def _make_slots(
         self, worker: str, _slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
     ) -> InlineSlots:
-        scenery = self._scenery
-        now = scenery.clock.now
-        journal = scenery.journal
+        setting = self._setting
+        now = setting.clock.now
+        journal = setting.journal
         self._slots = InlineSlots(worker, caller, completions, state, journal, now, self._loop)
         return self._slots
 
@@ -174,7 +176,7 @@ class SteppedWorker:
 
     # ---- moving on
 
-    def go_on(self) -> bool:
+    def step(self) -> bool:
         """Take one turn and do all work that comes of it; False where nothing happened.
 
         Raises WorkerStoppedError where a rule stops the worker, and whatever a handler raises
@@ -187,7 +189,7 @@ class SteppedWorker:
         self._work()
         return self._impression() != before
 
-    def look(self) -> None:
+    def turn(self) -> None:
         """Take a turn beside a call that lasts, as the poll thread does; it starts nothing."""
         if not self._turning:
             self._turn()
@@ -196,10 +198,10 @@ class SteppedWorker:
         """Take one turn of the poll loop; what a rule stops it for is its ``failure``."""
         self._turning = True
         # It is the test that takes its time, not a process that was frozen.
-        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+        self.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
         try:
             if not self._engine.appetite():
-                self.loop._fetch(0, 0.0, self._scenery.clock.now())  # noqa: SLF001 - as above
+                self.loop._fetch(0, 0.0, self._setting.clock.now())  # noqa: SLF001 - as above
             self.loop._turn()  # noqa: SLF001 - as above
         except WindowConsumerError as error:
             self.loop.failure = self.loop.failure or error
@@ -219,7 +221,7 @@ class SteppedWorker:
         """Do what a revoke or a stop waits for, or let time pass; a turn is taken again anyway."""
         captive = self.source.in_callback or self.loop.phase is Phase.DRAINING
         if captive and not self._work():
-            self._scenery.clock.advance(timeout_s)
+            self._setting.clock.advance(timeout_s)
 
     def _impression(self) -> tuple[object, ...]:
         engine = self._engine
@@ -249,18 +251,18 @@ class SteppedWorker:
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something is due by itself, at most so many."""
-        return self._engine.wait_s(self._scenery.clock.now(), longest_s)
+        return self._engine.wait_s(self._setting.clock.now(), longest_s)
 
-    def hear_of_topics(self) -> None:
+    def discover_topics(self) -> None:
         """Let it find out which topics there are, as a real one does every few seconds."""
-        self._worker.tell(TopicNews(self._setup.ask_topics()))
+        self._worker.deliver(TopicNews(self._setup.ask_topics()))
 
     # ---- the end
 
     def stop(self) -> None:
         """Drain, commit, leave the group; raises why the worker could not."""
         failure = self.loop.failure
-        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+        self.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
         self.loop.stop()
         self.loop.leave()
         self.loop._run()  # noqa: SLF001 - as above
@@ -271,12 +273,12 @@ class SteppedWorker:
     def lose_all(self) -> None:
         """Let its session time out; others are taken to have had its partitions meanwhile."""
         self.loop._parts.assignments.kept.remembers = False  # noqa: SLF001 - the worst case
-        self._scenery.broker.evict(self.source)
+        self._setting.broker.evict(self.source)
 
     def die(self) -> None:
         """End as by kill -9; the group notices at once."""
         self.source.die()
-        self._scenery.broker.evict(self.source)
+        self._setting.broker.evict(self.source)
 
 
 class Rival:
@@ -286,7 +288,7 @@ class Rival:
         self._source: FakeSource = broker.source(group)
         self._source.subscribe(topics, self)
 
-    def go_on(self) -> bool:
+    def step(self) -> bool:
         """Hear what the group says; False where that is nothing new."""
         before = self._source.held
         self._source.poll(0, 0.0)

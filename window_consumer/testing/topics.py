@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.dlq.dead_letter import (
     DeadLetter,
     read_dead_letter,
 )
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.journal import (
+    DeliveryPosition,
     Handling,
-    Place,
 )
 
 
@@ -21,7 +21,7 @@ class TestTopics:
 
     __test__ = False  # pytest would take its name for a class of tests
 
-    def __init__(self, broker: FakeBroker, plan: Plan, sources: Mapping[str, Collection[str]]):
+    def __init__(self, broker: FakeBroker, plan: AppPlan, sources: Mapping[str, Collection[str]]):
         self._broker = broker
         self._plan = plan
         self._sources = sources
@@ -45,7 +45,9 @@ class TestTopics:
             for topic in self._broker.topics.by_name
             if topic not in sources
             for copy in self._in(topic)
-            if copy.group == group and copy.original and Place(*copy.original) == handling.place
+            if copy.group == group
+            and copy.original
+            and DeliveryPosition(*copy.original) == handling.place
         ]
         return max(copies, key=lambda copy: copy.attempts or 0, default=None)
 

@@ -16,7 +16,7 @@ Kind = Literal["topic", "group", "transactional-id"]
 
 
 @frozen
-class Right:
+class AclRule:
     """Operations that have to be allowed on a resource; their names are Kafka's, as in ``READ``."""
 
     kind: Kind
@@ -29,7 +29,7 @@ class Right:
 
 def rights_of(
     worker: WorkerConfig, sources: Sequence[str], *, create: bool, dead_letters: bool
-) -> Iterator[Right]:
+) -> Iterator[AclRule]:
     """Yield what one worker needs, then what ``dlq`` commands need beyond that.
 
     ``create`` stands for ``topics.create``, ``dead_letters`` for whether it writes any.
@@ -39,31 +39,33 @@ def rights_of(
     copies = ("READ", "WRITE", "DESCRIBE", *(("CREATE", "ALTER") if create else ()))
     prefix = f"{worker.group}."
     for source in sources:
-        yield Right("topic", source, reads, f"{worker.name} reads it")
-    yield Right("group", worker.group, ("READ",), f"the group of {worker.name}")
-    yield Right("topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True)
+        yield AclRule("topic", source, reads, f"{worker.name} reads it")
+    yield AclRule("group", worker.group, ("READ",), f"the group of {worker.name}")
+    yield AclRule(
+        "topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True
+    )
     if dead_letters:
         progress = f"{prefix}redrive."
         limits = ("DESCRIBE_CONFIGS",)
-        yield Right("topic", prefix, limits, "dlq redrive: how large a batch may be", True)
-        yield Right("group", progress, ("READ",), "dlq redrive: its progress", is_prefix=True)
+        yield AclRule("topic", prefix, limits, "dlq redrive: how large a batch may be", True)
+        yield AclRule("group", progress, ("READ",), "dlq redrive: its progress", is_prefix=True)
         transactions = ("WRITE", "DESCRIBE")
         why = "dlq redrive --transactional"
-        yield Right("transactional-id", progress, transactions, why, is_prefix=True)
+        yield AclRule("transactional-id", progress, transactions, why, is_prefix=True)
 
 
-def rights_of_telemetry(config: Config) -> Iterator[Right]:
+def rights_of_telemetry(config: Config) -> Iterator[AclRule]:
     """Yield what the trace and the audit need."""
     operations = ("WRITE", "DESCRIBE", *(("CREATE",) if config.topics.create else ()))
     if config.trace.sample is not None:
-        yield Right("topic", config.trace.topic, operations, "the message trace")
+        yield AclRule("topic", config.trace.topic, operations, "the message trace")
     if config.audit.enabled:
-        yield Right("topic", config.audit.topic, operations, "the audit")
+        yield AclRule("topic", config.audit.topic, operations, "the audit")
 
 
-def merged(rights: Iterable[Right]) -> list[Right]:
+def merged(rights: Iterable[AclRule]) -> list[AclRule]:
     """Join rights that differ only in what they are for: workers of one group share some."""
-    found: dict[Right, list[str]] = {}
+    found: dict[AclRule, list[str]] = {}
     for right in rights:
         reasons = found.setdefault(evolve(right, why=""), [])
         if right.why not in reasons:

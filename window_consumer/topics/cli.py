@@ -21,9 +21,9 @@ from window_consumer.topics.formats.kafka_scripts import as_shell
 from window_consumer.topics.formats.strimzi import as_strimzi
 from window_consumer.topics.formats.terraform import as_terraform
 from window_consumer.topics.plan import (
+    AssumedSizes,
     ClusterPlan,
     Planner,
-    Sizes,
 )
 
 _WAIT_S = 10.0
@@ -123,7 +123,7 @@ def _planner(options: dict[str, Any]) -> Planner:
     return Planner.of_config(options["config"], **more)
 
 
-def _sizes(partitions: int | None, replication: int | None) -> Sizes | None:
+def _sizes(partitions: int | None, replication: int | None) -> AssumedSizes | None:
     if partitions is None and replication is None:
         return None
     if partitions is None or replication is None:
@@ -131,7 +131,7 @@ def _sizes(partitions: int | None, replication: int | None) -> Sizes | None:
             "--partitions and --replication-factor belong together: give both, or neither to ask"
             " the cluster"
         )
-    return Sizes(partitions, replication)
+    return AssumedSizes(partitions, replication)
 
 
 def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:

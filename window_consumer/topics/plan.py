@@ -28,7 +28,7 @@ from window_consumer.app.topics.ladder_topics import (
 )
 from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
-    Loaded,
+    LoadedConfig,
     Mask,
     WorkerConfig,
     effective_kafka,
@@ -48,7 +48,7 @@ from window_consumer.model.errors import (
     UsageError,
 )
 from window_consumer.topics.acls import (
-    Right,
+    AclRule,
     merged,
     rights_of,
     rights_of_telemetry,
@@ -59,7 +59,7 @@ _TELEMETRY: Final = "telemetry"
 
 
 @frozen
-class Sizes:
+class AssumedSizes:
     """What is taken for granted of the source topics instead of asking the cluster."""
 
     partitions: int
@@ -93,7 +93,7 @@ class ClusterPlan:
     workers: list[str] = field(factory=list)
     groups: list[str] = field(factory=list)
     topics: list[PlannedTopic] = field(factory=list)
-    rights: list[Right] = field(factory=list)
+    rights: list[AclRule] = field(factory=list)
     notes: list[str] = field(factory=list)
     """What the reader should know of it, a sentence each."""
 
@@ -107,10 +107,10 @@ class ClusterPlan:
 class Planner:
     """Works the topics and permissions of workers out."""
 
-    loaded: Loaded
+    loaded: LoadedConfig
     workers: Mapping[str, bool]
     """By name: whether the worker writes dead letters."""
-    sizes: Sizes | None
+    sizes: AssumedSizes | None
     """None: the cluster is asked."""
     oauth_token: OauthToken | None = None
     timeout_s: float = 10.0
@@ -123,7 +123,7 @@ class Planner:
         *,
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
-        sizes: Sizes | None = None,
+        sizes: AssumedSizes | None = None,
         timeout_s: float = 10.0,
     ) -> Planner:
         """Return it for the workers that ``run`` would run; raises ConfigError."""
@@ -138,7 +138,7 @@ class Planner:
         *,
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
-        sizes: Sizes | None = None,
+        sizes: AssumedSizes | None = None,
         timeout_s: float = 10.0,
     ) -> Planner:
         """Return it for a configuration that says all by itself; raises UsageErrors."""
@@ -308,7 +308,7 @@ class Planner:
             what = f"where dead letters of {source} are put back ({worker.name})"
             yield PlannedTopic(new_entry(worker, source, model, topics), what, is_read=True)
 
-    def _rights(self, worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[Right]:
+    def _rights(self, worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[AclRule]:
         create = self.loaded.config.topics.create
         dead_letters = self.workers[worker.name]
         yield from rights_of(worker, list(sources), create=create, dead_letters=dead_letters)

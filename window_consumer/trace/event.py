@@ -102,7 +102,7 @@ class TraceEvent:
 
 
 @frozen
-class Field:
+class EventField:
     """One field of an event."""
 
     name: str
@@ -111,14 +111,14 @@ class Field:
     meaning: str
 
 
-def _fields() -> tuple[Field, ...]:
+def _fields() -> tuple[EventField, ...]:
     found = []
     for each in attrs.fields(attrs.resolve_types(TraceEvent)):
         kinds = get_args(each.type) or (each.type,)
         optional = type(None) in kinds
-        found.append(Field(each.name, kinds[0], optional, each.metadata["meaning"]))
+        found.append(EventField(each.name, kinds[0], optional, each.metadata["meaning"]))
     return tuple(found)
 
 
-FIELDS: tuple[Field, ...] = _fields()
+FIELDS: tuple[EventField, ...] = _fields()
 """All fields, in their order."""

@@ -66,7 +66,7 @@ class Column:
 
 
 @define
-class Places:
+class OffsetColumn:
     """The column of offsets: runs of numbers that follow each other."""
 
     firsts: list[int] = field(factory=list)
@@ -95,14 +95,14 @@ class Places:
 
 
 @frozen
-class Keys:
+class KeyColumn:
     """The column of keys, a text for each; made without a look at each where they are plain."""
 
     written: str
     """The texts as JSON, with brackets around them."""
 
     @classmethod
-    def of(cls, keys: Sequence[bytes | None], form: KeyForm) -> Keys:
+    def of(cls, keys: Sequence[bytes | None], form: KeyForm) -> KeyColumn:
         """Return the column of these keys in a form."""
         if form is as_text and None not in keys:
             joined = b'","'.join(keys)  # type: ignore[arg-type] # none of them is None
@@ -127,7 +127,7 @@ def _is_plain(joined: bytes, count: int) -> bool:
 
 _NOT_PLAIN = bytes(range(32)) + b"\\\x7f"
 
-AnyColumn = Column | Places | Keys
+AnyColumn = Column | OffsetColumn | KeyColumn
 
 
 def encoded(

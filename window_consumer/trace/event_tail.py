@@ -39,7 +39,7 @@ ANSWER_S: Final = 3.0
 
 
 @frozen
-class Tail:
+class TailEnd:
     """What was found."""
 
     events: tuple[TraceEvent, ...] = ()
@@ -66,7 +66,7 @@ class EventTail:
         since: Mapping[int, int] | None,
         may_have: Callable[[bytes], bool],
         fits: Callable[[TraceEvent], bool],
-    ) -> Tail:
+    ) -> TailEnd:
         """Return the events that fit from ``since`` on: the next offset of each partition.
 
         A partition that is not named begins at its first offset; None stands for "nobody knows",
@@ -74,14 +74,14 @@ class EventTail:
         worth a look.
         """
         try:
-            with TopicReader(self.settings, self.log, patience_s=self.answer_s) as reader:
+            with TopicReader(self.settings, self.log, deadline_s=self.answer_s) as reader:
                 held = reader.spans(self.topic)
                 spans, notes = _spans(held, since, self.most_records)
                 events, unread, broken = _read(reader, spans, may_have, fits, self.most_s)
         except MissingTopicError:
-            return Tail()
+            return TailEnd()
         except WindowConsumerError as error:
-            return Tail(notes=(f"only what is in the table: {error}",), is_away=True)
+            return TailEnd(notes=(f"only what is in the table: {error}",), is_away=True)
         if unread:
             notes.append(
                 f"{self.topic}: reading stopped after {self.most_s:g} s, {unread:,} of its last"
@@ -89,7 +89,7 @@ class EventTail:
             )
         if broken:
             notes.append(f"{self.topic}: {broken} of its last records cannot be read")
-        return Tail(tuple(events), tuple(notes))
+        return TailEnd(tuple(events), tuple(notes))
 
 
 def _spans(

@@ -61,7 +61,7 @@ class Stop:
 
 
 @frozen
-class Hop:
+class JourneyHop:
     """The steps of a record at one place of Kafka, seen by one group."""
 
     place: Place
@@ -69,11 +69,11 @@ class Hop:
 
 
 @frozen
-class Way:
+class JourneyBranch:
     """What one group made of a record, or nobody but its producer for None."""
 
     group: str | None
-    hops: tuple[Hop, ...]
+    hops: tuple[JourneyHop, ...]
 
     @property
     def end(self) -> str | None:
@@ -109,7 +109,7 @@ class Passage:
     place: Place
     """Where it was delivered first, or should have been."""
     sent: tuple[Stop, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[JourneyBranch, ...]
 
 
 @frozen
@@ -191,7 +191,7 @@ def _attempt(hop: _Hop) -> int | None:
 
 def _passage(hops: Sequence[_Hop], began_us: int) -> Passage:
     sent: list[Stop] = []
-    ways: dict[str, list[Hop]] = {}
+    ways: dict[str, list[JourneyHop]] = {}
     handed_on = -_NEVER
     for group, place, steps in hops:
         if group is None:
@@ -200,7 +200,7 @@ def _passage(hops: Sequence[_Hop], began_us: int) -> Passage:
             continue
         earlier = ways.setdefault(group, [])
         since = handed_on if not earlier else _left(earlier[-1])
-        earlier.append(Hop(place, tuple(_stops_of(steps, began_us, since))))
+        earlier.append(JourneyHop(place, tuple(_stops_of(steps, began_us, since))))
     events = [event for _, _, steps in hops for event in steps]
     first = events[0]
     place = (
@@ -214,7 +214,7 @@ def _passage(hops: Sequence[_Hop], began_us: int) -> Passage:
         tags=next((event.tags for event in events if event.tags is not None), None),
         place=place,
         sent=tuple(sent),
-        ways=tuple(Way(group, tuple(hops)) for group, hops in ways.items()),
+        ways=tuple(JourneyBranch(group, tuple(hops)) for group, hops in ways.items()),
     )
 
 
@@ -224,7 +224,7 @@ def _stops_of(steps: Sequence[TraceEvent], began_us: int, since_us: int) -> list
     ]
 
 
-def _left(hop: Hop) -> int:
+def _left(hop: JourneyHop) -> int:
     """Return when a record had surely not left a place yet."""
     failed = [stop.event for stop in hop.stops if stop.event.step == Step.FAILED]
     last = max((event.attempt or 0 for event in failed), default=0)

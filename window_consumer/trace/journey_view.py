@@ -14,18 +14,18 @@ from window_consumer.config.sections.pipeline import (
 from window_consumer.model.redaction import Mask
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.journey import (
-    Hop,
     Journey,
+    JourneyBranch,
+    JourneyHop,
     Passage,
     Place,
     Stop,
-    Way,
 )
 from window_consumer.trace.lookup import (
-    Answer,
     Journeys,
+    TraceAnswer,
 )
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 
 MOST_FOUND: Final = 2_000
 """Steps of a key that are looked at; the page lists their records."""
@@ -49,13 +49,13 @@ class JourneyPages:
 
     def journey(self, record: str) -> dict[str, Any]:
         """Return a record's journey: ``passages`` (none where nothing is known) and ``notes``."""
-        return self._masked(lambda journeys: self._told(journeys.of(record)))
+        return self._masked(lambda journeys: self._as_json(journeys.of(record)))
 
     def records_of(self, key: str) -> dict[str, Any]:
         """Return ``records`` with a key, the latest first, and ``notes``."""
 
         def find(journeys: Journeys) -> dict[str, Any]:
-            answer = journeys.find(Question(key=journeys.key(key)), MOST_FOUND)
+            answer = journeys.find(TraceQuery(key=journeys.key(key)), MOST_FOUND)
             latest: dict[str, TraceEvent] = {}
             for event in answer.events:
                 if event.record_id is not None:
@@ -85,7 +85,7 @@ class JourneyPages:
         found = ask(self._journeys)
         return {**found, "notes": [mask(note) for note in found["notes"]]}
 
-    def _told(self, answer: Answer) -> dict[str, Any]:
+    def _as_json(self, answer: TraceAnswer) -> dict[str, Any]:
         journey = Journey.of(answer.events)
         if journey is None:
             return {"passages": [], "notes": list(answer.notes)}
@@ -101,7 +101,7 @@ class JourneyPages:
     def _passage(self, passage: Passage) -> dict[str, Any]:
         topics = [passage.place[0], *(hop.place[0] for way in passage.ways for hop in way.hops)]
         key = None if passage.key is None else passage.key.encode()
-        told = self._rules.told_key(topics, key)
+        told = self._rules.loggable_key(topics, key)
         return {
             "record": passage.record_id,
             "key": told.decode() if isinstance(told, bytes) else told,
@@ -112,7 +112,7 @@ class JourneyPages:
         }
 
 
-def _way(way: Way) -> dict[str, Any]:
+def _way(way: JourneyBranch) -> dict[str, Any]:
     events = [stop.event for hop in way.hops for stop in hop.stops]
     return {
         "group": way.group,
@@ -126,7 +126,7 @@ def _way(way: Way) -> dict[str, Any]:
     }
 
 
-def _hop(hop: Hop) -> dict[str, Any]:
+def _hop(hop: JourneyHop) -> dict[str, Any]:
     return {"place": _place(hop.place), "stops": [_stop(stop) for stop in hop.stops]}
 
 

@@ -19,14 +19,14 @@ from window_consumer.model.key_forms import (
     key_form,
 )
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import may_have
 from window_consumer.trace.event_tail import (
     EventTail,
-    Tail,
+    TailEnd,
 )
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 
 if TYPE_CHECKING:
     from window_consumer.trace.spark.search import Index
@@ -44,7 +44,7 @@ _PLACE: Final = re.compile(
 
 
 @frozen
-class Answer:
+class TraceAnswer:
     """The steps that were found, by their times, and what has to be said of them."""
 
     events: tuple[TraceEvent, ...]
@@ -72,7 +72,7 @@ class Journeys:
         self._make_tail = make_tail
         self._away_s = away_s
         search = _search()
-        plan = Plan(kafka={}, directory=loaded.directory)
+        plan = PipelinePlan(kafka={}, directory=loaded.directory)
         self._loaded = loaded
         self.path = plan.table("trace")
         self._index: Index = search.Index(self.path)
@@ -80,13 +80,13 @@ class Journeys:
         self._in_order: Callable[..., list[TraceEvent]] = search.in_order
         self._checkpoint = partial(plan.checkpoint, "trace")
         self._indexed_only = indexed_only
-        self._away: tuple[float, Tail] | None = None
+        self._away: tuple[float, TailEnd] | None = None
 
     def refresh(self) -> None:
         """Look at the table as it is now; questions before were answered as of then."""
         self._index.refresh()
 
-    def of(self, record: str, cluster: str | None = None) -> Answer:
+    def of(self, record: str, cluster: str | None = None) -> TraceAnswer:
         """Return all steps of a record, and of the records that came of it.
 
         ``record`` is its ``wc-id``, or where it was delivered first: ``topic/partition/offset``.
@@ -99,15 +99,15 @@ class Journeys:
             f"writers of these steps name their clusters {' and '.join(clusters)}: where these are"
             " not one cluster, --cluster chooses"
         )
-        return Answer(answer.events, (*answer.notes, note))
+        return TraceAnswer(answer.events, (*answer.notes, note))
 
-    def _at_id_or_place(self, record: str, cluster: str | None) -> Answer:
+    def _at_id_or_place(self, record: str, cluster: str | None) -> TraceAnswer:
         answer = self._of_id(record, cluster)
         place = _PLACE.fullmatch(record)
         if answer.events or place is None:
             return answer
         # What lies there may have an id of its own.
-        there = Question(
+        there = TraceQuery(
             topic=place["topic"],
             partition=int(place["partition"]),
             offset=int(place["offset"]),
@@ -120,10 +120,13 @@ class Journeys:
             return answer
         events = self._in_order([event for each in answers for event in each.events])
         notes = dict.fromkeys(note for each in answers for note in each.notes)
-        return Answer(tuple(events), tuple(notes))
+        return TraceAnswer(tuple(events), tuple(notes))
 
-    def _of_id(self, record: str, cluster: str | None) -> Answer:
-        wanted = [Question(root=record, cluster=cluster), Question(record=record, cluster=cluster)]
+    def _of_id(self, record: str, cluster: str | None) -> TraceAnswer:
+        wanted = [
+            TraceQuery(root=record, cluster=cluster),
+            TraceQuery(record=record, cluster=cluster),
+        ]
         place = _PLACE.fullmatch(record)
 
         def in_batch(data: bytes) -> bool:
@@ -137,15 +140,15 @@ class Journeys:
         notes = list(tail.notes)
         if len(events) >= self._most_steps:
             notes.append(f"these are {len(events):,} steps; there may be more")
-        return Answer(tuple(events), tuple(notes))
+        return TraceAnswer(tuple(events), tuple(notes))
 
-    def find(self, question: Question, most: int) -> Answer:
+    def find(self, question: TraceQuery, most: int) -> TraceAnswer:
         """Return the latest ``most`` events that fit."""
         named = ("record", "root", "key", "topic", "tag", "group", "step", "error", "cluster")
         texts = [text for name in named if (text := getattr(question, name)) is not None]
         tail = self._tail(lambda data: may_have(data, texts, question.offset), question.fits)
         found = self._index.find(question, most)
-        return Answer(tuple(self._in_order([*found, *tail.events])[-most:]), tail.notes)
+        return TraceAnswer(tuple(self._in_order([*found, *tail.events])[-most:]), tail.notes)
 
     def key(self, key: str) -> str:
         """Return a key as the trace has it; raises UsageError where the trace has none."""
@@ -153,15 +156,17 @@ class Journeys:
 
     def count_of_key(self, form: str) -> int:
         """Return how many steps with a key, in the form of the trace, are in the table."""
-        return self._index.count(Question(key=form))
+        return self._index.count(TraceQuery(key=form))
 
     def records_of_key(self, form: str) -> list[str]:
         """Return the ids of the records with a key, in the form of the trace."""
-        return self._index.records(Question(key=form))
+        return self._index.records(TraceQuery(key=form))
 
-    def _tail(self, in_batch: Callable[[bytes], bool], fits: Callable[[TraceEvent], bool]) -> Tail:
+    def _tail(
+        self, in_batch: Callable[[bytes], bool], fits: Callable[[TraceEvent], bool]
+    ) -> TailEnd:
         if self._indexed_only:
-            return Tail()
+            return TailEnd()
         config = self._loaded.config
         client = {**config.kafka.common, **config.kafka.consumer}
         if self._away is not None and time.monotonic() < self._away[0]:

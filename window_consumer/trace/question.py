@@ -10,7 +10,7 @@ from window_consumer.trace.event import TraceEvent
 
 
 @frozen(kw_only=True)
-class Question:
+class TraceQuery:
     """What to look for; what is None does not matter. Times are in microseconds since 1970."""
 
     root: str | None = None
@@ -37,7 +37,7 @@ class Question:
         """Return it as SQL, with its parameters."""
         parts: list[str] = []
         values: list[Any] = []
-        for each in fields(Question):
+        for each in fields(TraceQuery):
             value = getattr(self, each.name)
             if value is not None:
                 condition = _CONDITIONS.get(each.name, f'"{each.name}" = ?')

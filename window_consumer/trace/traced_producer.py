@@ -30,7 +30,7 @@ from window_consumer.trace.recording.exporters import (
     CLIENT_ID,
     way_out,
 )
-from window_consumer.trace.recording.notes import Writer
+from window_consumer.trace.recording.notes import EventOrigin
 from window_consumer.trace.recording.producer_trace import ProducerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import (
@@ -95,7 +95,7 @@ class TracedProducer(WatchedProducer):
         writer = None if trace is None else _writer(trace, conf)
         sends = None
         if trace is not None and writer is not None:
-            about = Writer(
+            about = EventOrigin(
                 role=Role.PRODUCER,
                 cluster=_text(conf.get("bootstrap.servers")),
                 client_id=_text(conf.get("client.id", "rdkafka")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import (
     Prepared,
     PreparedWorker,
@@ -26,13 +26,13 @@ from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event import Role
-from window_consumer.trace.recording.exporter import Way
+from window_consumer.trace.recording.exporter import TraceExporter
 from window_consumer.trace.recording.exporters import (
     CLIENT_ID,
     Acks,
     way_out,
 )
-from window_consumer.trace.recording.notes import Writer
+from window_consumer.trace.recording.notes import EventOrigin
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling
@@ -54,7 +54,7 @@ class Tracing:
     def observer_of(self, worker: PreparedWorker) -> Observer:
         """Return who notes what becomes of a worker's records."""
         planned = worker.plan
-        about = Writer(
+        about = EventOrigin(
             role=Role.CONSUMER,
             cluster=worker.cluster.bootstrap,
             client_id=str(planned.consumer.get("client.id", f"wc-{planned.name}")),
@@ -73,7 +73,7 @@ class Tracing:
 
 
 def tracing_of(
-    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
+    application: str, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Tracing | None:
     """Start the trace, None where the configuration asks for none; never fails a start.
 
@@ -95,7 +95,7 @@ def tracing_of(
     return Tracing(config, sampling, writer, application, host_address())
 
 
-def trace_pages(plan: Plan) -> TracePages:
+def trace_pages(plan: AppPlan) -> TracePages:
     """Return the pages that tell journeys, for the admin address; raises ConfigError."""
     from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
 
@@ -108,7 +108,7 @@ def trace_pages(plan: Plan) -> TracePages:
     return TracePages(JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules))
 
 
-def _way(plan: Plan, prepared: Prepared) -> Way:
+def _way(plan: AppPlan, prepared: Prepared) -> TraceExporter:
     config, first = plan.config.trace, prepared.workers[0]
     properties = event_properties(plan.config, first.plan.config, "producer")
 

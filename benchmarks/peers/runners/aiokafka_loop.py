@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer
 
-from benchmarks.peers.runners.noting_aiokafka import note_hand_over
+from benchmarks.peers.runners.noting_aiokafka import hand_over_note
 from benchmarks.peers.runners.trial import Trial, begin
 
 _BATCH = 500
@@ -49,7 +49,7 @@ async def consume(trial: Trial) -> None:
 def main() -> None:
     """Run until it is over."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     asyncio.run(consume(trial))
     trial.answer("aiokafka")
 

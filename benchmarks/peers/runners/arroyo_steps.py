@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import begin
 
 _PENDING_PER_SLOT = 16
@@ -13,7 +13,7 @@ _PENDING_PER_SLOT = 16
 def main() -> None:
     """Run ``RunTask``, or with ``kind=threads`` ``RunTaskInThreads``; commit once a second."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     # ruff: noqa: PLC0415 - it takes the client's Consumer when imported
     from arroyo.backends.kafka import KafkaConsumer
     from arroyo.backends.kafka.configuration import build_kafka_consumer_configuration

@@ -6,7 +6,7 @@ import time
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import begin
 
 _BATCH = 500
@@ -17,7 +17,7 @@ _COMMIT_S = 1.0
 def main() -> None:
     """Handle the records one after another."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     handle = trial.handler()
 
     def on_message(message: object) -> None:

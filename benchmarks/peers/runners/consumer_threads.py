@@ -6,7 +6,7 @@ import threading
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import Trial, begin
 
 _BATCH = 500
@@ -72,7 +72,7 @@ class Loop(threading.Thread):
 def main() -> None:
     """Run as many loops as there are partitions: more would have nothing to do."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     loops: list[Loop] = []
     for _ in range(trial.partitions):
         loops.append(Loop(trial, loops))

@@ -15,7 +15,7 @@ from faststream_concurrent_aiokafka import (
     stop_concurrent_processing,
 )
 
-from benchmarks.peers.runners.noting_aiokafka import note_hand_over
+from benchmarks.peers.runners.noting_aiokafka import hand_over_note
 from benchmarks.peers.runners.trial import Trial, begin
 
 _COMMIT_RECORDS = 500
@@ -65,7 +65,7 @@ def subscribed(trial: Trial) -> Any:
 def main() -> None:
     """Answer when it has stopped."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     app = subscribed(trial)
     trial.when_over(app.exit)
     asyncio.run(app.run())

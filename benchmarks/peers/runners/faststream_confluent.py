@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import Trial, begin
 
 
@@ -45,7 +45,7 @@ def subscribed(trial: Trial) -> Any:
 def main() -> None:
     """Answer when it has stopped."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     app = subscribed(trial)
     trial.when_over(app.exit)
     asyncio.run(app.run())

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from benchmarks.peers.runners.trial import Trial
 
 
-def note_hand_over(trial: Trial) -> None:
+def hand_over_note(trial: Trial) -> None:
     """Have the consumer note what it hands over."""
     if not trial.timed:
         return

@@ -12,7 +12,7 @@ import confluent_kafka
 from benchmarks.peers.runners.trial import Trial
 
 
-def note_hand_over(trial: Trial) -> None:
+def hand_over_note(trial: Trial) -> None:
     """Put a noting Consumer in the place of the client's; call it before the peer imports it."""
     if not trial.timed:
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import begin
 
 
 def main() -> None:
     """Handle the records in a worker's slots, or in tasks with ``kind=async``."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     from benchmarks import framework  # noqa: PLC0415 - it takes the client's Consumer when imported
     from benchmarks.workloads import TopicSpec, Workload  # noqa: PLC0415 - as framework
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import begin
 
 _BATCH = 500
@@ -16,7 +16,7 @@ _WAIT_S = 0.1
 def main() -> None:
     """Hand each batch to the pool, wait for the last of it, commit."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     handle = trial.handler()
 
     def on_message(message: confluent_kafka.Message) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import Trial, begin
 
 
@@ -43,7 +43,7 @@ async def consume(trial: Trial) -> None:
 def main() -> None:
     """Answer when it has stopped."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     logging.disable(logging.WARNING)
     asyncio.run(consume(trial))
     trial.answer("pyrallel-consumer", "confluent-kafka")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.noting_confluent import hand_over_note
 from benchmarks.peers.runners.trial import begin
 
 
 def main() -> None:
     """Run until it is over; it commits each second."""
     trial = begin()
-    note_hand_over(trial)
+    hand_over_note(trial)
     from quixstreams import Application  # noqa: PLC0415 - it takes the client's Consumer
 
     handle = trial.handler()

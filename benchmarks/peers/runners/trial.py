@@ -32,7 +32,7 @@ FIRST_S = 30.0
 STOP_S = 15.0
 """So long may a graceful stop take."""
 
-_LOOK_S = 0.005
+_CHECK_S = 0.005
 _HEAD = Struct(">II")
 """A value begins with the record's number and how long its handler waits, in microseconds."""
 _NUMBER = Struct(">I")
@@ -147,7 +147,7 @@ class Trial:
         done: list[Any] = self._entries if self.timed else self._values
         give_up = time.monotonic() + FIRST_S
         while not done and time.monotonic() < give_up:
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
         began, before = time.perf_counter(), len(done)
         problem = "" if done else f"no record within {FIRST_S:g} s"
         last = began
@@ -157,7 +157,7 @@ class Trial:
                 self._seen, last = count - before, now
             if count >= self.records and self._distinct() >= self.records:
                 break
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
         self._seconds = last - began
         self._over_at = time.monotonic()
         self.over.set()

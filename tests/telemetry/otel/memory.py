@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
 
 from tests.engine.support import Note
-from window_consumer.metrics.otel.call_spans import CallSpans
+from window_consumer.metrics.otel.call_spans import OtelCallSpans
 from window_consumer.metrics.otel.providers import Ids, bound_of
 from window_consumer.metrics.otel.spans import (
-    Budget,
-    Counts,
+    SpanBudget,
+    SpanCounts,
     Spans,
 )
 from window_consumer.metrics.otel.trace_ids import Traces
@@ -30,7 +30,7 @@ from window_consumer.model.record import (
     Call,
     Record,
 )
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 
@@ -67,7 +67,7 @@ class Memory:
         ratio: float = 0.0,
         sampler: Sampler | None = None,
         per_second: int = 1000,
-        faults: Faults | None = None,
+        faults: ErrorReports | None = None,
     ):
         ids = Ids()
         provider = TracerProvider(sampler, shutdown_on_exit=False, id_generator=ids)
@@ -78,9 +78,9 @@ class Memory:
             result = provider.sampler.should_sample(None, trace_id, "x")
             return result.decision is Decision.RECORD_AND_SAMPLE
 
-        self.counts = Counts()
+        self.counts = SpanCounts()
         self.now = 0.5
-        self.budget = Budget(per_second, self.counts, lambda: self.now)
+        self.budget = SpanBudget(per_second, self.counts, lambda: self.now)
         self.spans = Spans(
             provider.get_tracer("tests"),
             Traces("shop", ratio, keeps),
@@ -88,7 +88,7 @@ class Memory:
             ids.given,
             bound_of(provider.sampler),
         )
-        self.calls = CallSpans(self.spans, self.budget, (faults or Faults()).fault)
+        self.calls = OtelCallSpans(self.spans, self.budget, (faults or ErrorReports()).fault)
 
     @property
     def ended(self) -> Sequence[ReadableSpan]:

@@ -29,7 +29,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.spans import spanned
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 
 Handler = Callable[[Any], Any]
 
@@ -122,7 +122,7 @@ def test_a_coroutine_that_is_cancelled_ends_its_span() -> None:
 
 
 def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised() -> None:
-    faults = Faults(redact=lambda text: text.replace("4711", "<card>"))
+    faults = ErrorReports(redact=lambda text: text.replace("4711", "<card>"))
     memory = Memory(faults=faults)
     error = ValueError("no such card: 4711")
 

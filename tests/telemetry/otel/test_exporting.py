@@ -34,18 +34,18 @@ from window_consumer.metrics.otel import (
 )
 from window_consumer.metrics.otel.instruments import (
     Figures,
-    Source,
+    InstrumentedWorkers,
     instrument,
 )
 from window_consumer.runtime.measures import (
     Measures,
-    OfProcess,
+    ProcessFigures,
     SpanFigures,
     TraceFigures,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 
 class Hanging(SpanExporter):
@@ -58,7 +58,7 @@ class Hanging(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         assert spans
         self.began.set()
-        assert self.go_on.wait(PATIENCE_S)
+        assert self.go_on.wait(DEADLINE_S)
         return self._result
 
 
@@ -72,7 +72,7 @@ def test_spans_without_room_are_dropped_and_counted_while_the_collector_hangs(
     tracer = provider.get_tracer("tests")
     about = {names.WORKER: "charge"}
     tracer.start_span("first", attributes=about).end()
-    assert exporter.began.wait(PATIENCE_S)
+    assert exporter.began.wait(DEADLINE_S)
     for _ in range(10):
         tracer.start_span("more", attributes=about).end()
     assert exported.of("charge").dropped == 6
@@ -139,7 +139,7 @@ def test_metrics_are_those_of_the_list(temporality: AggregationTemporality) -> N
     figures.labels = {"process": "2"}
     provider = providers.meters(Resource({}), [exporter], figures)
     instrument(provider.get_meter(names.SCOPE), figures)
-    source = Source(lambda: list(now), lambda: [measures(12, 2.0)])
+    source = InstrumentedWorkers(lambda: list(now), lambda: [measures(12, 2.0)])
     figures.begin(source)
     provider.force_flush()
     (consumed,) = exporter.metrics["messaging.client.consumed.messages"]
@@ -176,14 +176,14 @@ def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their
     provider = providers.meters(Resource({}), [exporter], figures)
     instrument(provider.get_meter(names.SCOPE), figures)
     for lost, blocked_s in ((3, 1.5), (4, 0.0)):
-        shared = OfProcess(TraceFigures(10, {"disk": lost}, 0, None, blocked_s))
+        shared = ProcessFigures(TraceFigures(10, {"disk": lost}, 0, None, blocked_s))
         told = [
             evolve(
                 measures(1, 0.1), snapshot=WorkerSnapshot(name=f"{name}{lost}"), of_process=shared
             )
             for name in ("charge", "refund")
         ]
-        figures.begin(Source(told.copy, told.copy))
+        figures.begin(InstrumentedWorkers(told.copy, told.copy))
     provider.force_flush()
     (dropped,) = exporter.metrics["window_consumer.trace.dropped"]
     assert (dict(dropped.attributes), dropped.value) == ({"reason": "disk"}, 7)
@@ -201,7 +201,7 @@ def test_who_was_started_again_is_told_of_once() -> None:
     figures = Figures()
     for calls in (1, 2):
         told = [measures(calls, 0.1)]
-        source = Source(told.copy, told.copy)
+        source = InstrumentedWorkers(told.copy, told.copy)
         figures.begin(source)
         assert figures.now() == told
         figures.end(source)

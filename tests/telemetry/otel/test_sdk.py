@@ -13,7 +13,7 @@ import pytest
 
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.environment import (
-    Asked,
+    ChosenExporters,
     missing_files,
 )
 
@@ -46,7 +46,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 def test_nothing_is_exported_that_no_variable_asks_for(
     given: Mapping[str, str], traces: tuple[str, ...], metrics: tuple[str, ...]
 ) -> None:
-    asked = Asked.by(given)
+    asked = ChosenExporters.by(given)
     assert (asked.traces, asked.metrics) == (traces, metrics)
     assert bool(asked.because) == bool(traces or metrics)
 
@@ -170,7 +170,7 @@ def test_a_collector_that_is_down_or_hangs_costs_the_end_no_more_than_it_was_giv
         with Collector(hangs=True) as one, GrpcCollector(hangs=True) as two:
             for environment in (nobody, {**nobody, **grpc}, one.env, two.env):
                 os.environ.update({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", **environment})
-                told = sdk.Sdk(asked=sdk.Asked.by(os.environ))
+                told = sdk.Sdk(asked=sdk.ChosenExporters.by(os.environ))
                 who = providers.resource("shop")
                 exporters = [sdk._exporter(each, "traces") for each in told.asked.traces]
                 told.tracers, told.exported, _ = providers.tracers(who, exporters)

@@ -36,25 +36,25 @@ from window_consumer.metrics.otel.spans import (
 )
 from window_consumer.metrics.otel.trace_ids import LOW
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 SEEDED = Random(17)
 
 
 @pytest.fixture
-def notes_taken() -> Iterator[NoteTaker]:
+def notes_written() -> Iterator[NoteTaker]:
     taker = NoteTaker()
     yield taker
-    taker.end(PATIENCE_S)
+    taker.end(DEADLINE_S)
 
 
 Observe = Callable[..., Driven]
 
 
 @pytest.fixture
-def observe(notes_taken: NoteTaker) -> Observe:
+def observe(notes_written: NoteTaker) -> Observe:
     def observe(
         memory: Memory,
-        taker: NoteTaker = notes_taken,
+        taker: NoteTaker = notes_written,
         draw: Callable[[int], int] = getrandbits,
         **rules: Any,
     ) -> Driven:
@@ -80,13 +80,13 @@ def written(memory: Memory, taker: NoteTaker) -> list[ReadableSpan]:
     """Wait until all notes are spans."""
     done = threading.Event()
     taker.take(done.set)
-    assert done.wait(PATIENCE_S)
+    assert done.wait(DEADLINE_S)
     return list(memory.ended)
 
 
 def waiting_for(event: threading.Event) -> Callable[[], None]:
     def wait() -> None:
-        assert event.wait(PATIENCE_S)
+        assert event.wait(DEADLINE_S)
 
     return wait
 
@@ -98,13 +98,13 @@ def seconds(span: ReadableSpan) -> float:
 
 
 def test_a_slice_has_a_span_as_long_as_it_took_with_links_to_its_sampled_producers(
-    observe: Observe, notes_taken: NoteTaker
+    observe: Observe, notes_written: NoteTaker
 ) -> None:
     memory = Memory()
     driven = observe(memory)
     ran(driven, Note(0, headers=SAMPLED))
     ran(driven, Note(1, headers=UNSAMPLED))
-    first, second = written(memory, notes_taken)
+    first, second = written(memory, notes_written)
     assert first.parent is None
     assert [(link.context.trace_id, link.context.span_id) for link in first.links] == [
         (TRACE, SPAN)
@@ -129,7 +129,9 @@ def test_links_end_somewhere_and_the_rest_is_counted() -> None:
     assert about(ended)["links_left_out"] == 5
 
 
-def test_what_the_sampler_drops_is_not_looked_at(observe: Observe, notes_taken: NoteTaker) -> None:
+def test_what_the_sampler_drops_is_not_looked_at(
+    observe: Observe, notes_written: NoteTaker
+) -> None:
     memory = Memory(sampler=ALWAYS_OFF)
     asked: list[int] = []
 
@@ -139,12 +141,12 @@ def test_what_the_sampler_drops_is_not_looked_at(observe: Observe, notes_taken: 
             return SAMPLED
 
     ran(observe(memory), Asked(0), Asked(1))
-    assert written(memory, notes_taken) == []
+    assert written(memory, notes_written) == []
     assert not asked
     assert memory.counts.made == 0
 
 
-def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_taken: NoteTaker) -> None:
+def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_written: NoteTaker) -> None:
     memory = Memory()
     driven = observe(memory, retry=spent_after(1))
     driven.deliver(Note(0, headers=SAMPLED), Note(1, headers=UNSAMPLED))
@@ -155,7 +157,7 @@ def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_taken: Not
         leaving += driven.tick(1.0).publish
     for failed in leaving:
         driven.engine.on_published(failed, None, driven.now)
-    spans = [each for each in written(memory, notes_taken) if each.name.startswith("send")]
+    spans = [each for each in written(memory, notes_written) if each.name.startswith("send")]
     assert [(each.name, trace_of(each)) for each in spans] == [("send shop.orders.dlq", TRACE)]
     (sent,) = spans
     assert sent.parent is not None
@@ -169,7 +171,7 @@ def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_taken: Not
 
 
 def test_a_record_that_is_dropped_has_no_copy_and_a_span(
-    observe: Observe, notes_taken: NoteTaker
+    observe: Observe, notes_written: NoteTaker
 ) -> None:
     memory = Memory()
     driven = observe(memory, retry=spent_after(1, when_spent="drop"))
@@ -178,12 +180,12 @@ def test_a_record_that_is_dropped_has_no_copy_and_a_span(
     driven.fail(driven.out[0], 0)
     driven.tick(1.0)
     driven.tick(1.0)
-    names = {each.name: about(each) for each in written(memory, notes_taken)}
+    names = {each.name: about(each) for each in written(memory, notes_written)}
     assert names["settle orders"]["outcome"] == "dropped"
 
 
 def test_a_call_that_does_not_return_is_told_with_its_stack(
-    observe: Observe, notes_taken: NoteTaker
+    observe: Observe, notes_written: NoteTaker
 ) -> None:
     memory = Memory()
     driven = observe(memory, stall=StallRules(after_s=10.0, action="report"))
@@ -192,7 +194,7 @@ def test_a_call_that_does_not_return_is_told_with_its_stack(
     driven.claim(driven.out[0], 1)
     (stalled,) = driven.tick(11.0).stalled
     driven.engine.on_looked_at(stalled, failure(), driven.now)
-    (span,) = written(memory, notes_taken)
+    (span,) = written(memory, notes_written)
     assert (span.name, trace_of(span)) == ("stall orders", TRACE)
     assert seconds(span) == pytest.approx(11.0)
     (event,) = span.events
@@ -216,7 +218,7 @@ def test_what_is_too_much_costs_counted_spans_and_nobody_waits() -> None:
         assert memory.counts.lost == 2
     finally:
         go_on.set()
-        taker.end(PATIENCE_S)
+        taker.end(DEADLINE_S)
     assert [about(each)["offset"] for each in memory.ended] == [0]
 
 
@@ -227,7 +229,7 @@ def test_the_end_does_not_wait_for_long() -> None:
     taker.take(lambda: done.append(1))
     taker.end(0.01)
     go_on.set()
-    taker._thread.join(PATIENCE_S)
+    taker._thread.join(DEADLINE_S)
     assert not taker._thread.is_alive()
     assert not done
 
@@ -249,7 +251,7 @@ def test_what_would_not_be_recorded_is_not_noted(observe: Observe) -> None:
     kept = Kept()
     driven = observe(memory, kept, draw, slots=1, batch_records=1)
     ran(driven, *notes(*range(200)))
-    kept.end(PATIENCE_S)
+    kept.end(DEADLINE_S)
     assert len(drawn) == 200
     wanted = [each for each in drawn if each & LOW < 1 << 62]
     assert 20 < len(wanted) < 80
@@ -263,7 +265,7 @@ def test_what_would_not_be_recorded_is_not_noted(observe: Observe) -> None:
 
 
 def test_a_sampler_that_goes_by_something_else_is_asked_for_each_slice(
-    observe: Observe, notes_taken: NoteTaker
+    observe: Observe, notes_written: NoteTaker
 ) -> None:
     class Odd(Sampler):
         asked = 0
@@ -277,7 +279,7 @@ def test_a_sampler_that_goes_by_something_else_is_asked_for_each_slice(
 
     memory = Memory(sampler=Odd())
     ran(observe(memory, slots=1, batch_records=1), *notes(*range(10)))
-    assert len(written(memory, notes_taken)) == 5
+    assert len(written(memory, notes_written)) == 5
     assert Odd.asked == 10
 
 
@@ -290,15 +292,15 @@ def test_the_thread_is_not_woken_for_each_note() -> None:
         def wait(self, timeout: float | None = None) -> bool:
             assert timeout == GATHER_S
             self.began.set()
-            return self.over.wait(PATIENCE_S)
+            return self.over.wait(DEADLINE_S)
 
     taker, done = NoteTaker(), list[int]()
     taker._ends = rests = Rests()
     taker.take(lambda: done.append(0))
-    assert rests.began.wait(PATIENCE_S)
+    assert rests.began.wait(DEADLINE_S)
     for number in range(1, 11):
         taker.take(lambda number=number: done.append(number))  # type: ignore[misc] # a default
     assert done == [0]
     rests.over.set()
-    taker.end(PATIENCE_S)
+    taker.end(DEADLINE_S)
     assert done == list(range(11))

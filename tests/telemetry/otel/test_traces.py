@@ -18,13 +18,13 @@ from tests.telemetry.otel.memory import (
     sent,
 )
 from window_consumer.metrics.otel.trace_ids import (
-    Place,
+    SpanParent,
     Traces,
 )
 from window_consumer.model.record import Record
 
 
-def place(traces: Traces, of: Record) -> Place | None:
+def place(traces: Traces, of: Record) -> SpanParent | None:
     return traces.of(of._message, is_copy=of.is_copy)
 
 

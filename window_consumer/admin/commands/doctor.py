@@ -34,12 +34,12 @@ from window_consumer.cli.output import (
 )
 from window_consumer.config import (
     Config,
-    Loaded,
+    LoadedConfig,
     Mask,
     WorkerConfig,
     effective_kafka,
 )
-from window_consumer.config.sections.listening import Address
+from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken
@@ -178,12 +178,15 @@ def processes_of(
     ]
 
 
-def _reached(address: Address, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - one of two callers
+def _reached(address: ListenAddress, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - one of two callers
     return AdminAddress(_ANYWHERE.get(address.host, address.host), address.port, is_tls)
 
 
 def _clusters(
-    loaded: Loaded, workers: Sequence[WorkerConfig], tokens: OauthToken | None, timeout_s: float
+    loaded: LoadedConfig,
+    workers: Sequence[WorkerConfig],
+    tokens: OauthToken | None,
+    timeout_s: float,
 ) -> tuple[dict[str, Cluster], list[str]]:
     """Connect to the cluster of each worker; return what was said where that failed.
 

@@ -28,7 +28,7 @@ from window_consumer.model.errors import (
 
 _RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
 
-_PATIENCE_S: Final = 20.0
+_DEADLINE_S: Final = 20.0
 """A worker that rebalances answers late, and waits some seconds for a call, or for an ack."""
 
 _DONE: Final = {
@@ -53,7 +53,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             f"/api/workers/{quote(worker, safe='')}/partitions/{topic}/{partition}"
             f"/records/{offset}/{wanted}"
         )
-        done, answer = command(address, path, Access(token, authority), _PATIENCE_S)
+        done, answer = command(address, path, Access(token, authority), _DEADLINE_S)
         if not done:
             why = answer.get("error") if isinstance(answer, dict) else None
             raise RunError(f"{record}: {why or 'whatever answers there is not a worker'}")

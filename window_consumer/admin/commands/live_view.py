@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from window_consumer.admin.commands.scene import (
-    Scene,
+    TopScene,
     WorkerScene,
 )
 from window_consumer.engine.guards.circuit_breaker import BreakerState
@@ -73,7 +73,7 @@ def legend() -> Text:
     return text
 
 
-def view(scene: Scene, width: int = 80, height: int | None = None) -> RenderableType:
+def view(scene: TopScene, width: int = 80, height: int | None = None) -> RenderableType:
     """Draw the windows of all workers, for a terminal so wide.
 
     Where ``height`` lines are too few for all partitions those are shown that are in most trouble.
@@ -106,7 +106,7 @@ def _line(text: str, style: str = "") -> Text:
     return Text(printable_line(text), style=style)
 
 
-def _most_partitions(scene: Scene, height: int | None) -> int | None:
+def _most_partitions(scene: TopScene, height: int | None) -> int | None:
     if height is None or not scene.workers:
         return None
     left = height - 2 - len(scene.gone)

@@ -34,7 +34,7 @@ class WorkerScene:
 
 
 @frozen
-class Scene:
+class TopScene:
     """What is shown at one moment."""
 
     title: str

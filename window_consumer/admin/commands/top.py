@@ -19,7 +19,7 @@ from window_consumer.admin.client import (
     AskError,
 )
 from window_consumer.admin.commands.live_view import view
-from window_consumer.admin.commands.watch import Watches
+from window_consumer.admin.commands.watch import AddressWatches
 from window_consumer.cli.options import Duration
 from window_consumer.cli.output import (
     FAILED,
@@ -81,7 +81,7 @@ def top_command(
         # Also where whoever started us in the background has SIGINT ignored.
         signal.signal(number, _interrupt)
     try:
-        watches = Watches(addresses, Access(token, authority), interval_s)
+        watches = AddressWatches(addresses, Access(token, authority), interval_s)
         if len(watches.gone) == len(addresses):
             raise AskError("\n".join(watches.gone.values()))
         _show(watches, interval_s, once=once, as_json=as_json)
@@ -96,7 +96,7 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _show(watches: Watches, interval_s: float, *, once: bool, as_json: bool) -> None:
+def _show(watches: AddressWatches, interval_s: float, *, once: bool, as_json: bool) -> None:
     console = Console(highlight=False)
     if as_json:
         _repeat(lambda: click.echo(json.dumps(_as_json(watches))), interval_s, once=once)
@@ -120,14 +120,14 @@ def _repeat(show: Callable[[], object], interval_s: float, *, once: bool) -> Non
         time.sleep(interval_s)
 
 
-def _as_json(watches: Watches) -> dict[str, Any]:
+def _as_json(watches: AddressWatches) -> dict[str, Any]:
     return {
         "time": round(time.time() * 1000),
         "processes": [
             {
                 "url": str(each.address),
                 "gone": each.why_gone or None,
-                "answer": None if each.told is None else each.told.answer,
+                "answer": None if each.latest is None else each.latest.answer,
             }
             for each in watches.each
         ],

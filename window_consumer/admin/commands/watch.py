@@ -9,25 +9,25 @@ from time import monotonic
 from attrs import evolve
 
 from window_consumer.admin.client import (
-    PATIENCE_S,
+    DEADLINE_S,
     Access,
     AdminAddress,
+    AdminAnswer,
     AskError,
-    Told,
     ask,
 )
 from window_consumer.admin.commands.scene import (
     Memory,
-    Scene,
+    TopScene,
     WorkerScene,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
-_LATE_S = 2 * PATIENCE_S
+_LATE_S = 2 * DEADLINE_S
 """Who has answered nothing for so long, and for twice the interval, is gone."""
 
 
-class Watch:
+class AddressWatch:
     """What one address has told last. Any thread may read it."""
 
     def __init__(self, address: AdminAddress, access: Access, interval_s: float):
@@ -36,9 +36,9 @@ class Watch:
         self._interval_s = interval_s
         self._stopped = threading.Event()
         self._heard = threading.Event()
-        self._latest: Told | str = "no answer yet"
+        self._latest: AdminAnswer | str = "no answer yet"
         self._at = self._alive_at = monotonic()
-        threading.Thread(target=self._look, name=f"wc-watch-{address}", daemon=True).start()
+        threading.Thread(target=self._poll, name=f"wc-watch-{address}", daemon=True).start()
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the first answer, or the first failure."""
@@ -49,9 +49,9 @@ class Watch:
         self._stopped.set()
 
     @property
-    def told(self) -> Told | None:
+    def latest(self) -> AdminAnswer | None:
         """What was told last, None while the address does not answer."""
-        return None if self.why_gone else self._told
+        return None if self.why_gone else self._latest_answer
 
     @property
     def why_gone(self) -> str:
@@ -64,14 +64,14 @@ class Watch:
         return ""
 
     @property
-    def _told(self) -> Told | None:
+    def _latest_answer(self) -> AdminAnswer | None:
         latest = self._latest
         return None if isinstance(latest, str) else latest
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._stopped.is_set():
             try:
-                latest: Told | str = ask(self.address, self._access)
+                latest: AdminAnswer | str = ask(self.address, self._access)
             except AskError as error:
                 latest = str(error)
             self._latest, self._at = latest, monotonic()
@@ -79,14 +79,14 @@ class Watch:
             self._stopped.wait(self._interval_s)
 
 
-class Watches:
+class AddressWatches:
     """Several addresses, shown as one scene. Owner: who draws."""
 
     def __init__(self, addresses: Sequence[AdminAddress], access: Access, interval_s: float):
         access.headers()  # what is wrong with it is told now, and not by each thread
         if any(address.is_tls for address in addresses):
             access.context()
-        self.each = [Watch(address, access, interval_s) for address in addresses]
+        self.each = [AddressWatch(address, access, interval_s) for address in addresses]
         self._memory = Memory()
         self._started = monotonic()
         for watch in self.each:
@@ -102,26 +102,28 @@ class Watches:
         """Why addresses do not answer."""
         return {str(each.address): each.why_gone for each in self.each if each.why_gone}
 
-    def scene(self) -> Scene:
+    def scene(self) -> TopScene:
         """Return what is to be seen now."""
         seconds = monotonic() - self._started
         workers = [
-            scene for watch in self.each for scene in self._workers(watch, watch.told, seconds)
+            scene for watch in self.each for scene in self._workers(watch, watch.latest, seconds)
         ]
         gone = {name: f"gone: {why.removeprefix(f'{name}: ')}" for name, why in self.gone.items()}
         silent = {
             name: "its poll thread does not answer"
             for watch in self.each
-            for name in self._silent(watch, watch.told)
+            for name in self._silent(watch, watch.latest)
         }
         missing = {
             f"{self._where(watch)}process {number}": "does not answer"
             for watch in self.each
-            for number in (() if watch.told is None else watch.told.missing)
+            for number in (() if watch.latest is None else watch.latest.missing)
         }
-        return Scene("top", seconds, tuple(workers), {**gone, **missing, **silent})
+        return TopScene("top", seconds, tuple(workers), {**gone, **missing, **silent})
 
-    def _workers(self, watch: Watch, told: Told | None, seconds: float) -> Iterator[WorkerScene]:
+    def _workers(
+        self, watch: AddressWatch, told: AdminAnswer | None, seconds: float
+    ) -> Iterator[WorkerScene]:
         for worker in () if told is None else told.workers:
             if worker.windows is not None:
                 name = self._name(watch, worker)
@@ -132,16 +134,16 @@ class Watches:
                     time_to_drain_s=worker.drain_s,
                 )
 
-    def _silent(self, watch: Watch, told: Told | None) -> Iterator[str]:
+    def _silent(self, watch: AddressWatch, told: AdminAnswer | None) -> Iterator[str]:
         for worker in () if told is None else told.workers:
             if worker.windows is None:
                 yield self._name(watch, worker)
 
-    def _name(self, watch: Watch, worker: WorkerSnapshot) -> str:
+    def _name(self, watch: AddressWatch, worker: WorkerSnapshot) -> str:
         process = f"process {worker.process} " if worker.process else ""
         return f"{self._where(watch)}{process}{worker.name}"
 
-    def _where(self, watch: Watch) -> str:
+    def _where(self, watch: AddressWatch) -> str:
         return f"{watch.address} " if len(self.each) > 1 else ""
 
 

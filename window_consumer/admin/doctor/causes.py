@@ -38,7 +38,7 @@ class CauseKind(StrEnum):
 
 
 @frozen
-class Cause:
+class LikelyCause:
     """One likely cause."""
 
     kind: CauseKind

@@ -23,15 +23,15 @@ from window_consumer.admin.doctor.diagnosis import (
     Diagnosis,
     diagnose,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import (
     GroupLook,
     WorkerLook,
-    heard,
-    look_at,
+    answered,
     unheard,
+    worker_look,
 )
-from window_consumer.admin.doctor.scraped import looks_at
+from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
     Config,
@@ -59,16 +59,16 @@ class Process:
     has_windows: bool
     """It is an admin address; else one that answers ``/metrics``."""
 
-    def look(self, at_s: float, *, stacks: bool) -> Seen:
+    def observe(self, at_s: float, *, stacks: bool) -> Seen:
         """Look at its workers; raises AskError."""
         if self.has_windows:
             told = ask(self.address, self.access, stacks=stacks)
-            return [look_at(worker, at_s) for worker in told.workers], told.missing
+            return [worker_look(worker, at_s) for worker in told.workers], told.missing
         status, text = fetch(self.address, _METRICS, Access())
         if status != HTTPStatus.OK:
             raise AskError(f"{self.address}: {_METRICS} answers with status {status}")
         try:
-            return looks_at(text.decode("utf-8", "replace"), at_s), ()
+            return worker_looks(text.decode("utf-8", "replace"), at_s), ()
         except ValueError as error:
             raise AskError(f"{self.address}: {error}") from error
 
@@ -111,33 +111,33 @@ class Examination:
         return self._conclude()
 
     def _watch_workers(self, deadline: float) -> None:
-        self._look_at_workers(stacks=False)
+        self._observe_workers(stacks=False)
         if not (self._looks or self.clusters):
             return  # nobody has answered
         while (left_s := deadline - monotonic()) > 0:
             sleep(min(EVERY_S, left_s))
             if left_s > EVERY_S:
-                self._look_at_workers(stacks=False)
+                self._observe_workers(stacks=False)
         # Stacks cost more, and only the last ones are of interest.
-        self._look_at_workers(stacks=True)
+        self._observe_workers(stacks=True)
 
     def _watch_cluster(self, cluster: Cluster, deadline: float) -> None:
         """Look at the groups on one cluster, then again, and ask small questions in between."""
         self._ping(cluster)
-        self._look_at_groups(cluster)
+        self._observe_groups(cluster)
         while (left_s := deadline - monotonic()) > 0 and not self._stopped.is_set():
             self._ping(cluster)
             self._stopped.wait(min(EVERY_S, left_s))
         if not self._stopped.is_set():
-            self._look_at_groups(cluster)
+            self._observe_groups(cluster)
 
-    def _look_at_workers(self, *, stacks: bool) -> None:
+    def _observe_workers(self, *, stacks: bool) -> None:
         for process in self.processes:
             try:
                 now = monotonic()
-                found, missing = process.look(now, stacks=stacks)
+                found, missing = process.observe(now, stacks=stacks)
             except AskError as error:
-                self._note(str(error))
+                self._add_note(str(error))
                 continue
             for look in found:
                 self._looks[str(process.address), look.worker.process, look.worker.name].append(
@@ -148,7 +148,7 @@ class Examination:
                     look = unheard(now, worker.name, number)
                     self._looks[str(process.address), number, worker.name].append(look)
 
-    def _look_at_groups(self, cluster: Cluster) -> None:
+    def _observe_groups(self, cluster: Cluster) -> None:
         for worker in self.workers:
             if self.clusters.get(worker.name) is not cluster:
                 continue
@@ -156,7 +156,7 @@ class Examination:
                 look = self._group(worker, cluster)
                 self._groups[worker.name].append(look)
             except WindowConsumerError as error:
-                self._note(f"{worker.name}: its group could not be asked: {error}")
+                self._add_note(f"{worker.name}: its group could not be asked: {error}")
 
     def _group(self, worker: WorkerConfig, cluster: Cluster) -> GroupLook:
         group = cluster.group(worker.group)
@@ -174,18 +174,18 @@ class Examination:
             self._answered.add(id(cluster))
         except WindowConsumerError as error:
             self._trips[id(cluster)].append(_PING_S)
-            self._note(f"{cluster.bootstrap} does not answer: {error}")
+            self._add_note(f"{cluster.bootstrap} does not answer: {error}")
 
-    def _note(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
     def _conclude(self) -> Diagnosis:
         known = {worker.name: worker for worker in self.workers}
-        seen = {key: heard(looks) for key, looks in self._looks.items() if key[2] in known}
+        seen = {key: answered(looks) for key, looks in self._looks.items() if key[2] in known}
         strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
         if strangers:
-            self._note(f"workers that the configuration does not have: {', '.join(strangers)}")
+            self._add_note(f"workers that the configuration does not have: {', '.join(strangers)}")
         evidence = [
             self._evidence(known[name], looks, _whose(address, process, name, seen))
             for (address, process, name), looks in seen.items()
@@ -204,10 +204,12 @@ class Examination:
             were_asked=bool(self.processes),
         )
 
-    def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], where: str) -> Evidence:
+    def _evidence(
+        self, worker: WorkerConfig, looks: Sequence[WorkerLook], where: str
+    ) -> WorkerEvidence:
         cluster = self.clusters.get(worker.name)
         is_mute = cluster is not None and id(cluster) not in self._answered
-        return Evidence(
+        return WorkerEvidence(
             worker=worker.name,
             where=where,
             ordering=worker.ordering,

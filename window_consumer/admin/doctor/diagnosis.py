@@ -8,10 +8,10 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from window_consumer.admin.doctor.causes import (
-    Cause,
     CauseKind,
+    LikelyCause,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import (
     gil_bound,
     loop_blocked,
@@ -39,7 +39,7 @@ from window_consumer.admin.doctor.rules.supply import (
 )
 from window_consumer.admin.doctor.samples import GroupLook
 
-RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
+RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     breaker_open,
     cannot_write,
     halted,
@@ -64,7 +64,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
 class Diagnosis:
     """What was found."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[LikelyCause, ...]
     """The likeliest first; empty where nothing is wrong."""
     well: tuple[str, ...] = ()
     """A sentence for each worker that was looked at and is well."""
@@ -102,7 +102,7 @@ class Diagnosis:
 
 
 def diagnose(
-    evidence: Sequence[Evidence],
+    evidence: Sequence[WorkerEvidence],
     groups: Iterable[tuple[str, Sequence[GroupLook]]] = (),
     others: Iterable[tuple[str, Sequence[GroupLook]]] = (),
     notes: Sequence[str] = (),
@@ -115,7 +115,7 @@ def diagnose(
     ``others`` those of workers that were, without the partitions that they have. ``were_asked``
     tells that somebody was to answer for workers, whether it did or not.
     """
-    causes: list[Cause] = []
+    causes: list[LikelyCause] = []
     well: list[str] = []
     for seen in evidence:
         found = [cause for rule in RULES for cause in rule(seen)]
@@ -135,7 +135,7 @@ def diagnose(
     return Diagnosis(tuple(causes), tuple(well), tuple(notes))
 
 
-def _catches_up(seen: Evidence) -> bool:
+def _catches_up(seen: WorkerEvidence) -> bool:
     """Tell whether what lags gets less, and will be done with soon."""
     return seen.finished_per_s > seen.arriving_per_s and seen.drain_s < _SOON_S
 
@@ -143,7 +143,7 @@ def _catches_up(seen: Evidence) -> bool:
 _SOON_S: Final = 60.0
 
 
-def _well(seen: Evidence) -> str:
+def _well(seen: WorkerEvidence) -> str:
     lag = f"{seen.lag} records lag, {seen.lag_s:.1f} s"
     if seen.is_behind:
         lag += f", and will be done in {seen.drain_s:.0f} s"
@@ -154,8 +154,8 @@ def _well(seen: Evidence) -> str:
     )
 
 
-def _unknown(seen: Evidence) -> Cause:
-    return Cause(
+def _unknown(seen: WorkerEvidence) -> LikelyCause:
+    return LikelyCause(
         CauseKind.UNKNOWN,
         seen.worker,
         f"{seen.lag} records lag, the oldest that was read is {seen.lag_s:.0f} s old, and no known"
@@ -173,7 +173,7 @@ def _unknown(seen: Evidence) -> Cause:
 
 def _of_group(
     worker: str, looks: Sequence[GroupLook], *, were_asked: bool = False
-) -> Iterator[Cause]:
+) -> Iterator[LikelyCause]:
     """Say what the cluster alone can tell of a worker that was not asked."""
     if not looks:
         return
@@ -181,7 +181,7 @@ def _of_group(
     lag = sum(last.lags.values())
     seconds = last.at_s - first.at_s
     if not any(look.is_stable for look in looks):
-        yield Cause(
+        yield LikelyCause(
             CauseKind.REBALANCES,
             worker,
             f"its group has been rebalancing for at least {seconds:.0f} s, with {lag} records not"
@@ -190,7 +190,7 @@ def _of_group(
             weight=90,
         )
     elif lag and last.members == 0:
-        yield Cause(
+        yield LikelyCause(
             CauseKind.NOBODY_READS,
             worker,
             f"nobody reads: its group has no members, and {lag} records are not committed",
@@ -202,7 +202,7 @@ def _of_group(
         advice = "give --url, or configure admin or health"
         if were_asked:
             advice = "none answers where it was asked; is its process frozen, or elsewhere (--url)?"
-        yield Cause(
+        yield LikelyCause(
             CauseKind.UNKNOWN,
             worker,
             f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and it gets"

@@ -30,7 +30,7 @@ OLD_S: Final = 10.0
 
 
 @define(slots=False)
-class Evidence:
+class WorkerEvidence:
     """A worker of one process, and its group. Nothing in it changes.
 
     ``looks`` are in the order of time, and not empty.

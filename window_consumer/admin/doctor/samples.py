@@ -62,7 +62,7 @@ class GroupLook:
     """Offsets that are not committed, by partition of the worker's topics."""
 
 
-def look_at(worker: WorkerSnapshot, at_s: float) -> WorkerLook:
+def worker_look(worker: WorkerSnapshot, at_s: float) -> WorkerLook:
     """Return what a worker's admin address has told; without windows it is not ready."""
     windows = worker.windows
     if windows is None:
@@ -80,7 +80,7 @@ def _unseen(at_s: float, worker: WorkerSnapshot) -> WorkerLook:
     return WorkerLook(at_s, evolve(worker, is_ready=False), WindowsSnapshot((), ()))
 
 
-def heard(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
+def answered(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
     """Return those that have shown something, or all where none has.
 
     A process that was late once is no reason, and figures begin with what it has told.

@@ -35,7 +35,7 @@ Figures = dict[str, list[tuple[Mapping[str, str], float]]]
 """The samples of one worker, by the metric's name without ``window_consumer_``."""
 
 
-def looks_at(text: str, at_s: float) -> list[WorkerLook]:
+def worker_looks(text: str, at_s: float) -> list[WorkerLook]:
     """Return a look at each worker; raises ValueError where the text is no worker's."""
     workers: defaultdict[tuple[str, str], Figures] = defaultdict(lambda: defaultdict(list))
     for name, labels, value in _samples(text):
@@ -44,7 +44,7 @@ def looks_at(text: str, at_s: float) -> list[WorkerLook]:
             workers[key][name.removeprefix("window_consumer_")].append((labels, value))
     if not workers:
         raise ValueError("these are no metrics of a worker")
-    return [_look(*key, figures, at_s) for key, figures in workers.items()]
+    return [_worker_look(*key, figures, at_s) for key, figures in workers.items()]
 
 
 def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -65,7 +65,7 @@ def _plain(escaped: re.Match[str]) -> str:
     return "\n" if escaped[1] == "n" else escaped[1]
 
 
-def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLook:
+def _worker_look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLook:
     def one(name: str, default: float = 0.0) -> float:
         return sum(value for _, value in figures[name]) if figures[name] else default
 

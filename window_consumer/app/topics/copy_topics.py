@@ -12,7 +12,7 @@ from time import monotonic
 from attrs import evolve, frozen
 
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.topics.ladder_topics import (
@@ -66,7 +66,7 @@ class Ladder:
 class CopyTopics:
     """The topics for copies of one worker. A ``dry`` one only asks whether they could be made."""
 
-    def __init__(self, plan: Plan, worker: PlannedWorker, cluster: Cluster, *, dry: bool):
+    def __init__(self, plan: AppPlan, worker: PlannedWorker, cluster: Cluster, *, dry: bool):
         self._plan = plan
         self._worker = worker
         self._cluster = cluster

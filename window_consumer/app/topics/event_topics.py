@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import Prepared
 from window_consumer.config import (
     Config,
@@ -59,7 +59,7 @@ class EventTopic:
     """What happens as long as it cannot be written to."""
     retention_ms: int
 
-    def problem(self, plan: Plan, place: EventPlace, *, dry: bool = False) -> str | None:
+    def problem(self, plan: AppPlan, place: EventPlace, *, dry: bool = False) -> str | None:
         """Return what is wrong with it, None when all is well.
 
         It is made where it is missing and that is allowed; a ``dry`` run only asks whether it could
@@ -77,7 +77,7 @@ class EventTopic:
             return f"{about}: {error}; {self.without_it}"
         return None
 
-    def _make(self, plan: Plan, place: EventPlace, *, dry: bool) -> str | None:
+    def _make(self, plan: AppPlan, place: EventPlace, *, dry: bool) -> str | None:
         cluster = place.cluster
         models = cluster.topics(list(place.sources), _ASK_S).values() if place.sources else ()
         new = self.as_new(max((model.replication for model in models), default=1))
@@ -129,7 +129,7 @@ def event_properties(config: Config, first: WorkerConfig, kind: Kind) -> Mapping
     return effective_kafka(config, first, kind, **only)
 
 
-def event_place(plan: Plan, prepared: Prepared) -> EventPlace:
+def event_place(plan: AppPlan, prepared: Prepared) -> EventPlace:
     """Return where telemetry is written to: often a worker's own cluster."""
     properties = event_properties(plan.config, plan.workers[0].config, "admin")
     bootstrap = str(properties.get("bootstrap.servers", ""))

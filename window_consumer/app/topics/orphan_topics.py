@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 from attrs import frozen
 
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.config import ENTRY
@@ -22,7 +22,7 @@ from window_consumer.config.units import (
 )
 from window_consumer.engine.retry.retry_topics import (
     Level,
-    Rung,
+    RetryTopicLevel,
     is_read_on,
 )
 from window_consumer.kafka.cluster import Cluster
@@ -33,27 +33,27 @@ from window_consumer.model.errors import (
 
 
 @frozen
-class Leftover:
+class OrphanTopic:
     """A retry topic that no configured level stands for."""
 
     name: str
-    rung: Rung
+    retry_level: RetryTopicLevel
     backlog: int | None
     """How many of its records the group has not finished; None where the cluster does not tell."""
 
     @property
     def is_read(self) -> bool:
         """Whether the worker has to read it."""
-        return is_read_on(self.rung, self.backlog)
+        return is_read_on(self.retry_level, self.backlog)
 
 
 def leftovers(
-    plan: Plan,
+    plan: AppPlan,
     worker: PlannedWorker,
     cluster: Cluster,
     sources: Sequence[str],
     names: Sequence[str],
-) -> list[Leftover]:
+) -> list[OrphanTopic]:
     """Find them among the names of the cluster's topics."""
     known = {level.name for level in worker.retry.levels}
     found = []
@@ -61,26 +61,26 @@ def leftovers(
         pattern = _pattern(plan, worker, source)
         for name in names:
             match = pattern.fullmatch(name)
-            rung = None if match is None else _rung(source, match["delay"], known)
-            if rung is None:
+            retry_level = None if match is None else _retry_level(source, match["delay"], known)
+            if retry_level is None:
                 continue
-            backlog = None if rung.level is None else _backlog(cluster, worker, name)
-            found.append(Leftover(name, rung, backlog))
+            backlog = None if retry_level.level is None else _backlog(cluster, worker, name)
+            found.append(OrphanTopic(name, retry_level, backlog))
     return found
 
 
-def _pattern(plan: Plan, worker: PlannedWorker, source: str) -> re.Pattern[str]:
+def _pattern(plan: AppPlan, worker: PlannedWorker, source: str) -> re.Pattern[str]:
     name = worker.config.retry_topic(source, "{delay}", plan.config.topics)
     return re.compile(r"(?P<delay>[a-z0-9.]+)".join(map(re.escape, name.split("{delay}", 1))))
 
 
-def _rung(source: str, delay: str, known: Container[str]) -> Rung | None:
+def _retry_level(source: str, delay: str, known: Container[str]) -> RetryTopicLevel | None:
     if delay == ENTRY:
-        return Rung(source, None, is_copy=True)
+        return RetryTopicLevel(source, None, is_copy=True)
     if delay in known:
         return None
     try:
-        return Rung(source, Level(delay, parse_duration(delay)), is_copy=True)
+        return RetryTopicLevel(source, Level(delay, parse_duration(delay)), is_copy=True)
     except UnitError:
         return None  # somebody else's topic
 

@@ -74,11 +74,11 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
         if any(pattern.search(name) for pattern in compiled)
         and not name.startswith("__")
         and name not in copies
-        and not _looks_like_a_copy(name, there)
+        and not _is_copy_name(name, there)
     ]
 
 
-def _looks_like_a_copy(name: str, there: Container[str]) -> bool:
+def _is_copy_name(name: str, there: Container[str]) -> bool:
     """Tell whether ``<group>.<topic>`` stands before the ending; both may contain dots."""
     parts = name.split(".")
     if parts[-2:] == ["dlq", "state"]:

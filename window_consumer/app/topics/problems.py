@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import WorkerConfig
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
@@ -61,18 +61,19 @@ class TopicTroubles:
 
 
 def wider_copies(
-    worker: WorkerConfig, rungs: Mapping[str, Rung], topics: Mapping[str, Topic]
+    worker: WorkerConfig, retry_levels: Mapping[str, RetryTopicLevel], topics: Mapping[str, Topic]
 ) -> Iterator[str]:
     """Yield a warning for each retry topic of an ordered worker that is wider than its source."""
     if worker.ordering == "unordered":
         return
-    for name, rung in rungs.items():
-        copies, source = topics.get(name), topics.get(rung.source)
+    for name, retry_level in retry_levels.items():
+        copies, source = topics.get(name), topics.get(retry_level.source)
         if copies is not None and source is not None and copies.partitions > source.partitions:
             yield (
-                f"{name} has {copies.partitions} partitions and {rung.source} {source.partitions}:"
+                f"{name} has {copies.partitions} partitions and"
+                f" {retry_level.source} {source.partitions}:"
                 " the group may give a partition's copies to another member than the partition,"
                 " and they wait until one member has both, at the latest when a single one runs."
-                f" Give {rung.source} as many partitions, or read {name} to its end and delete it:"
-                " it is recreated at the next start"
+                f" Give {retry_level.source} as many partitions, or read {name} to its end and"
+                " delete it: it is recreated at the next start"
             )

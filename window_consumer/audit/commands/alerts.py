@@ -20,7 +20,7 @@ from window_consumer.model.errors import (
     RunError,
 )
 
-_PATIENCE_S: Final = 30.0
+_DEADLINE_S: Final = 30.0
 _NAMES: Final = ("topic", "group", "bucket_ms", "finding")
 """What makes two alerts the same."""
 
@@ -34,54 +34,54 @@ class Alerts:
     """The user's Kafka properties."""
     log: ClientLog
     directory: str
-    patience_s: float = _PATIENCE_S
+    deadline_s: float = _DEADLINE_S
     _failed: list[PublishFailedError] = field(factory=list, init=False)
 
-    def tell(self, found: Iterable[Mapping[str, Any]]) -> int:
+    def write_new(self, found: Iterable[Mapping[str, Any]]) -> int:
         """Write an alert for each bucket that has none yet; return how many were written.
 
         ``found`` are rows of ``audit_findings.findings``. An alert is a JSON object, its key
         ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them: those are
         written again the next time.
         """
-        told = self._told()
+        told = self._written_before()
         new = [row for row in found if _name(row) not in told]
         if not new:
             return 0
         self._failed.clear()
-        needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=self.patience_s)
+        needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=self.deadline_s)
         writer = EventWriter(self.client, needs, self.topic, self.log)
         for row in new:
             bucket = datetime.fromtimestamp(row["bucket_ms"] / 1000, UTC).isoformat()
             value = json.dumps({"what": "bucket", "bucket": bucket, **row}).encode()
             key = f"{row['topic']}/{row['group']}/{row['bucket_ms']}".encode()
-            writer.send(value, self._hear, key)
-        missing = writer.close(self.patience_s + 1)
+            writer.send(value, self._on_delivered, key)
+        missing = writer.close(self.deadline_s + 1)
         if missing or self._failed:
             why = self._failed[0] if self._failed else f"{missing} were not acked"
             raise RunError(f"alerts to {self.topic}: {why}")
-        self._note(new)
+        self._record(new)
         return len(new)
 
-    def _hear(self, failure: PublishFailedError | None) -> None:
+    def _on_delivered(self, failure: PublishFailedError | None) -> None:
         if failure is not None:
             self._failed.append(failure)
 
     @property
-    def _notes(self) -> Path | None:
+    def _record_path(self) -> Path | None:
         """Where is noted what was told; None where the directory is none of this machine."""
         return None if "://" in self.directory else Path(self.directory, "audit-alerts.jsonl")
 
-    def _told(self) -> set[tuple[Any, ...]]:
-        if self._notes is None or not self._notes.exists():
+    def _written_before(self) -> set[tuple[Any, ...]]:
+        if self._record_path is None or not self._record_path.exists():
             return set()
-        return set(_names_in(self._notes.read_text("utf-8")))
+        return set(_names_in(self._record_path.read_text("utf-8")))
 
-    def _note(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        if self._notes is not None:
+    def _record(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        if self._record_path is not None:
             at = int(time.time())
-            torn = self._notes.exists() and not self._notes.read_bytes().endswith(b"\n")
-            with self._notes.open("a", encoding="utf-8") as notes:
+            torn = self._record_path.exists() and not self._record_path.read_bytes().endswith(b"\n")
+            with self._record_path.open("a", encoding="utf-8") as notes:
                 notes.write("\n" if torn else "")
                 for row in rows:
                     told = {name: row[name] for name in _NAMES}

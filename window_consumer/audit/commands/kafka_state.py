@@ -15,16 +15,16 @@ from window_consumer.engine.commit_metadata import (
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.groups import Progress
+from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.offset_ranges import without
 
-_PATIENCE_S: Final = 15.0
+_DEADLINE_S: Final = 15.0
 """Without these answers nothing is known to be lost: a Kafka that is only slow is waited for."""
 
 
 @frozen
-class Standing:
+class GroupOffsets:
     """What the counts cannot tell; empty where nobody could be asked."""
 
     compacted: tuple[str, ...] = ()
@@ -43,27 +43,27 @@ def standing(
     log: ClientLog,
     *,
     until_ms: int | None = None,
-    patience_s: float = _PATIENCE_S,
-) -> Standing:
+    deadline_s: float = _DEADLINE_S,
+) -> GroupOffsets:
     """Ask about topics and their groups; a topic without a group has an empty one.
 
     What was written after ``until_ms`` and has not been read is not ``held``.
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "audit"), log)
-        cluster.wait_until_there(patience_s, lambda _reason, _waited_s: None)
-        return _Asked(cluster, until_ms).about(sorted(set(places)))
+        cluster.wait_until_there(deadline_s, lambda _reason, _waited_s: None)
+        return _KafkaStateRequest(cluster, until_ms).about(sorted(set(places)))
     except WindowConsumerError as error:
-        return Standing(problem=str(error))
+        return GroupOffsets(problem=str(error))
 
 
 @frozen
-class _Asked:
+class _KafkaStateRequest:
     cluster: Cluster
     until_ms: int | None
     compacted: dict[str, bool] = field(factory=dict)
 
-    def about(self, places: Iterable[tuple[str, str]]) -> Standing:
+    def about(self, places: Iterable[tuple[str, str]]) -> GroupOffsets:
         caught_up, held, problem = [], [], None
         for topic, group in places:
             try:
@@ -79,10 +79,10 @@ class _Asked:
             except WindowConsumerError as error:
                 problem = str(error)
         compacted = tuple(topic for topic, is_so in self.compacted.items() if is_so)
-        return Standing(compacted, tuple(caught_up), problem, tuple(held))
+        return GroupOffsets(compacted, tuple(caught_up), problem, tuple(held))
 
 
-def unfinished(progress: Progress) -> Iterator[tuple[Decimal, int, int, bool]]:
+def unfinished(progress: PartitionProgress) -> Iterator[tuple[Decimal, int, int, bool]]:
     """Yield runs of offsets that a group has not finished: the last fields of ``HELD``.
 
     Those between finished ones lie where they lie in time. What comes behind them may be of any

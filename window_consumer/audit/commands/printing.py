@@ -23,7 +23,7 @@ from window_consumer.model.redaction import printable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from window_consumer.audit.spark.report import Report
+    from window_consumer.audit.spark.report import AuditReport
 
 
 _Place = tuple[str, str]
@@ -62,7 +62,9 @@ _UNREMARKABLE: Final = frozenset(
 )
 
 
-def print_json(report: Report, since_ms: int, now_ms: int, seen: Mapping[str, Any]) -> set[str]:
+def print_json(
+    report: AuditReport, since_ms: int, now_ms: int, seen: Mapping[str, Any]
+) -> set[str]:
     """Print a JSON object a line: each bucket, then latencies. Return what is found in them.
 
     ``seen`` are further fields of the last object, which is about the report.
@@ -80,7 +82,7 @@ def print_json(report: Report, since_ms: int, now_ms: int, seen: Mapping[str, An
     return found
 
 
-def print_report(report: Report, since_ms: int, now_ms: int) -> set[str]:
+def print_report(report: AuditReport, since_ms: int, now_ms: int) -> set[str]:
     """Print tables: topics, the buckets that are worth a look, latencies. Return what is found."""
     topics: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
     found: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
@@ -109,7 +111,7 @@ def print_report(report: Report, since_ms: int, now_ms: int) -> set[str]:
     return {name for names in found.values() for name in names}
 
 
-def _print_latencies(report: Report) -> None:
+def _print_latencies(report: AuditReport) -> None:
     rows = _latencies(report)
     if not rows:
         return
@@ -159,7 +161,7 @@ def _print(table: Table) -> None:
     Console(width=None if Console().is_terminal else 250).print(table)
 
 
-def _latencies(report: Report) -> list[dict[str, Any]]:
+def _latencies(report: AuditReport) -> list[dict[str, Any]]:
     rows = report.latencies.orderBy("topic", "group", "host").collect()
     return [row.asDict() for row in rows]
 
@@ -169,7 +171,7 @@ def _whose(place: _Place) -> str:
     return f"{topic}, {group or 'no group'}"
 
 
-def findings_in(report: Report, bucket_ms: int) -> set[str]:
+def findings_in(report: AuditReport, bucket_ms: int) -> set[str]:
     """Return what is found in a bucket; UsageError where there is none that begins then."""
     found = report.findings.where(f"bucket_ms = {bucket_ms:d}").select("finding").distinct()
     names = {row.finding for row in found.collect()}
@@ -212,7 +214,7 @@ WITHOUT_TIMESTAMP: Final = "without timestamp"
 """What the report prints of the bucket that has no start."""
 
 
-class Bucket(click.ParamType[int]):
+class BucketParam(click.ParamType[int]):
     """A bucket by its start, as the report prints it: ISO 8601, in UTC where it names no zone."""
 
     name = "bucket"

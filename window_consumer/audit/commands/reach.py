@@ -16,16 +16,16 @@ from window_consumer.kafka.topic_reader import (
     TopicReader,
 )
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PATIENCE_S: Final = 10.0
+_DEADLINE_S: Final = 10.0
 
 
 @frozen
-class Seen:
+class SeenOffsets:
     """What a report has seen of the counts."""
 
     reach_ms: int | None
@@ -36,7 +36,7 @@ class Seen:
     quarantine: str
     """The table where they are."""
 
-    def say(self, problem: str | None) -> None:
+    def print_unseen(self, problem: str | None) -> None:
         """Tell on stderr what it has not, and what could not be asked."""
         if problem is not None:
             text = "a loss in the last bucket of a partition is told when a later one is counted"
@@ -66,7 +66,11 @@ class Seen:
 
 
 def reach_ms(
-    spark: SparkSession, plan: Plan, rows: DataFrame, client: Mapping[str, Any], log: ClientLog
+    spark: SparkSession,
+    plan: PipelinePlan,
+    rows: DataFrame,
+    client: Mapping[str, Any],
+    log: ClientLog,
 ) -> int | None:
     """Return when the first count came that is not in the table; None where all are in it.
 
@@ -88,7 +92,7 @@ def _first_unread_ms(
     topic: str, read: Mapping[tuple[str, int], int], client: Mapping[str, Any], log: ClientLog
 ) -> int | None:
     found = []
-    with TopicReader(client, log, patience_s=_PATIENCE_S) as reader:
+    with TopicReader(client, log, deadline_s=_DEADLINE_S) as reader:
         for name, span in reader.spans(topic).items():
             first = max(span.first, read.get((topic, name.partition), 0))
             for records in reader.read({name: Span(first, span.end)}):

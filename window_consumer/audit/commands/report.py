@@ -14,14 +14,14 @@ from attrs import frozen
 from window_consumer.audit.commands.alerts import Alerts
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.audit.commands.printing import (
-    Bucket,
+    BucketParam,
     findings_in,
     print_explanation,
     print_json,
     print_report,
 )
 from window_consumer.audit.commands.reach import (
-    Seen,
+    SeenOffsets,
     reach_ms,
 )
 from window_consumer.audit.states import ALARMING
@@ -40,13 +40,13 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.plans import plan_of, session_for
 from window_consumer.spark.commands.runner import runner_of
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from window_consumer.audit.spark.report import (
-        Report,
+        AuditReport,
         Scope,
     )
 
@@ -71,7 +71,7 @@ _DAY_S: Final = 86400.0
 @click.option(
     "--explain",
     "bucket_ms",
-    type=Bucket(),
+    type=BucketParam(),
     metavar="BUCKET",
     default=None,
     help="Say which records a bucket lacks or has twice; it is told by its start.",
@@ -120,7 +120,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             from window_consumer.audit.spark.report import Scope  # noqa: PLC0415 - optional, slow
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
-            asked = _Asked(loaded, plan, client, log)
+            asked = _ReportRequest(loaded, plan, client, log)
             report, seen = asked.report(spark, now_ms, scope, fresh=not no_refresh)
             if bucket_ms is not None:
                 findings = findings_in(report, bucket_ms)
@@ -133,7 +133,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             to = alerts_topic or loaded.config.audit.alerts_topic
             if to is not None and ALARMING.intersection(findings):
                 own = {**loaded.config.kafka.common, **loaded.config.kafka.producer}
-                Alerts(to, own, log, plan.directory).tell(_alarming(report))
+                Alerts(to, own, log, plan.directory).write_new(_alarming(report))
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))
     return _code(findings)
@@ -156,7 +156,7 @@ def _code(findings: set[str]) -> int:
     return LOST if ALARMING.intersection(findings) else OK
 
 
-def _check_table(plan: Plan) -> None:
+def _check_table(plan: PipelinePlan) -> None:
     """Tell before Spark starts that there is no table, where that can be seen."""
     path = plan.table("audit")
     if "://" not in path and not Path(path).is_dir():
@@ -166,7 +166,7 @@ def _check_table(plan: Plan) -> None:
         )
 
 
-def _alarming(report: Report) -> list[dict[str, Any]]:
+def _alarming(report: AuditReport) -> list[dict[str, Any]]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
 
     found = report.findings.where(F.col("finding").isin(*map(str, ALARMING)))
@@ -175,17 +175,17 @@ def _alarming(report: Report) -> list[dict[str, Any]]:
 
 
 @frozen
-class _Asked:
+class _ReportRequest:
     """Who asks for a report."""
 
     loaded: LoadedPipeline
-    plan: Plan
+    plan: PipelinePlan
     client: Mapping[str, Any]
     log: ClientLog
 
     def report(
         self, spark: SparkSession, now_ms: int, scope: Scope, *, fresh: bool
-    ) -> tuple[Report, Seen]:
+    ) -> tuple[AuditReport, SeenOffsets]:
         """Return the report, and how much of the counts it has seen, after saying so.
 
         ``fresh``: the table has just been brought up to date.
@@ -201,7 +201,7 @@ class _Asked:
         rows = audit_report.counts(spark, self.plan.table("audit"), scope.since_ms)
         reach = None if fresh else reach_ms(spark, self.plan, rows, self.client, self.log)
         broken = audit_report.quarantined(spark, quarantine, scope.since_ms)
-        seen = Seen(reach, now_ms, 0 if broken is None else broken.count(), quarantine)
+        seen = SeenOffsets(reach, now_ms, 0 if broken is None else broken.count(), quarantine)
         if broken is not None:
             rows = rows.unionByName(audit.unread(broken))
         places = audit_report.places(rows, scope).collect()
@@ -212,7 +212,7 @@ class _Asked:
             self.log,
             until_ms=now_ms - grace_ms,
         )
-        seen.say(known.problem)
+        seen.print_unseen(known.problem)
         rules = Rules(
             now_ms=now_ms if reach is None else min(now_ms, reach),
             grace_ms=grace_ms,

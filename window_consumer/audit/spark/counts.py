@@ -17,7 +17,7 @@ from window_consumer.audit.count import (
     FORMAT,
     WRITTEN,
     AuditCount,
-    Tier,
+    CountTier,
 )
 from window_consumer.audit.spark.schema import AUDIT_COUNTS, AUDIT_RECORD
 from window_consumer.spark.schemas import (
@@ -53,7 +53,7 @@ _DEFAULTS: Final = {
     if isinstance(each.default, str | int | bool)
 }
 _NEEDED: Final = [each.name for each in attrs.fields(AuditCount) if each.default is attrs.NOTHING]
-_TIERS: Final = [str(tier) for tier in Tier]
+_TIERS: Final = [str(tier) for tier in CountTier]
 _WRITTEN: Final = [str(tier) for tier in WRITTEN]
 _KEYS: Final = ["topic", "bucket_ms", "group"]
 

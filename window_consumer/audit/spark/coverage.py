@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.count import Tier
+from window_consumer.audit.count import CountTier
 from window_consumer.spark.schemas import LATEST_MS
 
 PLACE: Final = ("group", "topic", "partition")
@@ -22,7 +22,7 @@ HELD: Final = (
 records are of buckets between those of their neighbours; with ``anytime`` they may be of any."""
 
 _COUNTING: Final = ("client", "incarnation")
-_IS_GONE: Final = f"tier = '{Tier.GONE}'"
+_IS_GONE: Final = f"tier = '{CountTier.GONE}'"
 
 
 def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:

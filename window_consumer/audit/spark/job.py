@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from window_consumer.audit.spark import counts, report
 from window_consumer.audit.spark.findings import Rules
 from window_consumer.audit.spark.schema import AUDIT
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.registry import Job
 
 
-def _rehearse(session: SparkSession, plan: Plan) -> None:
+def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:
     rows = report.counts(session, plan.table(AUDIT.name), 0)
     made = report.report(rows, Rules(now_ms=0, grace_ms=1000), report.Scope(since_ms=0))
     made.findings.collect()

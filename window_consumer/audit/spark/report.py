@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.audit.count import (
     SUB_BUCKETS,
-    Tier,
+    CountTier,
 )
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.coverage import PLACE, holes
@@ -39,7 +39,7 @@ def latencies(judged: DataFrame) -> DataFrame:
     """
     source = F.coalesce(F.nullif("origin", F.lit("")), F.col("topic"))
     host = F.regexp_replace("instance", ":[^:]*$", "")
-    found = judged.where("NOT replaced").where(F.col("tier") == str(Tier.FINISHED))
+    found = judged.where("NOT replaced").where(F.col("tier") == str(CountTier.FINISHED))
     buckets = (
         found.select(
             source.alias("topic"),
@@ -146,7 +146,7 @@ class Scope:
 
 
 @frozen(eq=False)
-class Report:
+class AuditReport:
     """What is found, and how long records took; both are computed when they are asked for."""
 
     findings: DataFrame
@@ -197,7 +197,7 @@ def report(
     scope: Scope,
     caught_up: DataFrame | None = None,
     held: DataFrame | None = None,
-) -> Report:
+) -> AuditReport:
     """Return the report on counts, as ``AUDIT_COUNTS``; they are kept on disk meanwhile."""
     judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
@@ -207,7 +207,7 @@ def report(
     def explain(bucket_ms: int) -> DataFrame:
         return scope.of(explanation(judged, bucket_ms, grace_ms=rules.grace_ms))
 
-    return Report(scope.of(found), scope.of(took), explain)
+    return AuditReport(scope.of(found), scope.of(took), explain)
 
 
 def _kept(rows: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.audit.count import (
     WRITTEN,
-    Tier,
+    CountTier,
 )
 from window_consumer.audit.spark.counts import (
     UNREAD_CAME,
@@ -31,9 +31,9 @@ from window_consumer.audit.spark.excuses import (
 )
 
 KEYS: Final = ("topic", "group", "bucket_ms")
-CAME: Final = tuple(str(tier) for tier in Tier if tier in WRITTEN)
-UNKNOWN, GONE = str(Tier.UNKNOWN), str(Tier.GONE)
-LEFT: Final = tuple(str(tier) for tier in Tier if str(tier) not in {*CAME, UNKNOWN, GONE})
+CAME: Final = tuple(str(tier) for tier in CountTier if tier in WRITTEN)
+UNKNOWN, GONE = str(CountTier.UNKNOWN), str(CountTier.GONE)
+LEFT: Final = tuple(str(tier) for tier in CountTier if str(tier) not in {*CAME, UNKNOWN, GONE})
 _IS_WRITTEN: Final = [*CAME, UNKNOWN, UNREAD_CAME]
 _SIDES: Final = {"came": CAME, "left": LEFT}
 _UNREAD: Final = {"came": UNREAD_CAME, "left": UNREAD_LEFT}

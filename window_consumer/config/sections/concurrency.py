@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from window_consumer.config import kinds
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
@@ -33,7 +33,7 @@ class AutoConcurrency:
         return f"{{auto: {self.lower}..{self.upper}}}"
 
 
-def pool_kind() -> Kind:
+def pool_kind() -> ValueKind:
     """The name of a kind of pool: what is registered when a value is read counts."""
     return evolve(
         kinds.choice(*configurable()), read=lambda raw: kinds.choice(*configurable()).read(raw)
@@ -51,7 +51,7 @@ def with_cores(given: Any, read: int | AutoConcurrency, cores: int) -> int | Aut
     return AutoConcurrency(1, cores) if given == "auto" else read
 
 
-def concurrency_kind() -> Kind:
+def concurrency_kind() -> ValueKind:
     """A whole number, or an AutoConcurrency."""
     number = kinds.whole_number(1, MOST)
 
@@ -92,7 +92,7 @@ def concurrency_kind() -> Kind:
     }
     limits = f"1 to {MOST}; auto; or auto with a range"
     annotation = 'int | Literal["auto"] | Mapping[str, str]'
-    return Kind("whole number or auto", _EXPECTED, read, str, schema, limits, annotation)
+    return ValueKind("whole number or auto", _EXPECTED, read, str, schema, limits, annotation)
 
 
 def _read_mapping(raw: dict[str, Any]) -> AutoConcurrency:

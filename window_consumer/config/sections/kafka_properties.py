@@ -17,7 +17,7 @@ from window_consumer.config.problems import (
     InvalidError,
     Problem,
 )
-from window_consumer.config.tree import Origin
+from window_consumer.config.tree import ValueOrigin
 
 _SECRET_KEY = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|private\.key"
@@ -83,7 +83,7 @@ def read_kafka(raw: Any) -> KafkaConfig:
     return KafkaConfig(**parts)
 
 
-def misread(key: str, value: Any, origin: Origin) -> str | None:
+def misread(key: str, value: Any, origin: ValueOrigin) -> str | None:
     """Return what is wrong where YAML does not read a property the way that it is written.
 
     ``0123`` is 83 for YAML, which would make a wrong password without a word.

@@ -19,14 +19,14 @@ _HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
 _SHORTEST_TOKEN: Final = 16
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host and a port to listen on; port 0 stands for any free one."""
 
     host: str
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> ListenAddress:
         """Read ``host:port``, with brackets around an IPv6 address; raises ValueError."""
         host, colon, port = text.rpartition(":")
         if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LARGEST_PORT:
@@ -52,13 +52,13 @@ class Address(NamedTuple):
 
 def _wrong_address(text: str) -> str | None:
     try:
-        Address.parse(text)
+        ListenAddress.parse(text)
     except ValueError as error:
         return str(error)
     return None
 
 
-def address_kind() -> kinds.Kind:
+def address_kind() -> kinds.ValueKind:
     """An address to listen on."""
     return kinds.text(
         "an address such as 127.0.0.1:8081", _wrong_address, r"^(\[[0-9A-Fa-f:.]+\]|[^:]+):[0-9]+$"
@@ -80,9 +80,9 @@ class HealthConfig:
     )
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> ListenAddress | None:
         """Where to listen, None for nowhere."""
-        return None if self.listen is None else Address.parse(self.listen)
+        return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
 def _wrong_token(text: str) -> str | None:
@@ -103,7 +103,7 @@ def _wrong_host(name: str) -> str | None:
     return "is not a host name or IP address: it has no scheme, no port, and no * in it"
 
 
-def _file_kind(what: str) -> kinds.Kind:
+def _file_kind(what: str) -> kinds.ValueKind:
     return kinds.text(
         f"the path of a file with {what}, in PEM",
         lambda text: None if text.strip() else "is empty",
@@ -206,9 +206,9 @@ class AdminConfig:
     )
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> ListenAddress | None:
         """Where to listen, None for nowhere."""
-        return None if self.listen is None else Address.parse(self.listen)
+        return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
 _MISMATCH = "KEY_VALUES_MISMATCH"

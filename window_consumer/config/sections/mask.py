@@ -37,7 +37,7 @@ may quote: some milliseconds, for a call that has failed."""
 _TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
 
 
-def field_names_kind() -> kinds.Kind:
+def field_names_kind() -> kinds.ValueKind:
     """Names of fields and headers."""
     return kinds.list_of(
         kinds.text(
@@ -113,7 +113,7 @@ class MaskRules:
 
     rules: tuple[MaskRule, ...] = ()
 
-    def told_key(self, topics: Iterable[str | None], key: bytes | None) -> bytes | str | None:
+    def loggable_key(self, topics: Iterable[str | None], key: bytes | None) -> bytes | str | None:
         """Return what may be told of a key in a line of the log: the key itself, or a text."""
         mask = self.of(topics)
         if key is None or not (mask.hides_fields or mask.hides("key")):

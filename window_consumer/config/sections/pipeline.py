@@ -14,7 +14,7 @@ from window_consumer.config import (
     names,
 )
 from window_consumer.config.interpolation import Interpolation
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import about
 from window_consumer.config.problems import (
     InvalidError,
@@ -32,8 +32,8 @@ from window_consumer.config.structure import (
     section_of,
 )
 from window_consumer.config.tree import (
-    Origin,
     Tree,
+    ValueOrigin,
     walk,
 )
 from window_consumer.config.yaml_file import read_file
@@ -42,11 +42,11 @@ from window_consumer.model.redaction import Mask
 DAY_S: Final = 86400.0
 
 
-def _some(noun: str) -> Kind:
+def _some(noun: str) -> ValueKind:
     return kinds.text(noun, lambda text: None if text.strip() else "is empty")
 
 
-def _properties() -> Kind:
+def _properties() -> ValueKind:
     """Spark's properties by their dotted names."""
     expected = "a mapping of Spark's properties, such as spark.executor.memory: 4g"
 
@@ -68,7 +68,7 @@ def _properties() -> Kind:
         return {key: as_text(value) for key, value in raw.items()}
 
     schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-    return Kind("properties", expected, read, str, schema)
+    return ValueKind("properties", expected, read, str, schema)
 
 
 @frozen(kw_only=True)
@@ -299,7 +299,7 @@ def load_pipeline(path: pathlib.Path, environ: Mapping[str, str] = os.environ) -
     try:
         tree, problems = read_file(path)
     except InvalidError as error:
-        raise to_error(error.problems, Tree({}, {(): Origin(str(path))}), Mask(())) from None
+        raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
     interpolation = Interpolation(environ, path.parent)
     tree, missing = interpolation.apply(tree)
     problems += missing

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from attrs import frozen
 
 from window_consumer.config import kinds
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
@@ -72,7 +72,7 @@ _PER: Final = kinds.choice(*get_args(Per))
 _BURST: Final = kinds.whole_number(1, MOST_BURST)
 
 
-def rate_kind() -> Kind:
+def rate_kind() -> ValueKind:
     """A Rate: text such as ``500/s``, or a mapping."""
     pattern = rf"^[0-9]+([.][0-9]+)? */ *({'|'.join(RATE_UNITS)})$"
     text = {"anyOf": [{"type": "string", "pattern": pattern}, kinds.REFERENCE]}
@@ -88,7 +88,7 @@ def rate_kind() -> Kind:
         ]
     }
     limits = f"1/h to {_HIGHEST}/s; or rate, per (worker, key, partition) and burst"
-    return Kind("rate", _EXPECTED, _read, str, schema, limits, "str | Mapping[str, Any]")
+    return ValueKind("rate", _EXPECTED, _read, str, schema, limits, "str | Mapping[str, Any]")
 
 
 def _read(raw: Any) -> Rate:

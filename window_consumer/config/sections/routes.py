@@ -9,7 +9,7 @@ from typing import Any, Final
 from window_consumer.config import kinds
 from window_consumer.config.kinds import (
     REFERENCE,
-    Kind,
+    ValueKind,
 )
 from window_consumer.config.problems import (
     InvalidError,
@@ -27,7 +27,7 @@ Routes = Mapping[str, Expression]
 NO_ROUTES: Final[Routes] = MappingProxyType({})
 
 
-def handlers_kind() -> Kind:
+def handlers_kind() -> ValueKind:
     """One handler's name, or a list of names; the value is a text or a tuple."""
     one = kinds.text("the name of a handler", lambda name: None if name.strip() else "is empty")
     several = kinds.list_of(one, "names of handlers")
@@ -46,10 +46,10 @@ def handlers_kind() -> Kind:
         return value if isinstance(value, str) else several.write(value)
 
     schema = {"anyOf": [one.schema, several.schema]}
-    return Kind("text or list of texts", expected, read, write, schema, expected)
+    return ValueKind("text or list of texts", expected, read, write, schema, expected)
 
 
-def routes_kind() -> Kind:
+def routes_kind() -> ValueKind:
     """Conditions by the handlers' names; the value is a mapping of Expressions."""
     expected = "a mapping of handlers to conditions, as in {paid: \"header('type') == 'paid'\"}"
 
@@ -73,7 +73,7 @@ def routes_kind() -> Kind:
 
     condition = {"anyOf": [{"type": "string", "minLength": 1}, REFERENCE]}
     schema = {"type": "object", "additionalProperties": condition}
-    return Kind("mapping of conditions", expected, read, write, schema, expected)
+    return ValueKind("mapping of conditions", expected, read, write, schema, expected)
 
 
 def _read_condition(raw: Any) -> Expression:

@@ -10,7 +10,7 @@ from window_consumer.config import (
     kinds,
     units,
 )
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import about
 from window_consumer.config.problems import (
     InvalidError,
@@ -22,7 +22,7 @@ _MIB: Final = 1024**2
 
 
 @frozen
-class Sample:
+class TraceSample:
     """Which records are traced."""
 
     ratio: float
@@ -35,7 +35,7 @@ _BY: Final = kinds.choice("record", "key")
 _EXPECTED: Final = "a percentage such as 1% or 100%, or {by: key, ratio: 1%}"
 
 
-def sample_kind() -> Kind:
+def sample_kind() -> ValueKind:
     """A Sample: a percentage, or a mapping."""
     schema = {
         "anyOf": [
@@ -49,13 +49,13 @@ def sample_kind() -> Kind:
         ]
     }
     limits = f"{_RATIO.limits}; or by (record, key) and ratio"
-    return Kind("sample", _EXPECTED, _read, _write, schema, limits)
+    return ValueKind("sample", _EXPECTED, _read, _write, schema, limits)
 
 
-def _read(raw: Any) -> Sample:
+def _read(raw: Any) -> TraceSample:
     if not isinstance(raw, dict):
         try:
-            return Sample(_RATIO.read(raw))
+            return TraceSample(_RATIO.read(raw))
         except InvalidError as error:
             if isinstance(raw, str | int | float):
                 raise
@@ -76,10 +76,10 @@ def _read(raw: Any) -> Sample:
         problems.append(Problem(("ratio",), f"is missing: {_RATIO.expected}"))
     if problems:
         raise InvalidError(*problems)
-    return Sample(**values)
+    return TraceSample(**values)
 
 
-def _write(sample: Sample) -> str:
+def _write(sample: TraceSample) -> str:
     ratio = units.format_percent(sample.ratio)
     return ratio if sample.by == "record" else f"{{by: key, ratio: {ratio}}}"
 
@@ -88,7 +88,7 @@ def _write(sample: Sample) -> str:
 class TraceConfig:
     """The message trace: what happened to each record, written down for later."""
 
-    sample: Sample | None = field(
+    sample: TraceSample | None = field(
         default=None,
         metadata=about(
             "Which records are traced: a share of them, or all records of a share of the keys "

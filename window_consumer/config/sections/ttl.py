@@ -10,7 +10,7 @@ from window_consumer.config import (
     kinds,
     units,
 )
-from window_consumer.config.kinds import Kind
+from window_consumer.config.kinds import ValueKind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
@@ -35,14 +35,14 @@ def _header_name(name: str) -> str | None:
     return None if name.strip() else "is empty"
 
 
-_KEYS: Final[dict[str, Kind]] = {
+_KEYS: Final[dict[str, ValueKind]] = {
     "header": kinds.text("the name of a header", _header_name),
     "unit": kinds.choice(*units.DURATION_UNITS),
     "format": kinds.choice("text", "int64be"),
 }
 
 
-def ttl_kind() -> Kind:
+def ttl_kind() -> ValueKind:
     """A duration in seconds, or a HeaderTtl."""
     duration = kinds.duration(0.001, _FOREVER_S)
 
@@ -74,7 +74,7 @@ def ttl_kind() -> Kind:
         ]
     }
     limits = "1ms to 36500d; or header, unit (ms, s, m, h, d) and format (text, int64be)"
-    return Kind(
+    return ValueKind(
         "duration or header", _EXPECTED, read, write, schema, limits, "str | Mapping[str, str]"
     )
 

@@ -18,17 +18,17 @@ from window_consumer.app.application import App
 from window_consumer.app.handlers import HandlerSpec
 from window_consumer.app.loading import load_app
 from window_consumer.cli.output import FAILED, OK
-from window_consumer.dlq.commands.options import look, topic_options_without_app
+from window_consumer.dlq.commands.options import open_dead_letters, topic_options_without_app
 from window_consumer.dlq.commands.show import latest
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.dlq.handling import handler_for
 from window_consumer.dlq.reader import DeadLetterTopics
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.errors import LifespanError, Skip
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record, TopicPartition
-from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 
 
 class Debugger(pdb.Pdb):
@@ -118,11 +118,11 @@ def debug_command(*, name: str, application: str, handler: str | None, **options
     app = load_app(application)
     found: list[DeadLetter] = []
 
-    def action(_: Source, topics: DeadLetterTopics) -> int:
+    def action(_: DeadLetterSource, topics: DeadLetterTopics) -> int:
         found.append(latest(topics, name))
         return OK
 
-    code = look(options, action)
+    code = open_dead_letters(options, action)
     return _debug(app, handler_for(found[0], app, handler), found[0]) if found else code
 
 
@@ -137,7 +137,7 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
         return await debugger.call_coroutine(function, *handler.parameters.arguments(given))
 
     with ExitStack() as stack:
-        loop = stack.enter_context(HandLoop())
+        loop = stack.enter_context(InlineEventLoop())
         try:
             state = stack.enter_context(app.resources(loop.run))
         except Exception as error:

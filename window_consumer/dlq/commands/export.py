@@ -11,7 +11,7 @@ import click
 from window_consumer.cli.output import OK
 from window_consumer.dlq.commands.options import (
     WHERE,
-    look,
+    open_dead_letters,
     topic_options,
 )
 from window_consumer.dlq.files import (
@@ -19,7 +19,7 @@ from window_consumer.dlq.files import (
     write_parquet,
 )
 from window_consumer.dlq.reader import DeadLetterTopics
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import UsageError
 
@@ -50,7 +50,7 @@ def export_command(
     A line has the record, and what is known about it. Bytes that are no UTF-8 stand as base64.
     """
 
-    def action(_: Source, topics: DeadLetterTopics) -> int:
+    def action(_: DeadLetterSource, topics: DeadLetterTopics) -> int:
         letters = topics.letters(where, round(time.time() * 1000))
         if form == "jsonl":
             written = write_lines(letters, output)
@@ -62,4 +62,4 @@ def export_command(
             click.echo(f"{written} dead letters in {output}", err=True)
         return OK
 
-    return look(options, action)
+    return open_dead_letters(options, action)

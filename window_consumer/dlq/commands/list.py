@@ -13,21 +13,21 @@ import click
 from window_consumer.config.units import format_duration
 from window_consumer.dlq.commands.options import (
     WHERE,
-    look,
+    open_dead_letters,
     topic_options,
 )
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.counts import (
     AGES,
     UNKNOWN,
-    Counts,
+    DeadLetterCounts,
     count,
 )
 from window_consumer.dlq.reader import (
     DeadLetterTopic,
     DeadLetterTopics,
 )
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import NotPermittedError
 from window_consumer.model.redaction import printable_line
@@ -45,7 +45,7 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
     A fingerprint stands for errors of one class from one place, whatever their texts say.
     """
 
-    def action(source: Source, topics: DeadLetterTopics) -> int:
+    def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
         now_ms = round(time.time() * 1000)
         found = [(topic, _counts(topic, where, now_ms)) for topic in topics.topics]
         if as_json:
@@ -54,10 +54,10 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
             click.echo(source.mask("\n".join(_as_text(found, now_ms))))
         return 0
 
-    return look(options, action)
+    return open_dead_letters(options, action)
 
 
-def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> Counts:
+def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> DeadLetterCounts:
     letters = (letter for letter in topic.letters() if holds(where, letter, now_ms))
     try:
         resolved = topic.resolved()
@@ -69,7 +69,7 @@ def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> Co
     return count(letters, now_ms, lambda letter: letter.position in resolved)
 
 
-def _as_json(found: list[tuple[DeadLetterTopic, Counts]]) -> dict[str, Any]:
+def _as_json(found: list[tuple[DeadLetterTopic, DeadLetterCounts]]) -> dict[str, Any]:
     return {
         "topics": {
             topic.name: {"worker": topic.worker, "source": topic.source, **counts.as_json()}
@@ -78,7 +78,7 @@ def _as_json(found: list[tuple[DeadLetterTopic, Counts]]) -> dict[str, Any]:
     }
 
 
-def _as_text(found: list[tuple[DeadLetterTopic, Counts]], now_ms: int) -> Iterator[str]:
+def _as_text(found: list[tuple[DeadLetterTopic, DeadLetterCounts]], now_ms: int) -> Iterator[str]:
     if not found:
         yield "there is no dead-letter topic yet, or none that may be seen here (DESCRIBE)"
     for topic, counts in found:
@@ -88,7 +88,7 @@ def _as_text(found: list[tuple[DeadLetterTopic, Counts]], now_ms: int) -> Iterat
             yield from _tables(counts, now_ms)
 
 
-def _total(counts: Counts) -> str:
+def _total(counts: DeadLetterCounts) -> str:
     letters = "dead letter" if counts.total == 1 else "dead letters"
     if counts.unknown:
         why = f"which of them are resolved may not be read: {counts.unknown}"
@@ -96,7 +96,7 @@ def _total(counts: Counts) -> str:
     return f"{counts.total} {letters}, {counts.open} open, {counts.resolved} resolved"
 
 
-def _tables(counts: Counts, now_ms: int) -> Iterator[str]:
+def _tables(counts: DeadLetterCounts, now_ms: int) -> Iterator[str]:
     yield from _table("reason", _rows(counts.reasons))
     yield from _table("error class", _rows(counts.classes))
     yield from _table(

@@ -15,7 +15,7 @@ from window_consumer.cli.options import Duration
 from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import (
     Expression,
     ExpressionError,
@@ -28,7 +28,7 @@ _WAIT_S = 10.0
 """Somebody sits in front of it."""
 
 
-class Condition(click.ParamType[Expression]):
+class ConditionParam(click.ParamType[Expression]):
     """A condition on dead letters."""
 
     name = "expression"
@@ -90,7 +90,7 @@ _APPLICATION = click.option(
 )
 WHERE = click.option(
     "--where",
-    type=Condition(),
+    type=ConditionParam(),
     default=None,
     metavar="EXPR",
     help="Only those that fulfil a condition, as in \"reason == 'FATAL' and time > ago(2h)\".",
@@ -107,12 +107,12 @@ def topic_options_without_app(command: CommandT) -> CommandT:
     return reduce(lambda inner, option: option(inner), reversed(_TOPICS), command)
 
 
-def source_of(options: dict[str, Any]) -> Source:
+def source_of(options: dict[str, Any]) -> DeadLetterSource:
     """Return what the options ask for; raises UsageErrors."""
     topics = options["topics"]
     if options["bootstrap"] is None:
         application = options["application"]
-        return Source.of_config(
+        return DeadLetterSource.of_config(
             options["config"] or Path("workers.yaml"),
             app=None if application is None else load_app(application),
             workers=options["workers"],
@@ -127,10 +127,12 @@ def source_of(options: dict[str, Any]) -> Source:
             )
     if not topics:
         raise UsageError("--bootstrap needs --topic: the topic that holds the dead letters")
-    return Source.of_address(options["bootstrap"], topics)
+    return DeadLetterSource.of_address(options["bootstrap"], topics)
 
 
-def look(options: dict[str, Any], action: Callable[[Source, DeadLetterTopics], int]) -> int:
+def open_dead_letters(
+    options: dict[str, Any], action: Callable[[DeadLetterSource, DeadLetterTopics], int]
+) -> int:
     """Open what the options ask for and do something with it; return the exit code.
 
     What goes wrong is told without the secrets of the configuration.

@@ -17,24 +17,24 @@ from window_consumer.config.units import (
     parse_duration,
 )
 from window_consumer.dlq.commands.options import (
-    look,
+    open_dead_letters,
     topic_options,
 )
 from window_consumer.dlq.purge import (
     Before,
-    Cut,
+    PurgePoint,
     cuts_of,
     purge,
 )
 from window_consumer.dlq.reader import DeadLetterTopics
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.values import moment_ms
 from window_consumer.model.errors import UsageError
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
 
 
-class BeforeType(click.ParamType[Before]):
+class BeforeParam(click.ParamType[Before]):
     """A time, an age or an offset."""
 
     name = "time"
@@ -65,7 +65,7 @@ class BeforeType(click.ParamType[Before]):
 @topic_options
 @click.option(
     "--before",
-    type=BeforeType(),
+    type=BeforeParam(),
     required=True,
     metavar="TIME|OFFSET",
     help="Delete what was written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",
@@ -88,7 +88,7 @@ def purge_command(
     All that stand before the first one that is young enough go, resolved or not.
     """
 
-    def action(_: Source, topics: DeadLetterTopics) -> int:
+    def action(_: DeadLetterSource, topics: DeadLetterTopics) -> int:
         cuts = cuts_of(topics.topics, before, partition)
         if cuts and not dry_run and not yes:
             would = "\n".join(f"  {_in_words(cut)}" for cut in cuts)
@@ -99,17 +99,17 @@ def purge_command(
         click.echo(_as_json(cuts, done) if as_json else _as_text(cuts, before, done))
         return OK
 
-    return look(options, action)
+    return open_dead_letters(options, action)
 
 
-def _as_text(cuts: Sequence[Cut], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
+def _as_text(cuts: Sequence[PurgePoint], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
     if not cuts:
         return f"nothing stands before {_limit(before)}"
     title = "deleted" if done else "would be deleted"
     return "\n".join([f"{title}:", *(f"  {_in_words(cut)}" for cut in cuts)])
 
 
-def _in_words(cut: Cut) -> str:
+def _in_words(cut: PurgePoint) -> str:
     first, last = cut.span.first, cut.span.end - 1
     which = f"offset {first}" if first == last else f"offsets {first} to {last}"
     return f"{cut.name}: {which}; {cut.left} stay"
@@ -121,7 +121,7 @@ def _limit(before: Before) -> str:
     return datetime.fromtimestamp(before.time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _as_json(cuts: Sequence[Cut], done: bool) -> str:  # noqa: FBT001 - one of two reports
+def _as_json(cuts: Sequence[PurgePoint], done: bool) -> str:  # noqa: FBT001 - one of two reports
     named = [
         {
             "topic": cut.name.topic,

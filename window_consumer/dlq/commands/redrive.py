@@ -31,10 +31,10 @@ from window_consumer.dlq.commands.options import (
     START_TIMEOUT,
     WHERE,
 )
-from window_consumer.dlq.redrive import Counts
+from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import (
     RedriveJob,
-    RedriveWishes,
+    RedriveRequest,
     redrive_jobs,
 )
 from window_consumer.kafka.cluster.groups import groups_reading
@@ -105,7 +105,7 @@ def redrive_command(**options: Any) -> int:
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = load_app(options["application"]) if options["application"] else None
-    wishes = RedriveWishes(
+    wishes = RedriveRequest(
         to_source=options["to_source"],
         where=options["where"],
         max_redrives=options["max_redrives"],
@@ -180,7 +180,7 @@ class _Report:
     """What became of one job."""
 
     job: RedriveJob
-    counts: Counts = field(factory=Counts)
+    counts: RedriveCounts = field(factory=RedriveCounts)
     complete: bool = False
     _said_at: float = field(factory=monotonic)
 

@@ -30,18 +30,18 @@ from window_consumer.dlq.redrive_state import (
 from window_consumer.dlq.report.page import environment, page
 from window_consumer.dlq.report.suggested_commands import redrive_of
 from window_consumer.dlq.report.text import print_findings
-from window_consumer.dlq.spark.findings import Findings
+from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.dlq.spark.places import Place
-    from window_consumer.dlq.spark.summary import Wishes
+    from window_consumer.dlq.spark.places import DeadLetterRange
+    from window_consumer.dlq.spark.summary import ReportRequest
 
 _A_PAGE = b"<!DOCTYPE html>"
 
@@ -105,12 +105,14 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         plan = plan_of(loaded, master)
         with session_for(plan, short=True) as session:
             from window_consumer.dlq.spark.summary import (  # noqa: PLC0415 - slow
-                Wishes,
+                ReportRequest,
                 findings,
             )
 
             since_ms = None if since_s is None else asked_ms - round(since_s * 1000)
-            wishes = Wishes(asked_ms=asked_ms, since_ms=since_ms, topics=topics, groups=groups)
+            wishes = ReportRequest(
+                asked_ms=asked_ms, since_ms=since_ms, topics=topics, groups=groups
+            )
             with _place(session, plan, wishes, from_kafka=from_kafka) as place:
                 back = _put_back(loaded, groups)
                 runs = None if back.unknown else back.runs
@@ -136,8 +138,8 @@ def _put_back(loaded: LoadedPipeline, groups: tuple[str, ...]) -> PutBack:
 
 @contextmanager
 def _place(
-    session: SparkSession, plan: Plan, wishes: Wishes, *, from_kafka: bool
-) -> Iterator[Place]:
+    session: SparkSession, plan: PipelinePlan, wishes: ReportRequest, *, from_kafka: bool
+) -> Iterator[DeadLetterRange]:
     from window_consumer.dlq.spark import places as dead_letter_places  # noqa: PLC0415 - optional, and slow
 
     place = None if from_kafka else dead_letter_places.table(session, plan, wishes)
@@ -154,7 +156,7 @@ def _place(
         yield place
 
 
-def without_secrets(found: Findings, mask: Mask) -> Findings:
+def without_secrets(found: DeadLetterFindings, mask: Mask) -> DeadLetterFindings:
     """Return a report in which no text has a secret of the configuration."""
 
     def clean(value: Any) -> Any:
@@ -169,11 +171,11 @@ def without_secrets(found: Findings, mask: Mask) -> Findings:
             return attrs.evolve(value, **{name: clean(inner) for name, inner in fields.items()})
         return value
 
-    cleaned: Findings = clean(found)
+    cleaned: DeadLetterFindings = clean(found)
     return cleaned
 
 
-def _as_json(found: Findings, workers_file: str) -> dict[str, Any]:
+def _as_json(found: DeadLetterFindings, workers_file: str) -> dict[str, Any]:
     told = attrs.asdict(found)
     for cause, as_told in zip(found.causes, told["causes"], strict=True):
         version = found.began_with(cause)

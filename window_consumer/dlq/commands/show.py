@@ -14,7 +14,7 @@ import click
 from window_consumer.app.loading import load_app
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import (
-    look,
+    open_dead_letters,
     topic_options,
 )
 from window_consumer.dlq.dead_letter import DeadLetter
@@ -23,7 +23,7 @@ from window_consumer.dlq.handling import (
     handler_for,
 )
 from window_consumer.dlq.reader import DeadLetterTopics, view_of
-from window_consumer.dlq.source import Source
+from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.errors import (
     NotPermittedError,
     UsageError,
@@ -69,7 +69,7 @@ def show_command(
     if test and options["application"] is None:
         raise UsageError("--as-test needs --app MODULE:APP: the application whose handler to call")
 
-    def action(source: Source, topics: DeadLetterTopics) -> int:
+    def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
         *others, letter = topics.find(name)
         if test:
             app = load_app(options["application"])
@@ -87,7 +87,7 @@ def show_command(
         _write(text, output)
         return 0
 
-    return look(options, action)
+    return open_dead_letters(options, action)
 
 
 def _resolution(topics: DeadLetterTopics, letter: DeadLetter) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from window_consumer.dlq.report import charts, suggested_commands, wording
 from window_consumer.dlq.report.text import headline
 from window_consumer.dlq.spark.findings import (
+    DeadLetterFindings,
     Example,
-    Findings,
     Share,
 )
 from window_consumer.model.errors import UsageError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def page(findings: Findings, workers_file: str) -> str:
+def page(findings: DeadLetterFindings, workers_file: str) -> str:
     """Return the page. ``workers_file`` stands in the commands that put dead letters back.
 
     Raises UsageError where Jinja2 is missing.
@@ -80,7 +80,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(
-        charts=charts, commands=suggested_commands, wording=wording, said_by=_said_by
+        charts=charts, commands=suggested_commands, wording=wording, said_by=_reason_text
     )
     made.filters.update(
         breakable=breakable,
@@ -92,7 +92,7 @@ def environment() -> Environment:
     return made
 
 
-def _figures(findings: Findings) -> Iterator[tuple[str, str, str]]:
+def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
     """Yield what stands at the top: a name, a figure and what it means."""
     if not findings.count:
         return
@@ -113,7 +113,7 @@ def _figures(findings: Findings) -> Iterator[tuple[str, str, str]]:
         yield "Largest share", share, most
 
 
-def _parts(findings: Findings) -> list[tuple[str, str, int]]:
+def _parts(findings: DeadLetterFindings) -> list[tuple[str, str, int]]:
     """Return name, class and count of each cause with a colour, and of all others."""
     parts = [
         (wording.name_of(cause), charts.style_of(number), cause.count)
@@ -125,7 +125,7 @@ def _parts(findings: Findings) -> list[tuple[str, str, int]]:
     return parts
 
 
-def _chart(findings: Findings) -> charts.PeriodChart | None:
+def _chart(findings: DeadLetterFindings) -> charts.PeriodChart | None:
     if not findings.periods:
         return None
     causes = findings.causes[: charts.COLOURS]
@@ -143,7 +143,7 @@ def _chart(findings: Findings) -> charts.PeriodChart | None:
     return charts.PeriodChart(bands, findings.period_ms, marks_of(findings))
 
 
-def marks_of(findings: Findings) -> list[charts.Mark]:
+def marks_of(findings: DeadLetterFindings) -> list[charts.Mark]:
     """Return when each version of an application had its first dead letter, but the very first."""
     versions = [each for each in findings.sides["version"] if each.value and each.first_ms]
     by_time = sorted(versions, key=lambda each: each.first_ms or 0)
@@ -155,7 +155,7 @@ def marks_of(findings: Findings) -> list[charts.Mark]:
     ]
 
 
-def _versions(findings: Findings) -> list[tuple[Share, list[str]]]:
+def _versions(findings: DeadLetterFindings) -> list[tuple[Share, list[str]]]:
     """Return the versions, the oldest first, and which causes began with each."""
     begun: dict[tuple[str | None, str | None], list[str]] = {}
     for cause in findings.causes:
@@ -167,7 +167,7 @@ def _versions(findings: Findings) -> list[tuple[Share, list[str]]]:
     return [(each, begun.get((each.value, each.of), [])) for each in by_time]
 
 
-def _said_by(example: Example, workers_file: str) -> Iterable[tuple[str, str | None]]:
+def _reason_text(example: Example, workers_file: str) -> Iterable[tuple[str, str | None]]:
     return (
         ("record", example.id),
         ("failed", f"{wording.moment(example.failed_ms)} UTC"),

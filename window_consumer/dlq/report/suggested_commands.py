@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark.findings import (
-    Cause,
+    DeadLetterFindings,
     Example,
-    Findings,
+    FailureGroup,
 )
 from window_consumer.model.conditions.expressions import ExpressionError
 from window_consumer.model.conditions.tokens import quoted
@@ -20,7 +20,7 @@ _DOES_SOMETHING = re.compile(r'["$`\\!]')
 """What means something between double quotes."""
 
 
-def redrive_of(cause: Cause, findings: Findings, workers_file: str) -> str | None:
+def redrive_of(cause: FailureGroup, findings: DeadLetterFindings, workers_file: str) -> str | None:
     """Return the command; None where there is none, as ``why_none`` says."""
     where = _condition(cause, findings)
     topics = _topics(cause)
@@ -39,7 +39,7 @@ def show_of(example: Example, workers_file: str) -> str:
     return shlex.join(["window-consumer", "dlq", "show", *given])
 
 
-def why_none(cause: Cause) -> str:
+def why_none(cause: FailureGroup) -> str:
     """Return why there is no command for a cause."""
     if not cause.waits:
         return "all of them were: none is waiting"
@@ -54,7 +54,7 @@ def why_none(cause: Cause) -> str:
     return "no condition tells them from others: look at them with `window-consumer dlq list`"
 
 
-def expires_again(cause: Cause) -> bool:
+def expires_again(cause: FailureGroup) -> bool:
     """Tell whether what is put back would be found too old again."""
     return cause.reason == "EXPIRED"
 
@@ -64,14 +64,14 @@ def _in_quotes(where: str) -> str:
     return shlex.quote(where) if _DOES_SOMETHING.search(where) else f'"{where}"'
 
 
-def _topics(cause: Cause) -> list[str]:
+def _topics(cause: FailureGroup) -> list[str]:
     writers = {each.value for each in cause.sides.get("by", ())}
     if WrittenBy.WINDOW_CONSUMER.value not in writers:
         return []
     return sorted(each.value for each in cause.sides["dead_letters"] if each.value is not None)
 
 
-def _condition(cause: Cause, findings: Findings) -> str | None:
+def _condition(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
     if cause.fingerprint is not None:
         parts = [f"fingerprint == {quoted(cause.fingerprint)}"]
     else:

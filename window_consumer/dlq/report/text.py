@@ -17,8 +17,8 @@ from window_consumer.dlq.report.suggested_commands import (
     why_none,
 )
 from window_consumer.dlq.spark.findings import (
-    Cause,
-    Findings,
+    DeadLetterFindings,
+    FailureGroup,
     Share,
 )
 from window_consumer.model.redaction import printable_line
@@ -30,7 +30,7 @@ _WITHOUT_TERMINAL = 160
 _SIDES = ("handler", "version", "host", "partition")
 
 
-def print_findings(findings: Findings, workers_file: str) -> None:
+def print_findings(findings: DeadLetterFindings, workers_file: str) -> None:
     """Print them: a table of causes, then each cause with the command that puts it back."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -39,7 +39,7 @@ def print_findings(findings: Findings, workers_file: str) -> None:
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def _parts(findings: Findings, workers_file: str) -> Iterator[RenderableType]:
+def _parts(findings: DeadLetterFindings, workers_file: str) -> Iterator[RenderableType]:
     yield from map(_text, headline(findings))
     if not findings.count:
         return
@@ -55,7 +55,7 @@ def _parts(findings: Findings, workers_file: str) -> Iterator[RenderableType]:
         yield from _cause(number, cause, findings, workers_file)
 
 
-def headline(findings: Findings) -> Iterator[str]:
+def headline(findings: DeadLetterFindings) -> Iterator[str]:
     """Yield the lines that say what the report is about."""
     if findings.count:
         began, ended = wording.moment(findings.first_ms), wording.moment(findings.last_ms)
@@ -81,7 +81,7 @@ def headline(findings: Findings) -> Iterator[str]:
         yield f"{findings.others:,} of {rest:,} less frequent causes are not told one by one"
 
 
-def _ways_of_all(findings: Findings) -> Iterator[str]:
+def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
     put_back = wording.put_back_in_words(findings.put_back, findings.count)
     if put_back is not None:
         yield put_back
@@ -92,7 +92,7 @@ def _ways_of_all(findings: Findings) -> Iterator[str]:
         yield f"{again}: the earlier dead letters of their records are counted, too"
 
 
-def bars(periods: Mapping[int, int], findings: Findings) -> str:
+def bars(periods: Mapping[int, int], findings: DeadLetterFindings) -> str:
     """Return a line of bars, one for a period, over the time of all dead letters."""
     if not findings.periods:
         return wording.UNKNOWN
@@ -106,7 +106,7 @@ def bars(periods: Mapping[int, int], findings: Findings) -> str:
     return "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] if count else " " for count in sums)
 
 
-def _causes(findings: Findings) -> Table:
+def _causes(findings: DeadLetterFindings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     right = ("", "share", "count", "waiting")
     for name in (*right, "cause", "fingerprint", "reason", "began", "last", "state"):
@@ -143,7 +143,7 @@ def _sides(sides: Mapping[str, tuple[Share, ...]], count: int) -> Table:
 
 
 def _cause(
-    number: int, cause: Cause, findings: Findings, workers_file: str
+    number: int, cause: FailureGroup, findings: DeadLetterFindings, workers_file: str
 ) -> Iterator[RenderableType]:
     title = f"{number}. {wording.name_of(cause)}"
     if cause.error_message:

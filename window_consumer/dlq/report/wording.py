@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark.findings import (
-    Cause,
-    Findings,
-    Keys,
+    DeadLetterFindings,
+    FailureGroup,
+    KeySpread,
     Share,
 )
 
@@ -44,7 +44,7 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.0f} %"
 
 
-def name_of(cause: Cause) -> str:
+def name_of(cause: FailureGroup) -> str:
     """Return what a cause is called."""
     writers = [each.value for each in cause.sides.get("by", ())]
     by = writers[0] if len(writers) == 1 and writers != [WrittenBy.UNKNOWN.value] else None
@@ -64,7 +64,7 @@ def partition_name(share: Share) -> str:
     return f"{share.of or '?'}-{share.value}"
 
 
-def state_of(cause: Cause, now_ms: int) -> str:
+def state_of(cause: FailureGroup, now_ms: int) -> str:
     """Return whether it is going on."""
     if not cause.waits:
         return "put back"
@@ -73,7 +73,7 @@ def state_of(cause: Cause, now_ms: int) -> str:
     return "going on" if cause.is_on(now_ms) else "over"
 
 
-def keys_in_words(keys: Keys) -> str:
+def keys_in_words(keys: KeySpread) -> str:
     """Return whether it is one customer."""
     if not keys.count:
         return "no keys are told"
@@ -92,7 +92,7 @@ def keys_in_words(keys: Keys) -> str:
     return "too few to tell"
 
 
-def began_with(cause: Cause, findings: Findings) -> str | None:
+def began_with(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
     """Return which version it came with; None where that cannot be told."""
     version = findings.began_with(cause)
     if version is None:
@@ -101,7 +101,7 @@ def began_with(cause: Cause, findings: Findings) -> str | None:
     return f"began with version {share_name(version)}, whose first dead letter is of {since}"
 
 
-def version_in_words(cause: Cause, findings: Findings) -> str | None:
+def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
     """Return which version it came with, or that nobody knows; None where nobody tells versions."""
     told = began_with(cause, findings)
     if told is not None:
@@ -133,7 +133,7 @@ def put_back_in_words(put_back: int | None, count: int) -> str | None:
     return f"{put_back:,} of them were put back, {waiting:,} {are} waiting"
 
 
-def waiting(cause: Cause) -> str:
+def waiting(cause: FailureGroup) -> str:
     """Return how many of a cause are to be put back still."""
     return UNKNOWN if cause.put_back is None else f"{cause.count - cause.put_back:,}"
 

@@ -16,11 +16,11 @@ from deltalake.exceptions import TableNotFoundError
 
 from window_consumer.dlq.spark.reader import RECORD, stored_key
 from window_consumer.model.key_forms import CODE
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 
 @frozen
-class LettersOfKey:
+class DeadLettersOfKey:
     """What tells the rows of a key."""
 
     path: str
@@ -31,12 +31,12 @@ class LettersOfKey:
     """Of rows, now."""
 
 
-def is_there(plan: Plan, table: str) -> bool:
+def is_there(plan: PipelinePlan, table: str) -> bool:
     """Tell whether a table was made yet."""
     return bool(DeltaTable.is_deltatable(plan.table(table)))
 
 
-def find(plan: Plan, key: str, records: Collection[str]) -> LettersOfKey | None:
+def find(plan: PipelinePlan, key: str, records: Collection[str]) -> DeadLettersOfKey | None:
     """Return what tells the rows of a key, None where there is no table of dead letters.
 
     ``records`` are the ids of its records in the trace. ``key`` may be the code of a key.
@@ -60,10 +60,10 @@ def find(plan: Plan, key: str, records: Collection[str]) -> LettersOfKey | None:
             f" OR {RECORD} IN (SELECT record FROM named)"
         )
         ((count,),) = database.execute(wanted).fetchall()
-    return LettersOfKey(path, forms, count)
+    return DeadLettersOfKey(path, forms, count)
 
 
-def _forms(plan: Plan, key: str, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+def _forms(plan: PipelinePlan, key: str, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
     reading = plan.dlq_reading
     if key.startswith(CODE):
         return (key,) if reading.keys == "hmac" else ()

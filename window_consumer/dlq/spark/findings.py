@@ -40,7 +40,7 @@ class Share:
 
 
 @frozen(kw_only=True)
-class Keys:
+class KeySpread:
     """How the keys of some dead letters are spread."""
 
     distinct: int
@@ -89,7 +89,7 @@ class Example:
 
 
 @frozen(kw_only=True)
-class Cause:
+class FailureGroup:
     """Dead letters of one fingerprint; of those without one, those of a reason and class.
 
     Of those that tell none of these, those of one writer.
@@ -111,7 +111,7 @@ class Cause:
     last_ms: int | None
     sides: Mapping[str, tuple[Share, ...]]
     """The most frequent values from each of ``SIDES``."""
-    keys: Keys
+    keys: KeySpread
     periods: Mapping[int, int]
     """How many of them failed in each period, by its beginning."""
     examples: tuple[Example, ...]
@@ -134,7 +134,7 @@ class Cause:
 
 
 @frozen(kw_only=True)
-class Findings:
+class DeadLetterFindings:
     """All of a report."""
 
     asked_ms: int
@@ -157,20 +157,20 @@ class Findings:
     unreadable: int
     """Dead letters that a later version wrote: not among the others."""
     distinct_causes: int
-    causes: tuple[Cause, ...]
+    causes: tuple[FailureGroup, ...]
     """The most frequent ones."""
     period_ms: int
     periods: Mapping[int, int] = field(factory=dict)
     """How many of all failed in each period, by its beginning."""
     sides: Mapping[str, tuple[Share, ...]] = field(factory=dict)
-    keys: Keys
+    keys: KeySpread
 
     @property
     def others(self) -> int:
         """How many dead letters have causes that are not among ``causes``."""
         return self.count - sum(cause.count for cause in self.causes)
 
-    def began_with(self, cause: Cause) -> Share | None:
+    def began_with(self, cause: FailureGroup) -> Share | None:
         """Return the version of the application that a cause seems to have begun with.
 
         That is the first version that has it, where its group had dead letters of an earlier
@@ -187,7 +187,7 @@ class Findings:
         ]
         return self._as_a_whole(first) if earlier else None
 
-    def oldest_known(self, cause: Cause) -> Share | None:
+    def oldest_known(self, cause: FailureGroup) -> Share | None:
         """Return the first version that has a cause, where no earlier one has any dead letters.
 
         Whether the cause began with it, dead letters cannot tell: the version before may have been
@@ -206,7 +206,7 @@ class Findings:
         return version
 
 
-def _first_version(cause: Cause) -> Share | None:
+def _first_version(cause: FailureGroup) -> Share | None:
     having = [each for each in cause.sides.get("version", ()) if each.value is not None]
     return min(having, key=_began, default=None)
 

@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 from window_consumer.dlq.spark import places
 from window_consumer.dlq.spark.reader import RECORD
 from window_consumer.dlq.spark.schema import LETTERS
-from window_consumer.dlq.spark.summary import Wishes, findings
+from window_consumer.dlq.spark.summary import ReportRequest, findings
 from window_consumer.dlq.spark.table import judge, letters
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.registry import Job
 
 
-def _rehearse(session: SparkSession, plan: Plan) -> None:
-    wishes = Wishes(asked_ms=0)
+def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:
+    wishes = ReportRequest(asked_ms=0)
     if (place := places.table(session, plan, wishes)) is not None:
         findings(place.letters, wishes, place.name, place.unreadable)
 

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import LETTERS
-from window_consumer.dlq.spark.summary import Wishes
+from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.spark import (
     quarantine,
     snapshots,
     sources,
 )
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN
 
 _SKEW_MS = 60_000
@@ -29,7 +29,7 @@ _RECORD = ["topic", "partition", "offset", "written_at"]
 
 
 @frozen
-class Place:
+class DeadLetterRange:
     """Dead letters that are asked for, and where they were read."""
 
     letters: DataFrame
@@ -39,7 +39,9 @@ class Place:
     """How many are not among them, because a later version wrote them."""
 
 
-def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
+def table(
+    session: SparkSession, plan: PipelinePlan, wishes: ReportRequest
+) -> DeadLetterRange | None:
     """Return the dead letters of the pipeline's table; None where there is no table yet."""
     letters = snapshots.of(session, plan.table(LETTERS.name), LETTERS.schema)
     if letters is None:
@@ -54,7 +56,7 @@ def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
         unreadable = once(rows).count()
     changed = f"{datetime.fromtimestamp(letters.changed_ms / 1000, UTC):%Y-%m-%d %H:%M}"
     name = f"the table {plan.table(LETTERS.name)}, as the pipeline wrote it last at {changed} UTC"
-    return Place(once(wishes.of(letters.rows)), name, unreadable)
+    return DeadLetterRange(once(wishes.of(letters.rows)), name, unreadable)
 
 
 def _once(rows: DataFrame) -> DataFrame:
@@ -66,7 +68,9 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def kafka(session: SparkSession, plan: Plan, wishes: Wishes) -> Iterator[Place]:
+def kafka(
+    session: SparkSession, plan: PipelinePlan, wishes: ReportRequest
+) -> Iterator[DeadLetterRange]:
     """Lend the dead letters that the topics hold now; they are kept while they are lent."""
     given = sources.options(plan.kafka, plan.dlq_pattern, pattern=True)
     # What retention takes away meanwhile is no longer asked for.
@@ -81,6 +85,6 @@ def kafka(session: SparkSession, plan: Plan, wishes: Wishes) -> Iterator[Place]:
     letters = wishes.of(dead_letters.letters(readable, plan.dlq_reading)).persist()
     try:
         letters.count()
-        yield Place(letters, "the topics themselves", seen.get["unreadable"])
+        yield DeadLetterRange(letters, "the topics themselves", seen.get["unreadable"])
     finally:
         letters.unpersist()

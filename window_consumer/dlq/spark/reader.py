@@ -27,7 +27,7 @@ from window_consumer.model.record_contents import (
     header_text,
     json_line,
     key_text,
-    look_into,
+    search_hidden,
 )
 from window_consumer.model.redaction import MASKED
 from window_consumer.spark.plan import Reading
@@ -96,7 +96,7 @@ def stored_key(key: bytes, reading: Reading, topics: Iterable[str | None]) -> st
     mask = reading.mask(topics)
     text = key_form(reading.keys, reading.key_secret)(key)
     if _hides(mask) and reading.keys == "raw":
-        look_into(key, mask, MOST_JSON)
+        search_hidden(key, mask, MOST_JSON)
         text = key_text(key, mask, MOST_JSON)
     return None if text is None or MASKED in text else _short(text)
 
@@ -129,7 +129,7 @@ def _row(
     value = letter.value
     hides = _hides(mask)
     knows_all = not hides or (
-        look_into(value, mask, MOST_JSON) and look_into(letter.key, mask, MOST_JSON)
+        search_hidden(value, mask, MOST_JSON) and search_hidden(letter.key, mask, MOST_JSON)
     )
     key = form(letter.key)
     if hides and reading.keys == "raw":

@@ -18,7 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - as above
 
 from window_consumer.dlq.spark import report
-from window_consumer.dlq.spark.findings import HOUR_MS, SIDES, Cause, Example, Findings, Keys, Share
+from window_consumer.dlq.spark.findings import (
+    HOUR_MS,
+    SIDES,
+    DeadLetterFindings,
+    Example,
+    FailureGroup,
+    KeySpread,
+    Share,
+)
 
 Run = tuple[str, int, int, int]
 """A dead-letter topic, a partition, the first offset and the last one."""
@@ -72,11 +80,11 @@ MOST_PERIODS: Final = 170
 
 _AT_ONCE: Final = 2
 _LENGTHS_H: Final = (1, 2, 3, 6, 12, 24, 48, 24 * 7, 24 * 28, 24 * 365)
-_NO_KEYS: Final = Keys(distinct=0, count=0, without=0, top=())
+_NO_KEYS: Final = KeySpread(distinct=0, count=0, without=0, top=())
 
 
 @frozen(kw_only=True)
-class Wishes:
+class ReportRequest:
     """Which dead letters a report is about."""
 
     asked_ms: int
@@ -103,11 +111,11 @@ class Wishes:
 
 def findings(
     letters: DataFrame,
-    wishes: Wishes,
+    wishes: ReportRequest,
     source: str,
     unreadable: int,
     put_back: Iterable[Run] | None = None,
-) -> Findings:
+) -> DeadLetterFindings:
     """Return the report on dead letters, ``schema.DEAD_LETTERS``, that are ``wishes.of`` it.
 
     ``put_back`` are those that were; None stands for "nobody knows".
@@ -123,14 +131,14 @@ def findings(
         facts.unpersist()
 
 
-def _without_put_back(found: Findings) -> Findings:
+def _without_put_back(found: DeadLetterFindings) -> DeadLetterFindings:
     causes = tuple(evolve(cause, put_back=None) for cause in found.causes)
     return evolve(found, causes=causes, put_back=None)
 
 
 def _findings(
-    named: DataFrame, facts: DataFrame, wishes: Wishes, source: str, unreadable: int
-) -> Findings:
+    named: DataFrame, facts: DataFrame, wishes: ReportRequest, source: str, unreadable: int
+) -> DeadLetterFindings:
     (whole,) = report.summary(report.causes(facts)).collect()
     top = sorted(whole["top"] or (), key=lambda row: (-row["count"], row["cause"]))
     chosen = [row["cause"] for row in top]
@@ -151,7 +159,7 @@ def _findings(
     keys, sides = _keys(told[0]), _sides(told[1])
     periods, examples = _periods(told[2]), _examples(told[3])
     count = whole["count"] or 0
-    return Findings(
+    return DeadLetterFindings(
         asked_ms=wishes.asked_ms,
         since_ms=wishes.since_ms,
         topics=wishes.topics,
@@ -209,9 +217,9 @@ def _periods(rows: Iterable[Row]) -> Mapping[str, dict[int, int]]:
     return found
 
 
-def _keys(rows: Iterable[Row]) -> dict[str, Keys]:
+def _keys(rows: Iterable[Row]) -> dict[str, KeySpread]:
     return {
-        row["cause"]: Keys(
+        row["cause"]: KeySpread(
             distinct=row["distinct"],
             count=row["keyed"],
             without=0,
@@ -224,8 +232,10 @@ def _keys(rows: Iterable[Row]) -> dict[str, Keys]:
     }
 
 
-def _with_the_rest(keys: Keys, count: int) -> Keys:
-    return Keys(distinct=keys.distinct, count=keys.count, without=count - keys.count, top=keys.top)
+def _with_the_rest(keys: KeySpread, count: int) -> KeySpread:
+    return KeySpread(
+        distinct=keys.distinct, count=keys.count, without=count - keys.count, top=keys.top
+    )
 
 
 def _examples(rows: Iterable[Row]) -> Mapping[str, list[Example]]:
@@ -252,12 +262,12 @@ _AS_THEY_ARE: Final = (
 def _cause(
     row: Row,
     sides: Mapping[str, tuple[Share, ...]],
-    keys: Keys,
+    keys: KeySpread,
     periods: Mapping[int, int],
     examples: Sequence[Example],
-) -> Cause:
+) -> FailureGroup:
     told: dict[str, Any] = {name: row[name] for name in ("fingerprint", "error_class", "count")}
-    return Cause(
+    return FailureGroup(
         **told,
         failed_again=row["again"],
         put_back=row["put_back"],

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.window import Window
 
 BATCH_SHARE = 0.125
@@ -41,11 +41,11 @@ class PartitionLoad(Protocol):
     buffered: int
     paused: bool
     window: Window
-    rung: Rung
+    retry_level: RetryTopicLevel
     holds: frozenset[HoldReason]
 
 
-class Budget:
+class MemoryBudget:
     """The bytes of unfinished records that one worker may hold. Owner: poll thread."""
 
     def __init__(self, limit: int, batch_records: int, cell_records: int):
@@ -56,7 +56,7 @@ class Budget:
         self._waiting_records = WAITING_CELLS * cell_records
         self._usual_size = 0.0
 
-    def note(self, records: int, size: int) -> None:
+    def record_sizes(self, records: int, size: int) -> None:
         """Learn the usual size of a record from a delivered batch: up at once, down slowly."""
         self._usual_size = max(size / records, self._usual_size * _FORGET)
 
@@ -128,4 +128,4 @@ class Budget:
 
 def _waits(partition: PartitionLoad) -> bool:
     """Tell whether the partition's records have to wait until they are due."""
-    return partition.rung.level is not None
+    return partition.retry_level.level is not None

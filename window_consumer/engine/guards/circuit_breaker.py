@@ -38,7 +38,7 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
-from window_consumer.engine.guards.outage_evidence import Evidence
+from window_consumer.engine.guards.outage_evidence import OutageEvidence
 
 HOLD_S = 0.5
 """How long it holds until the last records decide: longer than a connection takes to come back,
@@ -111,7 +111,7 @@ class BreakerNews:
     """... unless they were because it held before: it holds often where many are bad."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Hears of all calls of one worker and says what may go on. Owner: poll thread."""
 
     def __init__(self, rules: BreakerRules):
@@ -123,7 +123,7 @@ class Breaker:
         """A retry that is made because no new record was there."""
         self.since = _NEVER
         """When it came into this state; the first look stands for the beginning."""
-        self._evidence = Evidence(rules.failures, rules.window_s, rules.min_calls)
+        self._evidence = OutageEvidence(rules.failures, rules.window_s, rules.min_calls)
         self._probes_failed = 0
         self._ends_at = 0.0
         """When it is paused no more; when it is half-open no more, whatever became of the probe."""
@@ -146,7 +146,7 @@ class Breaker:
             return
         if self.lets_start:
             if is_new:
-                self._evidence.note(calls, now)
+                self._evidence.record(calls, now)
                 if self.state is BreakerState.HOLDING and not self._evidence.is_bad:
                     pardon = now - self.since >= FORGIVEN_S
                     self._enter(BreakerState.CLOSED, now, "", pardon=pardon)
@@ -162,7 +162,7 @@ class Breaker:
         if self.lets_start:
             if is_new:
                 self._last_error = error
-                self._evidence.note(1, now, failed=1)
+                self._evidence.record(1, now, failed=1)
                 self._judge(now)
         elif self.state is BreakerState.HALF_OPEN and self._is_probe(source):
             self._last_error = error
@@ -177,13 +177,15 @@ class Breaker:
         if self.lets_start:
             if is_new:
                 self._asked_s = after_s
-                self._evidence.note(1, now, later=1)
+                self._evidence.record(1, now, later=1)
                 self._judge(now)
         elif self.state is BreakerState.HALF_OPEN and self._decides(source):
             self._asked_s = after_s
             self._pause(now, "a record asked to be called later")
 
-    def look(self, now: float, *, may_retry: bool = False, unknown: int = 0) -> list[BreakerNews]:
+    def advance(
+        self, now: float, *, may_retry: bool = False, unknown: int = 0
+    ) -> list[BreakerNews]:
         """Let time pass; return the states it came into since the last look.
 
         ``may_retry`` tells whether some record has failed and will be called again, or may be.
@@ -391,4 +393,4 @@ class Breaker:
     def _start_anew(self) -> None:
         """Forget the calls of an outage that is over."""
         self.probe = self.trial = None
-        self._evidence.forget()
+        self._evidence.drop_old()

@@ -45,7 +45,7 @@ _UNSURE = -1
 
 
 @frozen
-class UncleanEnds:
+class UncleanExits:
     """What a commit told of the ends before it, the last one included."""
 
     ends: int
@@ -55,7 +55,7 @@ class UncleanEnds:
     crashes: tuple[tuple[int, int], ...] = ()
 
 
-def unclean_ends(note: CommitNote, log_end: int) -> UncleanEnds | None:
+def unclean_ends(note: CommitNote, log_end: int) -> UncleanExits | None:
     """Return what a commit gives cause to suspect; None for nothing.
 
     ``log_end`` (exclusive) is the log's end now.
@@ -71,7 +71,7 @@ def unclean_ends(note: CommitNote, log_end: int) -> UncleanEnds | None:
     )
     if not (ends or open_crashes) or _first_unfinished(note) >= log_end:
         return None
-    return UncleanEnds(ends, log_end, note.passes, tuple(open_crashes))
+    return UncleanExits(ends, log_end, note.passes, tuple(open_crashes))
 
 
 def most_ends(crash_attempts: int, slots: int, window_records: int) -> tuple[int, int]:
@@ -97,11 +97,11 @@ def _first_unfinished(note: CommitNote) -> int:
     return note.next_offset
 
 
-class Suspicion:
+class CrashHistory:
     """The unclean ends of one assignment of one partition. Owner: poll thread."""
 
     def __init__(
-        self, before: UncleanEnds, place: int, window_records: int, slots: int, now: float
+        self, before: UncleanExits, place: int, window_records: int, slots: int, now: float
     ):
         self.crashes = dict(before.crashes)
         """How often the process ended on a record, by offset."""

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from window_consumer.engine.guards.crash_history import Suspicion
+from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.guards.manual_pause import call_held
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import (
     FailedRecord,
     RetryRules,
 )
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.engine.scheduling.slices import Slice
@@ -62,12 +62,12 @@ class Candidate:
         return candidate
 
 
-class Case:
+class SuspectCase:
     """One partition with suspects. Owner: poll thread."""
 
-    def __init__(self, partition: Partition, suspicion: Suspicion):
+    def __init__(self, partition: Partition, crash_history: CrashHistory):
         self.partition = partition
-        self.suspicion = suspicion
+        self.crash_history = crash_history
         self.candidate: Candidate | None = None
         self.slice_: Slice | None = None
         """The slice of the candidate, once that has been started."""
@@ -79,7 +79,7 @@ class Case:
     @property
     def charged(self) -> bool:
         """The process ended on the candidate before."""
-        return self.candidate is not None and self.candidate.offset in self.suspicion.crashes
+        return self.candidate is not None and self.candidate.offset in self.crash_history.crashes
 
     @property
     def is_held(self) -> bool:
@@ -93,10 +93,10 @@ class Case:
 
     def is_suspect(self, offset: int) -> bool:
         """Tell whether a record that may start now has to be started alone."""
-        suspicion = self.suspicion
-        if len(self.passed) < suspicion.limit and offset < suspicion.log_end:
+        crash_history = self.crash_history
+        if len(self.passed) < crash_history.limit and offset < crash_history.log_end:
             return True
-        return any(self._is_pending(each) for each in suspicion.crashes)
+        return any(self._is_pending(each) for each in crash_history.crashes)
 
     def end_call(self) -> None:
         """Let the candidate go; it has not passed if its slice was taken back whole."""
@@ -109,7 +109,7 @@ class Case:
     def none_left(self) -> bool:
         """Everything that was in the log at the start has been delivered and is finished."""
         partition = self.partition
-        return partition.idle and partition.next_delivery >= self.suspicion.log_end
+        return partition.idle and partition.next_delivery >= self.crash_history.log_end
 
     def _is_pending(self, offset: int) -> bool:
         """Tell whether a record that the process ended on will still start in this assignment."""
@@ -117,43 +117,43 @@ class Case:
         if offset in self.passed or offset < window.next_offset:
             return False
         if offset >= window.offsets.next_offset:
-            return offset < self.suspicion.log_end
+            return offset < self.crash_history.log_end
         seq = window.offsets.seq_of(offset)
         return window.offsets.offset_of(seq) == offset and window.is_open(seq)
 
 
-class Suspects:
+class CrashSuspects:
     """Starts the suspects of one worker. Owner: poll thread."""
 
     def __init__(
         self,
         rules: RetryRules,
         dispatcher: Dispatcher,
-        failures: Failures,
-        settling: Settling,
+        failures: RetryQueue,
+        completion: Completion,
     ):
         self._rules = rules
         self._dispatcher = dispatcher
         self._failures = failures
-        self._settling = settling
-        self._alone: Case | None = None
+        self._completion = completion
+        self._alone: SuspectCase | None = None
         """Whose record has the whole worker, or waits until it has."""
         self._alone_since = 0.0
-        self.cases: dict[Partition, Case] = {}
+        self.cases: dict[Partition, SuspectCase] = {}
         """Partitions that start nothing by themselves; normally there is none."""
 
-    def begin(self, partition: Partition, suspicion: Suspicion) -> None:
+    def begin(self, partition: Partition, crash_history: CrashHistory) -> None:
         """Take the starts of a new assignment over until its suspects have passed."""
-        partition.commit.suspicion = suspicion
+        partition.commit.crash_history = crash_history
         partition.set_hold(HoldReason.CRASH_SUSPECTS, held=True)
-        self.cases[partition] = Case(partition, suspicion)
+        self.cases[partition] = SuspectCase(partition, crash_history)
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Start nothing more of a partition: it is being given up."""
         case = self.cases.pop(partition, None)
         partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         if case is not None:
-            case.suspicion.settled = True
+            case.crash_history.settled = True
             if self._alone is case:
                 self._alone = None
 
@@ -164,12 +164,12 @@ class Suspects:
     @property
     def unsaid(self) -> bool:
         """A commit has to be made before anything goes on."""
-        return any(case.suspicion.unsaid for case in self.cases.values())
+        return any(case.crash_history.unsaid for case in self.cases.values())
 
     def slices(self, now: float) -> Iterator[Slice]:
         """Yield the slices, of one record each, that may go out now."""
         for case in list(self.cases.values()):
-            self._look(case, now)
+            self._advance(case, now)
         if self._alone is not None and self._alone.is_held:
             self._alone = None
         if self._alone is None:
@@ -181,16 +181,16 @@ class Suspects:
             candidate = case.candidate
             waits = case.is_held or (held and case is not self._alone and not case.running)
             if candidate is None or waits:
-                case.suspicion.wanted = None
+                case.crash_history.wanted = None
                 continue
-            case.suspicion.wanted = candidate.offset
+            case.crash_history.wanted = candidate.offset
             if not case.running and self._may_start(case, candidate, held=held):
                 case.passed.add(candidate.offset)
                 case.slice_ = self._send(candidate, now)
                 yield case.slice_
 
-    def _may_start(self, case: Case, candidate: Candidate, *, held: bool) -> bool:
-        if self._dispatcher.full or not case.suspicion.names(candidate.offset):
+    def _may_start(self, case: SuspectCase, candidate: Candidate, *, held: bool) -> bool:
+        if self._dispatcher.full or not case.crash_history.names(candidate.offset):
             return False
         rates = self._dispatcher.rates
         if rates is not None and not rates.may_start(candidate.partition, candidate.message):
@@ -199,7 +199,7 @@ class Suspects:
             return True
         running = any(slice_.partition.owned for slice_ in self._dispatcher.out)
         others = (other for other in self.cases.values() if other is not case)
-        return not running and all(other.suspicion.names_nobody for other in others)
+        return not running and all(other.crash_history.names_nobody for other in others)
 
     def _send(self, candidate: Candidate, now: float) -> Slice:
         if candidate.failed is not None:
@@ -208,22 +208,22 @@ class Suspects:
             candidate.partition, candidate.message, candidate.seq, candidate.hold, now
         )
 
-    def _look(self, case: Case, now: float) -> None:
+    def _advance(self, case: SuspectCase, now: float) -> None:
         """Note what is over, and find who is next."""
         partition = case.partition
         if case.running and not partition.slices:
             case.end_call()
             if self._alone is case:
                 self._alone = None
-        if case.running or not case.suspicion.counted:
+        if case.running or not case.crash_history.counted:
             return
         if not case.ending and case.candidate is None:
             self._find_next(case, now)
-        if case.ending and case.suspicion.names_nobody:
+        if case.ending and case.crash_history.names_nobody:
             self._end(case)
 
-    def _find_next(self, case: Case, now: float) -> None:
-        if not case.suspicion.careful or case.none_left:
+    def _find_next(self, case: SuspectCase, now: float) -> None:
+        if not case.crash_history.careful or case.none_left:
             self._begin_to_end(case, now)
             return
         if case.partition.held_calls:
@@ -238,31 +238,31 @@ class Suspects:
                 hold.release()
                 self._begin_to_end(case, now)
                 return
-            times = case.suspicion.crashes.get(candidate.offset, 0)
+            times = case.crash_history.crashes.get(candidate.offset, 0)
             if times < self._rules.crash_attempts or is_unreadable(candidate.message):
                 case.candidate = candidate
                 return
             case.passed.add(candidate.offset)
             failure = crashed(candidate.offset, times)
-            self._settling.crashed(
+            self._completion.crashed(
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
             hold.release()
-            self._settling.go_on(case.partition, now)  # siblings may wait for its lane
+            self._completion.advance(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
                 # Somebody is asked to mend it: whoever starts the worker again wants it called.
-                del case.suspicion.crashes[candidate.offset]
+                del case.crash_history.crashes[candidate.offset]
                 return
 
-    def _begin_to_end(self, case: Case, now: float) -> None:
+    def _begin_to_end(self, case: SuspectCase, now: float) -> None:
         case.ending = True
-        case.suspicion.wanted = None
-        case.suspicion.passed(now)
+        case.crash_history.wanted = None
+        case.crash_history.passed(now)
 
-    def _end(self, case: Case) -> None:
+    def _end(self, case: SuspectCase) -> None:
         """Let a partition start by itself again."""
         partition = case.partition
-        self.forget(partition)
+        self.remove(partition)
         call_held(partition, self._failures)
         self._dispatcher.wake(partition)
 

@@ -15,10 +15,10 @@ FULL = 0.9
 DONE = 0.98
 """... because of a few records, when this share of what is in it is done."""
 
-PATIENCE_S = 5.0
+DEADLINE_S = 5.0
 """A head may run for this long: most slow calls end by then ..."""
 
-PATIENCE_CALLS = 20.0
+DEADLINE_CALLS = 20.0
 """... and for so many times what a call usually takes."""
 
 SUCCESSES_PER_TOKEN = 1000
@@ -26,7 +26,7 @@ MOST_TOKENS = 3
 """A burst of slow records moves a few; for more of them calls have to return in between."""
 
 
-class Relief:
+class HeadOfLineRelease:
     """Decides whether heads may be moved; one worker's. Owner: poll thread."""
 
     def __init__(self) -> None:
@@ -58,6 +58,6 @@ class Relief:
         return start.first_open_seq() if start.open else None
 
     @staticmethod
-    def patience_s(cost_s: float) -> float:
+    def deadline_s(cost_s: float) -> float:
         """Return how long a head may run, given what a call usually takes."""
-        return max(PATIENCE_S, PATIENCE_CALLS * cost_s)
+        return max(DEADLINE_S, DEADLINE_CALLS * cost_s)

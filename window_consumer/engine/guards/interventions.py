@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import TopicPartition
@@ -26,7 +26,7 @@ class Intervention(StrEnum):
     DEAD_LETTER = "dead-letter"
 
 
-class Verdict(StrEnum):
+class InterventionResult(StrEnum):
     """What became of it; from ``NOT_ASSIGNED`` on nothing has changed."""
 
     SKIPPED = "skipped"
@@ -52,70 +52,72 @@ class Interventions:
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: Failures,
-        settling: Settling,
+        failures: RetryQueue,
+        completion: Completion,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
         self._failures = failures
-        self._settling = settling
+        self._completion = completion
 
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
-    ) -> Verdict:
+    ) -> InterventionResult:
         """Skip a record, or let it leave for the dead letters, if it has failed and waits."""
         failed = self._find(name, offset, now)
-        if isinstance(failed, Verdict):
+        if isinstance(failed, InterventionResult):
             return failed
         if wanted is Intervention.DEAD_LETTER and not self._failures.writes_dead_letters:
-            return Verdict.NO_DEAD_LETTERS
+            return InterventionResult.NO_DEAD_LETTERS
         if not self._failures.take_out(failed):
-            return Verdict.IN_FLIGHT
+            return InterventionResult.IN_FLIGHT
         failed.reason, failed.level = Reason.MANUAL, None
         if wanted is Intervention.SKIP:
             failed.end = "drop"
-            self._settling.skip(failed, now)
-            return Verdict.SKIPPED
+            self._completion.skip(failed, now)
+            return InterventionResult.SKIPPED
         failed.end = "dead_letter"
         self._failures.leave_first(failed)
-        return Verdict.LEAVING
+        return InterventionResult.LEAVING
 
     def is_finished(self, name: TopicPartition, offset: int) -> bool:
         """Tell whether a record that was in the window of a partition of ours has its outcome."""
         partition = self._partitions.get(name)
-        return partition is not None and _seq_of(partition, offset) is Verdict.FINISHED
+        return partition is not None and _seq_of(partition, offset) is InterventionResult.FINISHED
 
-    def _find(self, name: TopicPartition, offset: int, now: float) -> FailedRecord | Verdict:
+    def _find(
+        self, name: TopicPartition, offset: int, now: float
+    ) -> FailedRecord | InterventionResult:
         """Return a record that has failed and of which no call runs, or why there is none."""
         partition = self._partitions.get(name)
         if partition is None or not partition.is_active:
-            return Verdict.NOT_ASSIGNED
+            return InterventionResult.NOT_ASSIGNED
         seq = _seq_of(partition, offset)
-        if isinstance(seq, Verdict):
+        if isinstance(seq, InterventionResult):
             return seq
         self._take_back(partition, seq, now)
         if any(seq in each.seqs for each in self._dispatcher.out if each.partition is partition):
-            return Verdict.RUNNING
-        return partition.failed.get(seq) or Verdict.NOT_FAILED
+            return InterventionResult.RUNNING
+        return partition.failed.get(seq) or InterventionResult.NOT_FAILED
 
     def _take_back(self, partition: Partition, seq: int, now: float) -> None:
         """Take back the slice of a record where it waits for a slot: no call of it runs then."""
         for slice_ in list(self._dispatcher.out):
             if slice_.partition is partition and seq in slice_.seqs[slice_.claimed() :]:
-                self._settling.take_back(slice_, now)
+                self._completion.take_back(slice_, now)
 
 
-def _seq_of(partition: Partition, offset: int) -> int | Verdict:
+def _seq_of(partition: Partition, offset: int) -> int | InterventionResult:
     """Return the sequence number of an open record of the window, or why there is none."""
     window = partition.window
     if offset < window.next_offset:
-        return Verdict.FINISHED
+        return InterventionResult.FINISHED
     if not window.cells or offset >= window.offsets.next_offset:
-        return Verdict.NOT_IN_WINDOW
+        return InterventionResult.NOT_IN_WINDOW
     seq = window.offsets.seq_of(offset)
     # Holes in the log have no record: what is found for them is a number of nobody's, or of the
     # record behind the hole.
     is_there = window.place_of(seq) is not None and window.offsets.offset_of(seq) == offset
     if not is_there:
-        return Verdict.NOT_IN_WINDOW
-    return seq if window.is_open(seq) else Verdict.FINISHED
+        return InterventionResult.NOT_IN_WINDOW
+    return seq if window.is_open(seq) else InterventionResult.FINISHED

@@ -12,26 +12,26 @@ from collections.abc import Mapping
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.record import TopicPartition
 
 
-class Halts:
+class ManualPauses:
     """Who is paused by hand. Owner: poll thread."""
 
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: Failures,
-        settling: Settling,
+        failures: RetryQueue,
+        completion: Completion,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
         self._failures = failures
-        self._settling = settling
+        self._completion = completion
         self.worker = False
         """All of it is paused, whatever may be assigned to it."""
         self._alone: set[TopicPartition] = set()
@@ -52,38 +52,40 @@ class Halts:
             was_halted = HoldReason.MANUAL in partition.holds
             partition.set_hold(HoldReason.MANUAL, held=is_halted)
             if is_halted and not was_halted:
-                hold_back(partition, self._dispatcher, self._settling, now)
+                hold_back(partition, self._dispatcher, self._completion, now)
             elif was_halted and not is_halted:
-                self._go_on(partition, now)
+                self._resume_work(partition, now)
         return True
 
     def assigned(self, partition: Partition) -> None:
         """Let a partition begin, or wait, with the worker."""
         partition.set_hold(HoldReason.MANUAL, held=self._is_halted(partition))
 
-    def forget(self, name: TopicPartition) -> None:
+    def remove(self, name: TopicPartition) -> None:
         """Note that a partition is given up."""
         self._alone.discard(name)
 
     def _is_halted(self, partition: Partition) -> bool:
         return self.worker or partition.name in self._alone
 
-    def _go_on(self, partition: Partition, now: float) -> None:
+    def _resume_work(self, partition: Partition, now: float) -> None:
         if not partition.is_active or partition.is_suspended:
             return
         call_held(partition, self._failures)
-        self._settling.go_on(partition, now)
+        self._completion.advance(partition, now)
 
 
-def hold_back(partition: Partition, dispatcher: Dispatcher, settling: Settling, now: float) -> None:
+def hold_back(
+    partition: Partition, dispatcher: Dispatcher, completion: Completion, now: float
+) -> None:
     """Take back what has not started of a partition that is held back from now on."""
     dispatcher.break_up(partition)
-    dispatcher.forget(partition)
+    dispatcher.remove(partition)
     for slice_ in [each for each in dispatcher.out if each.partition is partition]:
-        settling.take_back(slice_, now)
+        completion.take_back(slice_, now)
 
 
-def call_held(partition: Partition, failures: Failures) -> None:
+def call_held(partition: Partition, failures: RetryQueue) -> None:
     """Let those be called again that were due while their partition was held back, if it is not."""
     if partition.may_start:
         failures.call_again(partition.held_calls)

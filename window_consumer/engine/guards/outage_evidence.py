@@ -27,7 +27,7 @@ _BUCKETS = 30
 
 
 @define
-class Tally:
+class RecordTally:
     """How some new records ended."""
 
     until: float = 0.0
@@ -42,7 +42,7 @@ class Tally:
         return self.failed + self.later
 
 
-class Evidence:
+class OutageEvidence:
     """How the new records of one worker ended: the last ones, and those within the window.
 
     Owner: poll thread.
@@ -61,13 +61,13 @@ class Evidence:
         """... and those that asked to be called later."""
         self._last_at = float("-inf")
         """When the latest one ended: after ``window_s`` without any they are forgotten."""
-        self._buckets: deque[Tally] = deque()
-        self._window = Tally()
+        self._buckets: deque[RecordTally] = deque()
+        self._window = RecordTally()
         """Their sum."""
-        self.since = Tally()
+        self.since = RecordTally()
         """All since ``begin``."""
 
-    def note(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
+    def record(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
         """Note new records as the latest ones: some that returned, or one that did not."""
         for tally in (self._bucket(now), self._window, self.since):
             tally.calls += calls
@@ -83,20 +83,20 @@ class Evidence:
 
     def begin(self) -> None:
         """Count anew what ``since`` tells."""
-        self.since = Tally()
+        self.since = RecordTally()
 
-    def forget(self) -> None:
+    def drop_old(self) -> None:
         """Forget what is over."""
         self._known = self._failed = self._later = 0
-        self._window = Tally()
+        self._window = RecordTally()
         self._buckets.clear()
 
     @property
-    def last(self) -> Tally:
+    def last(self) -> RecordTally:
         """The last ``min_calls``."""
-        return Tally(0.0, self._known, self._failed.bit_count(), self._later.bit_count())
+        return RecordTally(0.0, self._known, self._failed.bit_count(), self._later.bit_count())
 
-    def window(self, now: float) -> Tally:
+    def window(self, now: float) -> RecordTally:
         """Return those within the window."""
         self._expire(now)
         return self._window
@@ -122,12 +122,12 @@ class Evidence:
         share += BEYOND_CHANCE * (1 - share) * sqrt(self._min_calls / calls)
         return bad > share * calls or bad == calls
 
-    def _bucket(self, now: float) -> Tally:
+    def _bucket(self, now: float) -> RecordTally:
         """Return the bucket of calls that end now."""
         buckets = self._buckets
         if not buckets or now >= buckets[-1].until:
             self._expire(now)
-            buckets.append(Tally(now + self._window_s / _BUCKETS))
+            buckets.append(RecordTally(now + self._window_s / _BUCKETS))
         return buckets[-1]
 
     def _expire(self, now: float) -> None:

@@ -24,11 +24,11 @@ from typing import Literal
 from attrs import frozen
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import Breaker
-from window_consumer.engine.guards.head_of_line import Relief
+from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
+from window_consumer.engine.guards.head_of_line import HeadOfLineRelease
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import PartitionState
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
@@ -37,7 +37,7 @@ from window_consumer.model.record import TopicPartition
 LOOKS = 20
 """A call is noticed at most a twentieth of ``after`` later than it is due ..."""
 
-LOOK_S = 0.5
+CHECK_S = 0.5
 """... and no later than this."""
 
 ENDING_S = 5.0
@@ -79,7 +79,7 @@ class Stalled:
 
 
 @frozen
-class Returned:
+class AbandonedReturned:
     """News: an abandoned call has ended; its result was ignored."""
 
     name: TopicPartition
@@ -94,15 +94,15 @@ class Stalls:
         self,
         rules: StallRules,
         dispatcher: Dispatcher,
-        settling: Settling,
-        breaker: Breaker,
+        completion: Completion,
+        breaker: CircuitBreaker,
         counters: Counters,
         *,
         may_move: bool,
     ):
         self._rules = rules
         self._dispatcher = dispatcher
-        self._settling = settling
+        self._completion = completion
         self._breaker = breaker
         self._counters = counters
         self._moves = may_move and rules.action == "move"
@@ -110,18 +110,18 @@ class Stalls:
         self._ending: dict[Slice, float] = {}
         """Since when calls have been told to end that have not come back."""
         self._ending_s = min(ENDING_S, rules.after_s)
-        self._relief = Relief()
-        self._interval_s = min(LOOK_S, rules.after_s / LOOKS)
+        self._relief = HeadOfLineRelease()
+        self._interval_s = min(CHECK_S, rules.after_s / LOOKS)
         self._look_at = 0.0
         self._not_before = float("-inf")
         self._reported: dict[Slice, float] = {}
-        self._returned: list[Returned] = []
+        self._returned: list[AbandonedReturned] = []
         self.stop: str | None = None
         """Why the worker has to stop, once too many calls hang."""
 
     # ---- what happens
 
-    def look(self, partitions: Mapping[TopicPartition, Partition], now: float) -> list[Stalled]:
+    def due(self, partitions: Mapping[TopicPartition, Partition], now: float) -> list[Stalled]:
         """Return the calls that have to be looked at now."""
         if now < self._look_at:
             return []
@@ -141,7 +141,7 @@ class Stalls:
             found.extend(self._heads(partitions.values(), now))
         return found
 
-    def looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
+    def on_inspected(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         """Hear where a call stands; None where it has returned by now."""
         slice_ = stalled.slice_
         if failure is None:
@@ -165,7 +165,7 @@ class Stalls:
                 slice_,
                 is_new=slice_.is_new,
             )
-            self._settling.abandon(slice_, failure, now)
+            self._completion.abandon(slice_, failure, now)
         else:
             self._dispatcher.abandon(slice_)
         self._breaker.probe_is_back(slice_)
@@ -179,11 +179,11 @@ class Stalls:
         self._counters.late += 1
         message = slice_.messages[0]
         self._returned.append(
-            Returned(slice_.partition.name, message.offset(), now - slice_.started)
+            AbandonedReturned(slice_.partition.name, message.offset(), now - slice_.started)
         )
         self._dispatcher.back(slice_)
         if slice_.partition.owned:
-            self._settling.release(slice_, now)
+            self._completion.release(slice_, now)
         return True
 
     def hangs(self, slice_: Slice, now: float) -> bool:
@@ -197,7 +197,7 @@ class Stalls:
         """Hear that the process was frozen: no call could go on meanwhile."""
         self._not_before = now
 
-    def take_returned(self) -> list[Returned]:
+    def take_returned(self) -> list[AbandonedReturned]:
         """Return the abandoned calls that have ended since this was asked last."""
         returned, self._returned = self._returned, []
         return returned
@@ -236,7 +236,7 @@ class Stalls:
             return None
         message = slice_.running()
         if slice_.partition.owned:
-            self._settling.take_back(slice_, now)
+            self._completion.take_back(slice_, now)
         if message is None or slice_.running() is not message:
             return None
         return self._about(slice_, now, abandon=False, is_relief=is_relief, end=True)
@@ -265,11 +265,11 @@ class Stalls:
             seq = self._relief.stuck_head(partition)
             if seq is None:
                 continue
-            patience_s = self._relief.patience_s(self._dispatcher.cost_s)
+            deadline_s = self._relief.deadline_s(self._dispatcher.cost_s)
             for slice_ in self._dispatcher.slices_of(partition):
                 is_head = slice_.running_seq() == seq and slice_ in self._dispatcher.out
                 is_new = slice_ not in self._ending
-                is_slow = now - self._since(slice_) > patience_s
+                is_slow = now - self._since(slice_) > deadline_s
                 if is_head and is_new and is_slow and self._relief.spend():
                     stalled = self._head(slice_, now)
                     found += [stalled] if stalled is not None else []

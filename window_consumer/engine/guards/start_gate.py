@@ -12,19 +12,19 @@ from enum import Enum
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Decisions
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.circuit_breaker import (
-    Breaker,
     BreakerNews,
     BreakerState,
+    CircuitBreaker,
 )
-from window_consumer.engine.guards.crash_suspects import Suspects
+from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
-from window_consumer.engine.retry.output import Producing
+from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
@@ -49,18 +49,18 @@ class WorkerHold(Enum):
     """So many results are not acked that those of further calls would have no room."""
 
 
-class Departures:
+class StartGate:
     """Decides what starts and what leaves. Owner: poll thread."""
 
     def __init__(  # noqa: PLR0913 - everything that has a say; made in one place
         self,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         dispatcher: Dispatcher,
-        failures: Failures,
-        producing: Producing,
-        settling: Settling,
-        suspects: Suspects,
-        budget: Budget,
+        failures: RetryQueue,
+        producing: Output,
+        completion: Completion,
+        suspects: CrashSuspects,
+        budget: MemoryBudget,
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
     ):
@@ -68,7 +68,7 @@ class Departures:
         self._dispatcher = dispatcher
         self._failures = failures
         self._producing = producing
-        self._settling = settling
+        self._completion = completion
         self._suspects = suspects
         self._budget = budget
         self._counters = counters
@@ -124,7 +124,7 @@ class Departures:
                 partition = slice_.partition
                 # The commit names a suspect that was handed out: it is as good as started.
                 if partition.is_active and HoldReason.CRASH_SUSPECTS not in partition.holds:
-                    self._settling.take_back(slice_, now)
+                    self._completion.take_back(slice_, now)
 
     @property
     def _may_probe(self) -> bool:
@@ -152,7 +152,7 @@ class Departures:
             if needs_no_slot(slice_):
                 self._dispatcher.back(slice_)
                 pass_by(slice_, self._failures.when_spent, now)
-                self._settling.complete(slice_, now)
+                self._completion.complete(slice_, now)
             else:
                 yield slice_
 
@@ -202,7 +202,7 @@ class Departures:
 
         for failed in self._failures.to_publish(self._budget, may_leave):
             if failed.is_dropped:
-                self._settling.drop(failed, now)
+                self._completion.drop(failed, now)
                 continue
             failed.partition.publishing += 1
             decisions.publish.append(failed)

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import Breaker
+from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.guards.outage_evidence import BadLanes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.output import (
-    Producing,
+    Output,
     Production,
 )
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import (
     PARDONED,
-    Failures,
-    Together,
+    RetryGroup,
+    RetryQueue,
 )
 from window_consumer.engine.retry.regrouping import (
     call_behind,
@@ -28,7 +28,7 @@ from window_consumer.engine.retry.regrouping import (
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
-from window_consumer.engine.scheduling.slices import Results, Returned, Slice
+from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
 from window_consumer.model.errors import (
     PublishFailedError,
     RetryLater,
@@ -45,15 +45,15 @@ SINGLY_SHARE = 0.125
 """Where this share of a slice's calls returned results, lanes are dealt out one record a slice."""
 
 
-class Settling:
+class Completion:
     """Reads results of slots and of copies. Owner: poll thread."""
 
     def __init__(
         self,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         dispatcher: Dispatcher,
-        failures: Failures,
-        producing: Producing,
+        failures: RetryQueue,
+        producing: Output,
         counters: Counters,
     ):
         self._breaker = breaker
@@ -91,7 +91,7 @@ class Settling:
         else:
             self._settle(slice_, now)
             slice_.hold.release()
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def take_back(self, slice_: Slice, now: float) -> int:
         """Take a slice's unclaimed records back; return how many they were."""
@@ -107,7 +107,7 @@ class Settling:
         if past.messages:
             self._settle(past, now)
         slice_.hold.keep({lane_in(slice_, index) for index in range(len(slice_.messages))})
-        self.go_on(partition, now)
+        self.advance(partition, now)
         return len(unclaimed)
 
     def copied(self, failed: FailedRecord, error: PublishFailedError | None, now: float) -> None:
@@ -126,7 +126,7 @@ class Settling:
         else:
             self._counters.dead_by[str(failed.reason)] += 1
             self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def crashed(
         self,
@@ -142,7 +142,7 @@ class Settling:
         lane = None if lane_of is None else lane_of(message)
         failed = self._fail(partition, message, seq, lane, failure, now, times)
         self._drop_spent([failed], now)
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
         """Let the record leave whose call is given up; its lane is busy until the call returns."""
@@ -160,10 +160,10 @@ class Settling:
         slice_.messages, slice_.seqs = [message], [seq]
         slice_.settled += 1
         failed = self._failures.add(partition, message, seq, lane, failure, now)
-        if self._heard(failed).is_dropped:
+        if self._notify_failed(failed).is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         slice_.hold.keep({lane})
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
         """Let all records of a batch leave: nobody can tell which of them its call hangs at."""
@@ -175,14 +175,14 @@ class Settling:
             failed = self._failures.add(
                 partition, message, seq, lane, failure, now, together=together
             )
-            if self._heard(failed).is_dropped:
+            if self._notify_failed(failed).is_dropped:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def release(self, slice_: Slice, now: float) -> None:
         """Free the lane of an abandoned call that has returned."""
         slice_.hold.release()
-        self.go_on(slice_.partition, now)
+        self.advance(slice_.partition, now)
 
     def produced(
         self, production: Production, index: int, error: PublishFailedError | None, now: float
@@ -199,7 +199,7 @@ class Settling:
             self._counters.late += len(production.seqs)
             return
         refusal = producing.refusal(production)
-        if refusal is None and producing.go_on(production, now):
+        if refusal is None and producing.advance(production, now):
             return
         producing.over(production)
         if refusal is None:
@@ -210,20 +210,20 @@ class Settling:
         if production.source in self.unacked_probes:
             self._breaker.probe_is_back(production.source)
             self.unacked_probes.remove(production.source)
-        self.go_on(partition, now)
+        self.advance(partition, now)
 
     def drop(self, failed: FailedRecord, now: float) -> None:
         """Finish a record without a copy."""
         self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
-        self.go_on(failed.partition, now)
+        self.advance(failed.partition, now)
 
     def skip(self, failed: FailedRecord, now: float) -> None:
         """Finish a record that failed, as a person asks for."""
         self._counters.skipped += 1
         self._finish(failed, Outcome.SKIPPED, now)
-        self.go_on(failed.partition, now)
+        self.advance(failed.partition, now)
 
-    def go_on(self, partition: Partition, now: float) -> None:
+    def advance(self, partition: Partition, now: float) -> None:
         """Slide, refill and look for work after something was finished or released."""
         self._counters.earlier += partition.slide(now)
         if partition.is_active:
@@ -258,7 +258,7 @@ class Settling:
             results = call_behind(slice_, behind, self._failures, now)
         self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
-        self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
+        self._record_calls(slice_, [done for done, _ in results.done], failed, now)
         if results.returned or self._producing.produces:
             size = sum(self._produce(slice_, *each) for each in results.returned)
             calls = len(messages) - len(results.held)
@@ -268,7 +268,7 @@ class Settling:
             self._dispatcher.join_up(partition)
             put_back(slice_, results.held, failed, self._failures, now)
 
-    def _finish_called(self, slice_: Slice, results: Results, now: float) -> None:
+    def _finish_called(self, slice_: Slice, results: SliceResults, now: float) -> None:
         """Finish the records whose handler returned, or skipped them."""
         partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
         failed_before = slice_.call.attempt > 1
@@ -279,13 +279,13 @@ class Settling:
             if observer is not None:
                 observer.finished(partition, returned, Outcome.DONE, slice_, now)
             for seq in done if failed_before else ():
-                partition.forget_failure(seq)
+                partition.on_failure_resolved(seq)
         for index in results.skipped:
             outcome = Outcome.FILTERED if index in results.filtered else Outcome.SKIPPED
             partition.finish((seqs[index],), outcome, len(messages[index]), now)
             self._counters.skipped += 1
             if failed_before:
-                partition.forget_failure(seqs[index])
+                partition.on_failure_resolved(seqs[index])
         if results.skipped and observer is not None:
             for outcome, filtered in ((Outcome.SKIPPED, False), (Outcome.FILTERED, True)):
                 skipped = [
@@ -296,7 +296,7 @@ class Settling:
                 if skipped:
                     observer.finished(partition, skipped, outcome, slice_, now)
 
-    def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
+    def _produce(self, slice_: Slice, indices: Sequence[int], returned: RecordsReturned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""
         if self._breaker.is_finding_out(slice_):
             self.unacked_probes.add(slice_)
@@ -322,7 +322,7 @@ class Settling:
         is_new = _is_new(partition, seqs)
         for seq in seqs:
             if seq in partition.failed:
-                partition.forget_failure(seq)
+                partition.on_failure_resolved(seq)
         partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
         self._counters.processed += len(seqs)
         if self.observer is not None:
@@ -354,16 +354,16 @@ class Settling:
         failure: Failure,
         now: float,
         calls: int = 1,
-        together: Together | None = None,
+        together: RetryGroup | None = None,
     ) -> FailedRecord:
         """Note that a record's call failed, as news."""
         failed = self._failures.add(
             partition, message, seq, lane, failure, now, calls, together=together
         )
         self._news.append(failed)
-        return self._heard(failed)
+        return self._notify_failed(failed)
 
-    def _heard(self, failed: FailedRecord) -> FailedRecord:
+    def _notify_failed(self, failed: FailedRecord) -> FailedRecord:
         """Let whoever listens hear of a failed call."""
         if self.observer is not None:
             self.observer.failed(failed, failed.last_failure)
@@ -375,7 +375,7 @@ class Settling:
             if failed.is_dropped and failed.reason not in PARDONED:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
 
-    def _tell_breaker(
+    def _record_calls(
         self,
         slice_: Slice,
         done: Iterable[Sequence[int]],
@@ -417,7 +417,7 @@ class Settling:
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and release its lane."""
         partition = failed.partition
-        partition.forget_failure(failed.seq)
+        partition.on_failure_resolved(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
         if self.observer is not None:
             self.observer.left(failed, outcome, now)
@@ -438,7 +438,7 @@ class Settling:
 
 def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
     """Tell whether the records of one call that returned were called for the first time."""
-    return partition.rung.level is None and not any(seq in partition.failed for seq in seqs)
+    return partition.retry_level.level is None and not any(seq in partition.failed for seq in seqs)
 
 
 def in_words(failed: FailedRecord) -> str:

@@ -20,11 +20,11 @@ from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.protocols import Copy
 
-_GOES_ALONG = names.Kept((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
+_GOES_ALONG = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
 
 
 @frozen
-class Origin:
+class CopyOrigin:
     """Who writes the copy."""
 
     group: str
@@ -44,7 +44,9 @@ class Target:
     source_partitions: int
 
 
-def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float) -> Copy:
+def copy_of(
+    failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
+) -> Copy:
     """Make the copy of a record that leaves for a retry topic or for the dead letters.
 
     ``wall_offset_ms`` turns the record's monotonic times into milliseconds since 1970.
@@ -135,7 +137,7 @@ def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
     return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
 
 
-def _host(origin: Origin) -> list[tuple[str, bytes]]:
+def _host(origin: CopyOrigin) -> list[tuple[str, bytes]]:
     return [(names.HOST, origin.host.encode("utf-8", "replace"))] if origin.host else []
 
 

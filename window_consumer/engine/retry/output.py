@@ -18,7 +18,7 @@ from itertools import count
 from attrs import define, field
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import (
     PUBLISH_BACKOFF,
@@ -26,7 +26,7 @@ from window_consumer.engine.retry.policy import (
 )
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.slices import Returned, Slice
+from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import (
     PublishFailedError,
     ResultRefusedError,
@@ -93,10 +93,10 @@ class Production:
         return range(self.first, stop)
 
 
-class Producing:
+class Output:
     """The results of one worker that are not acked. Owner: poll thread."""
 
-    def __init__(self, slots: int, budget: Budget, jitter: Jitter, counters: Counters):
+    def __init__(self, slots: int, budget: MemoryBudget, jitter: Jitter, counters: Counters):
         self._slots = slots
         self._limit = budget.limit * RESULTS_SHARE
         self._jitter = jitter
@@ -116,7 +116,7 @@ class Producing:
     def add(
         self,
         partition: Partition,
-        returned: Returned,
+        returned: RecordsReturned,
         seqs: Sequence[int],
         lanes: Sequence[Lane | None],
         source: Slice | None,
@@ -199,7 +199,7 @@ class Producing:
             production.error = (index, error)
         return production.answers == production.sent
 
-    def go_on(self, production: Production, now: float) -> bool:
+    def advance(self, production: Production, now: float) -> bool:
         """Send again what was not acked, or go on with the next; False where all of it is acked.
 
         The error is none that it was refused for, see ``refusal``.
@@ -253,7 +253,7 @@ class Producing:
             partition.publishing -= 1
             partition.let_go(production.size)
 
-    def look_at_clock(self, now: float) -> None:
+    def resend_due(self, now: float) -> None:
         """Let those be sent again whose wait is over."""
         while self._due and self._due[0][0] <= now:
             self._wait(heapq.heappop(self._due)[2])

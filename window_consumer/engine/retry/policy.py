@@ -105,7 +105,7 @@ class FailedRecord:
     @property
     def hop(self) -> Hop:
         """What is known of its way before this delivery."""
-        return self.partition.rung.hop_of(self.message)
+        return self.partition.retry_level.hop_of(self.message)
 
     @property
     def calls(self) -> int:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count, takewhile
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import (
     PUBLISH_BACKOFF,
@@ -26,7 +26,7 @@ from window_consumer.engine.retry.policy import (
     WhenSpent,
 )
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.model.errors import (
     NotCalled,
     ProcessDiedError,
@@ -43,7 +43,7 @@ PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
 that stalled may still be running."""
 
 
-class Together:
+class RetryGroup:
     """Lets the failed records of one batch go on together. Owner: poll thread.
 
     Those that wait equally long come back in one batch, so they wait for one and the same time. Of
@@ -78,7 +78,7 @@ MayLeave = Callable[[FailedRecord], bool]
 """Tells whether a record may leave now; when not, those behind it may not either."""
 
 
-class Failures:
+class RetryQueue:
     """The failed records of one worker. Owner: poll thread."""
 
     def __init__(self, rules: RetryRules, jitter: Jitter, counters: Counters):
@@ -90,7 +90,7 @@ class Failures:
         self._ready: dict[Alike, deque[FailedRecord]] = {}
         """Whose next call is due; who was ready first stands in front."""
         self._leaving: deque[FailedRecord] = deque()
-        self.rates: Rates | None = None
+        self.rates: RateLimits | None = None
         """Set where calls may start only so fast."""
         self._dry: dict[Alike, deque[FailedRecord]] = {}
         """Those of the ready ones that were found to wait for their rate since the last look."""
@@ -110,7 +110,7 @@ class Failures:
         failure: Failure,
         now: float,
         calls: int = 1,
-        together: Together | None = None,
+        together: RetryGroup | None = None,
     ) -> FailedRecord:
         """Note a failed call, or so many of them, and decide where its record goes next.
 
@@ -119,12 +119,12 @@ class Failures:
         failed = partition.failed.get(seq)
         if failed is None:
             failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
-            partition.note_failure(failed)
+            partition.on_first_failure(failed)
         if not isinstance(failure.error, NotCalled):
             failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
-        level = partition.rung.level
+        level = partition.retry_level.level
         failed.deaths += isinstance(failure.error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
         if isinstance(failure.error, RetryLater):
@@ -158,16 +158,16 @@ class Failures:
         if failed is None:
             lane = first.lane
             failed = FailedRecord(partition, message, seq, lane, 0, first.failure, now, now)
-            partition.note_failure(failed)
+            partition.on_first_failure(failed)
         failed.attempts, failed.failure, failed.last_failure = first.attempts, first.failure, now
         failed.asked_later, failed.spared = first.asked_later, first.spared
         failed.due, failed.together = first.due, first.together
         self._wait(failed)
         return failed
 
-    def together(self) -> Together:
+    def together(self) -> RetryGroup:
         """Return what failed records of one batch have in common."""
-        return Together(self._jitter())
+        return RetryGroup(self._jitter())
 
     @property
     def when_spent(self) -> WhenSpent:
@@ -213,7 +213,7 @@ class Failures:
 
     def send_home(self, stray: FailedRecord) -> None:
         """Let a copy move to the partition where it belongs."""
-        stray.partition.note_failure(stray)
+        stray.partition.on_first_failure(stray)
         self._leaving.appendleft(stray)
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
@@ -244,7 +244,7 @@ class Failures:
         """Note that a copy's fate is known."""
         self.unacked -= 1
 
-    def look_at_clock(self, now: float) -> None:
+    def release_due(self, now: float) -> None:
         """Let those go on whose wait is over."""
         if self._dry:
             # Who was ready first stands in front.
@@ -343,7 +343,7 @@ class Failures:
         for failed in reversed(records):
             self._line_of(failed).appendleft(failed)
 
-    def to_publish(self, budget: Budget, may_leave: MayLeave) -> Iterator[FailedRecord]:
+    def to_publish(self, budget: MemoryBudget, may_leave: MayLeave) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, as many as may be unacked.
 
         A copy is held beside its record. One is always sent, whatever its size. Among them are

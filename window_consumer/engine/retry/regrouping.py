@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.slices import Results, Slice
+from window_consumer.engine.scheduling.slices import Slice, SliceResults
 
 
 def put_back(
     slice_: Slice,
     held: Sequence[int],
     failed: Iterable[FailedRecord],
-    failures: Failures,
+    failures: RetryQueue,
     now: float,
 ) -> None:
     """Let the records at these places, which were not called, wait for one that has failed."""
@@ -33,8 +33,8 @@ def put_back(
 
 
 def call_behind(
-    slice_: Slice, behind: Mapping[Lane | None, FailedRecord], failures: Failures, now: float
-) -> Results:
+    slice_: Slice, behind: Mapping[Lane | None, FailedRecord], failures: RetryQueue, now: float
+) -> SliceResults:
     """Let the later records of lanes that block be called again, whatever became of them.
 
     ``behind`` names the first failed one of each such lane. Returns what is left of the slice.

@@ -34,7 +34,7 @@ class Level:
 
 
 @frozen
-class Rung:
+class RetryTopicLevel:
     """One topic that a worker reads: a source, the entry for what is redriven, or a level."""
 
     source: str
@@ -63,14 +63,14 @@ class Rung:
         return min((due_ms - wall_ms) / 1000, self.level.delay_s + MAX_SKEW_S)
 
 
-def is_read_on(rung: Rung, backlog: int | None) -> bool:
+def is_read_on(retry_level: RetryTopicLevel, backlog: int | None) -> bool:
     """Tell whether a retry topic is read for which no configured level stands.
 
     ``backlog`` is how many of its records the group has not finished, None where the cluster does
     not tell. A level that was taken out is read until it is drained; the entry for redriven
     records always.
     """
-    return rung.level is None or backlog != 0
+    return retry_level.level is None or backlog != 0
 
 
 def next_level(

@@ -72,8 +72,8 @@ SETTLE_CALLS = 1.0
 STRETCH_SLICES = 20
 """... and holds at least so many slices."""
 
-PATIENCE_S = 1.0
-PATIENCE_CALLS = 10.0
+DEADLINE_S = 1.0
+DEADLINE_CALLS = 10.0
 """A stretch is longer than these while what it says is uncertain, and no longer after that."""
 
 SURE = 6.0
@@ -180,7 +180,7 @@ class _Stretch:
         )
 
 
-class Limiter:
+class AdaptiveConcurrency:
     """Finds the number of slots that may be busy. Owner: poll thread."""
 
     def __init__(self, rules: LimitRules, upper: int):
@@ -219,7 +219,7 @@ class Limiter:
         self._took_s = 0.0
         self._error = 0.0
 
-    def note(self, sent: float, now: float, records: int, failed: int, called_s: float) -> None:
+    def record(self, sent: float, now: float, records: int, failed: int, called_s: float) -> None:
         """Hear of a slice that was handed out at ``sent`` and is over.
 
         Of its records, which took ``called_s`` seconds in all, so many failed.
@@ -242,7 +242,7 @@ class Limiter:
             stretch.busy += min(self._out, stretch.limit)
             stretch.called_s += called_s
 
-    def look(self, now: float, out: int) -> LimitNews | None:
+    def adjust(self, now: float, out: int) -> LimitNews | None:
         """Draw conclusions when a stretch is over; return how the base has changed, if it has.
 
         ``out`` slices are out, and no others can be handed out now.
@@ -286,7 +286,7 @@ class Limiter:
             return False
         if lasted_s < STRETCH_CALLS * stretch.called_s / stretch.slices:
             return False
-        if lasted_s >= max(PATIENCE_S, PATIENCE_CALLS * stretch.called_s / stretch.slices):
+        if lasted_s >= max(DEADLINE_S, DEADLINE_CALLS * stretch.called_s / stretch.slices):
             return True
         return stretch.error * SURE <= abs(self._factor - 1.0)
 
@@ -297,11 +297,11 @@ class Limiter:
             self._give_up(now)
             return
         if self.limit == self.base:
-            self._look_at_base(measured, now)
+            self._judge_base(measured, now)
         elif self.limit > self.base:
-            self._look_at_more(measured, now)
+            self._judge_more(measured, now)
         else:
-            self._look_at_fewer(measured, now)
+            self._judge_fewer(measured, now)
         self._begin(self.limit, now)
 
     def _give_up(self, now: float) -> None:
@@ -311,7 +311,7 @@ class Limiter:
         self._factor = STEPS[self._step]
         self._begin(self.limit, now)
 
-    def _look_at_base(self, measured: Measured, now: float) -> None:
+    def _judge_base(self, measured: Measured, now: float) -> None:
         usual, self._reference = self._usual, measured
         if usual is not None:
             worse = _is_worse(measured, usual)
@@ -338,7 +338,7 @@ class Limiter:
         else:
             self._try_more(measured, now)
 
-    def _look_at_more(self, measured: Measured, now: float) -> None:
+    def _judge_more(self, measured: Measured, now: float) -> None:
         reference = self._reference
         assert reference is not None  # more are tried after the base was measured
         use = log(measured.records_per_s / reference.records_per_s) / log(
@@ -359,7 +359,7 @@ class Limiter:
             self._down, self._best = True, 0.0
         self._back(now)
 
-    def _look_at_fewer(self, measured: Measured, now: float) -> None:
+    def _judge_fewer(self, measured: Measured, now: float) -> None:
         if measured.records_per_s >= AS_GOOD * self._best:
             self._best = max(self._best, measured.records_per_s)
             if self._reason:

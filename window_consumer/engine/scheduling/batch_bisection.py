@@ -19,14 +19,14 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.regrouping import lane_in
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
 
 
 @frozen(eq=False)
-class Half:
+class BatchHalf:
     """Records of a batch that ended its process; they go out together."""
 
     partition: Partition
@@ -51,23 +51,23 @@ class Half:
         return [self.partition.failed[seq] for seq in self.seqs]
 
 
-class Halves:
+class BatchBisection:
     """The halves of one worker that have not gone out. Owner: poll thread."""
 
     def __init__(self, call_again: Callable[[Iterable[FailedRecord]], None]):
         self._call_again = call_again
-        self._waiting: dict[Partition, list[Half]] = {}
+        self._waiting: dict[Partition, list[BatchHalf]] = {}
 
     def part(self, slice_: Slice) -> None:
         """Part a batch that ended its process; its lanes are held until its halves go out."""
         partition, attempt = slice_.partition, slice_.call.attempt
         lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
-        halves: list[Half] = []
+        halves: list[BatchHalf] = []
         first, second = parted(lanes)
         in_one_lane = lanes[0] is not None and len(set(lanes)) == 1
         for indices in (first, second):
             held = (lanes[index] for index in indices if attempt == 1)
-            half = Half(
+            half = BatchHalf(
                 partition,
                 [slice_.messages[index] for index in indices],
                 [slice_.seqs[index] for index in indices],
@@ -78,7 +78,7 @@ class Halves:
             halves.append(half)
         self._waiting[partition] = halves + self._waiting.get(partition, [])
 
-    def next(self, rates: Rates | None) -> Half | None:
+    def next(self, rates: RateLimits | None) -> BatchHalf | None:
         """Take the next half that may go out, None where none may."""
         for half in chain.from_iterable(self._waiting.values()):
             if half.may_start and (
@@ -113,7 +113,7 @@ class Halves:
             if half.attempt == 1:
                 half.hold.release()
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Forget the halves of a partition that is given up."""
         self._waiting.pop(partition, None)
 

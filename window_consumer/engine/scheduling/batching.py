@@ -26,13 +26,13 @@ from attrs import frozen
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.scheduling.batch_bisection import Halves
+from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.dispatcher import (
     SLICES_PER_SLOT,
     Dispatcher,
 )
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     apart,
@@ -67,7 +67,7 @@ class Gathering:
         "since",
     )
 
-    def __init__(self, run: Run, hold: LaneHold, now: float):
+    def __init__(self, run: RecordRun, hold: LaneHold, now: float):
         self.messages: list[Message] = run.messages
         self.seqs: Sequence[int] = run.seqs
         self.bytes = run.bytes
@@ -83,9 +83,9 @@ class Gathering:
     def __len__(self) -> int:
         return len(self.messages)
 
-    def join(self, run: Run) -> None:
+    def join(self, run: RecordRun) -> None:
         """Take further records, whose lanes it has by now."""
-        if self._in_order and Run(self.messages, self.seqs, 0).is_followed_by(run):
+        if self._in_order and RecordRun(self.messages, self.seqs, 0).is_followed_by(run):
             self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
         else:
             self.seqs = [*self.seqs, *run.seqs]
@@ -119,7 +119,7 @@ class BatchDispatcher(Dispatcher):
         max_slice_records: int,
         slices_per_slot: int,
         rules: BatchRules,
-        halves: Halves,
+        halves: BatchBisection,
     ):
         super().__init__(slots, max_slice_records, slices_per_slot)
         self._rules = rules
@@ -152,10 +152,10 @@ class BatchDispatcher(Dispatcher):
         most = self._rules.max_records
         return most if self.longest is None else min(most, self.longest)
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Stop looking at a partition; its batches that are out stay known until they are back."""
-        super().forget(partition)
-        self._halves.forget(partition)
+        super().remove(partition)
+        self._halves.remove(partition)
         batch = self._gathered.pop(partition, None)
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
@@ -207,7 +207,7 @@ class BatchDispatcher(Dispatcher):
         since = (
             each.since
             for partition, each in self._gathered.items()
-            if copies_too or partition.rung.level is None
+            if copies_too or partition.retry_level.level is None
         )
         return min(since, default=float("inf")) + self._rules.max_wait_s
 
@@ -269,7 +269,7 @@ class BatchDispatcher(Dispatcher):
             self._join(batch, partition, more)
         return batch
 
-    def _join(self, batch: Gathering, partition: Partition, run: Run) -> None:
+    def _join(self, batch: Gathering, partition: Partition, run: RecordRun) -> None:
         """Let records join; from the first one on whose headers are lost they wait for the next."""
         first = first_unreadable(run.messages) if partition.unreadable else None
         if first is None:
@@ -278,7 +278,7 @@ class BatchDispatcher(Dispatcher):
         batch.is_closed = True
         put_back(partition, run, first, self.rates)
         if first:
-            batch.join(Run.of(run.messages[:first], run.seqs[:first]))
+            batch.join(RecordRun.of(run.messages[:first], run.seqs[:first]))
         keep_lanes_of(partition, batch.hold, batch.messages)
 
     def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:

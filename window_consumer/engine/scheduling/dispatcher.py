@@ -14,8 +14,8 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Taken
-from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.retry_share import Turns
+from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.retry_share import RetryShare
 from window_consumer.engine.scheduling.slices import Slice, SliceLength
 from window_consumer.engine.scheduling.unreadable import apart
 from window_consumer.model.record import Message
@@ -107,7 +107,7 @@ class Dispatcher:
         """Partitions that may have new records to start, next one first ..."""
         self._copies: deque[Partition] = deque()
         """... and those of retry levels: their records failed before."""
-        self.turns = Turns()
+        self.turns = RetryShare()
         """When calls are made again although new records wait."""
         self._queued: set[Partition] = set()
         self._looked_at = 0.0
@@ -115,7 +115,7 @@ class Dispatcher:
         """How many slow records share a slice at the moment."""
         self.held_back = 0
         """Records that wait for company; look again within COMPANY_S."""
-        self.rates: Rates | None = None
+        self.rates: RateLimits | None = None
         """Set where calls may start only so fast."""
         self.longest: int | None = None
         """No slice may hold more records: what their calls return would have no room."""
@@ -233,16 +233,16 @@ class Dispatcher:
             self._queued.add(partition)
             self._line_of(partition).append(partition)
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Stop looking at a partition; its slices that are out stay known until they are back."""
         if self.rates is not None:
-            self.rates.forget(partition)
+            self.rates.remove(partition)
         if partition in self._queued:
             self._queued.remove(partition)
             self._line_of(partition).remove(partition)
 
     def _line_of(self, partition: Partition) -> deque[Partition]:
-        return self._partitions if partition.rung.level is None else self._copies
+        return self._partitions if partition.retry_level.level is None else self._copies
 
     @property
     def has_new(self) -> bool:
@@ -426,7 +426,7 @@ class Dispatcher:
         self._records_out -= len(slice_.messages)
         records = slice_.settled + len(slice_.messages)
         if records and slice_.elapsed:
-            self._length.note(records, slice_.elapsed)
+            self._length.record(records, slice_.elapsed)
 
     def abandon(self, slice_: Slice) -> None:
         """Note that a slice's slot was replaced: what it runs may return at any time, or never."""

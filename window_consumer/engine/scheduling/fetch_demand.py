@@ -26,7 +26,7 @@ class EnoughRules:
     seconds: float = 0.125
 
 
-class InTurn:
+class FetchDemand:
     """Says how many records are wanted where each partition is a lane. Owner: poll thread."""
 
     def __init__(self, dispatcher: Dispatcher, batch_records: int, rules: EnoughRules):
@@ -68,5 +68,7 @@ class InTurn:
 def _reading(partitions: Collection[Partition]) -> list[Partition]:
     """Return those that are read: copies come by themselves when they are due."""
     return [
-        each for each in partitions if each.is_active and not (each.rung.is_copy or each.paused)
+        each
+        for each in partitions
+        if each.is_active and not (each.retry_level.is_copy or each.paused)
     ]

@@ -20,8 +20,8 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from window_consumer.engine.decisions import (
-    Away,
     Outlived,
+    OwnerAway,
 )
 from window_consumer.engine.guards.manual_pause import (
     call_held,
@@ -29,11 +29,11 @@ from window_consumer.engine.guards.manual_pause import (
 )
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.fault import (
     Failure,
     Fault,
@@ -66,26 +66,26 @@ partitions one after another, and the members hear of a new topic within five se
 AGAIN_S = 60.0
 """How often it is said again."""
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """How often it is looked at."""
 
 
-class Homes:
+class LaneOwnership:
     """Holds copies back whose lane belongs to another member. Owner: poll thread."""
 
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: Failures,
-        settling: Settling,
+        failures: RetryQueue,
+        completion: Completion,
         *,
         ordered: bool,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
         self._failures = failures
-        self._settling = settling
+        self._completion = completion
         self._ordered = ordered
         self._sizes: Mapping[str, int] | None = None
         """How many partitions the topics have that are read; None where nobody has said so yet."""
@@ -108,7 +108,7 @@ class Homes:
             return
         self._away = {p: since for p, since in self._away.items() if p.is_active}
         for partition in self._partitions.values():
-            if not (partition.rung.is_copy and partition.is_active):
+            if not (partition.retry_level.is_copy and partition.is_active):
                 continue
             is_away = self._is_away(partition)
             was_away = HoldReason.NOT_OWNER in partition.holds
@@ -119,7 +119,7 @@ class Homes:
 
     def assigned(self, partition: Partition, partitions: int) -> None:
         """Look for strays among the copies of a partition; its topic has so many ``partitions``."""
-        if self._ordered and partition.rung.is_copy:
+        if self._ordered and partition.retry_level.is_copy:
             partition.find_strays = partial(self._find_strays, partitions)
 
     def send_home(self, now: float) -> None:
@@ -131,13 +131,15 @@ class Homes:
             if partition.owned:
                 self._failures.send_home(stray(partition, message, seq, now))
 
-    def _find_strays(self, partitions: int, partition: Partition, run: Run) -> Collection[int]:
-        source, own = partition.rung.source, partition.name.partition
+    def _find_strays(
+        self, partitions: int, partition: Partition, run: RecordRun
+    ) -> Collection[int]:
+        source, own = partition.retry_level.source, partition.name.partition
         if self._sizes is not None:
             partitions = max(partitions, self._sizes.get(partition.name.topic, 0))
         found = set()
         for message, seq in zip(run.messages, run.seqs, strict=True):
-            topic, number = partition.rung.hop_of(message).origin
+            topic, number = partition.retry_level.hop_of(message).origin
             if topic == source and number != own and number < partitions:
                 found.add(seq)
                 self._strays.append((partition, message, seq))
@@ -157,16 +159,16 @@ class Homes:
         """Tell whether calls for copies run whose home is about to be given up."""
         return any(each.slices for each in self._away if _home_of(each) == home.name)
 
-    def look(self, now: float) -> list[Away]:
+    def owners_away(self, now: float) -> list[OwnerAway]:
         """Return who has been away for long and has copies that could start, now and then."""
         if not self._away or now < self._look_at:
             return []
         found = [
-            Away(partition.name, _home_of(partition), partition.waiting(now), now - since)
+            OwnerAway(partition.name, _home_of(partition), partition.waiting(now), now - since)
             for partition, since in self._away.items()
             if now - since >= WORTH_SAYING_S and partition.waiting(now)
         ]
-        self._look_at = now + (AGAIN_S if found else LOOK_S)
+        self._look_at = now + (AGAIN_S if found else CHECK_S)
         return found
 
     def _is_away(self, partition: Partition) -> bool:
@@ -184,14 +186,14 @@ class Homes:
     def _leave_home(self, partition: Partition, now: float) -> None:
         partition.set_hold(HoldReason.NOT_OWNER, held=True)
         self._away[partition] = now
-        hold_back(partition, self._dispatcher, self._settling, now)
+        hold_back(partition, self._dispatcher, self._completion, now)
 
     def _come_home(self, partition: Partition, now: float) -> None:
         partition.set_hold(HoldReason.NOT_OWNER, held=False)
         del self._away[partition]
         call_held(partition, self._failures)
-        self._settling.go_on(partition, now)
+        self._completion.advance(partition, now)
 
 
 def _home_of(partition: Partition) -> TopicPartition:
-    return TopicPartition(partition.rung.source, partition.name.partition)
+    return TopicPartition(partition.retry_level.source, partition.name.partition)

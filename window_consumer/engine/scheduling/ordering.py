@@ -18,10 +18,10 @@ from itertools import chain
 from typing import Any
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold, LaneOf, Lanes
-from window_consumer.engine.scheduling.record_queue import Run, RunQueue
+from window_consumer.engine.scheduling.record_queue import RecordRun, RunQueue
 from window_consumer.model.record import Message
 
-Taken = tuple[Run, LaneHold]
+Taken = tuple[RecordRun, LaneHold]
 """Records that left their ordering, and the hold of the lanes that they keep busy."""
 
 
@@ -52,7 +52,7 @@ class Ordering(ABC):
         """Something waits for nothing but its rate."""
         return False
 
-    def add(self, run: Run) -> None:
+    def add(self, run: RecordRun) -> None:
         """Take newly delivered records."""
         self._queue.append(run)
 
@@ -87,7 +87,7 @@ class Ordering(ABC):
         """
 
     @abstractmethod
-    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         """Like ``take``, for whoever has this hold: later records of its lanes may join him.
 
         The hold has the lanes of these records, too, afterwards.
@@ -102,7 +102,7 @@ class Ordering(ABC):
 
         Their hold is released separately, before or after.
         """
-        self._queue.put_in_front(Run.of(messages, seqs))
+        self._queue.put_in_front(RecordRun.of(messages, seqs))
 
     def offer(self, lane: Lane) -> None:
         """Let the first in line of a lane start: nobody holds it."""
@@ -129,7 +129,7 @@ class Unordered(Ordering):
         run = self._queue.take(count)
         return None if run is None else (run, NO_HOLD)
 
-    def take_more(self, count: int, hold: LaneHold) -> Run | None:  # noqa: ARG002 - there are no lanes
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:  # noqa: ARG002 - there are no lanes
         return self._queue.take(count)
 
     def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:  # noqa: ARG002 - there are none
@@ -167,7 +167,7 @@ class ByPartition(Ordering):
         run = self._queue.take(1 if self.singly else count)
         return None if run is None else (run, self.lanes.enter(self, (_WHOLE_PARTITION,)))
 
-    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         if not self.lanes.only(hold):
             return None
         return self._queue.take(1 if self.singly else count)
@@ -216,7 +216,7 @@ class ByKey(Ordering):
         run, lanes = left
         return run, self.lanes.enter(self, lanes)
 
-    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         if not self.startable:
             return None
         busy, own = self.lanes.busy, set(self.lanes.only(hold))
@@ -233,7 +233,7 @@ class ByKey(Ordering):
     def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
         return self.lanes.acquire(self, lanes)
 
-    def _leave(self, count: int) -> tuple[Run, list[Lane]] | None:
+    def _leave(self, count: int) -> tuple[RecordRun, list[Lane]] | None:
         """Let records leave whose lanes may be entered; return them with these lanes."""
         if self.ready:
             return self._take_ready(count)
@@ -248,7 +248,7 @@ class ByKey(Ordering):
                     continue
             return run, keys
 
-    def _queue_up(self, run: Run, keys: list[Lane]) -> tuple[Run, list[Lane]]:
+    def _queue_up(self, run: RecordRun, keys: list[Lane]) -> tuple[RecordRun, list[Lane]]:
         """Put the records whose lane is busy in line; return the others."""
         busy = self.lanes.busy.copy() if self.singly else self.lanes.busy
         free = []
@@ -264,10 +264,10 @@ class ByKey(Ordering):
                 free.append(index)
                 if self.singly and key is not None:
                     busy.add(key)
-        rest = Run.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
+        rest = RecordRun.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
         return rest, [keys[i] for i in free]
 
-    def _take_ready(self, count: int) -> tuple[Run, list[Lane]]:
+    def _take_ready(self, count: int) -> tuple[RecordRun, list[Lane]]:
         messages: list[Message] = []
         seqs: list[int] = []
         lanes: list[Lane] = []
@@ -285,7 +285,7 @@ class ByKey(Ordering):
             self.startable_in_lines -= len(line)
             if not line:
                 del self.lines[lane]
-        return Run.of(messages, seqs), lanes
+        return RecordRun.of(messages, seqs), lanes
 
     def offer(self, lane: Lane) -> None:
         self.ready[lane] = None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Ordering, Taken
-from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _Aside = tuple[Message, int, Lane | None]
 """A record that waits for its key's token: with its sequence number and its lane."""
 
 
-class Paced(Ordering):
+class PacedOrdering(Ordering):
     """Asks the rates before it gives records out. Owner: poll thread."""
 
-    def __init__(self, inner: Ordering, rates: Rates):
+    def __init__(self, inner: Ordering, rates: RateLimits):
         self._inner = inner
         self.lanes = inner.lanes
         self._rates = rates
@@ -104,7 +104,7 @@ class Paced(Ordering):
         """Something waits for nothing but its rate."""
         return bool(self._aside) or self._rates.is_waiting(self._whose)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: RecordRun) -> None:
         self._inner.add(run)
 
     def take(self, count: int) -> Taken | None:
@@ -116,7 +116,7 @@ class Paced(Ordering):
             self._rates.charge(self._whose, taken[0].messages)
         return taken
 
-    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         if self._by_key:
             return None  # one record of a lane at a time
         room = min(count, self._room())
@@ -176,7 +176,7 @@ class Paced(Ordering):
             for message, seq in zip(run.messages, run.seqs, strict=True):
                 lane = None if lane_of is None else lane_of(message)
                 self._take_or_set_aside((message, seq, lane), taken)
-        run = Run.of([message for message, _, _ in taken], [seq for _, seq, _ in taken])
+        run = RecordRun.of([message for message, _, _ in taken], [seq for _, seq, _ in taken])
         return run, self._held.part(lane for _, _, lane in taken)
 
     def _take_or_set_aside(self, record: _Aside, taken: list[_Aside]) -> None:

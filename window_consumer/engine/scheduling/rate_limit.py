@@ -43,7 +43,7 @@ class RateRules:
     burst: int = 1
 
 
-class Bucket:
+class TokenBucket:
     """The tokens of a worker, a key or a partition. Owner: poll thread."""
 
     __slots__ = ("_at", "_burst", "_per_s", "charged", "level")
@@ -92,16 +92,16 @@ class Bucket:
         return not self.charged and self.level >= self._burst
 
 
-class Rates:
+class RateLimits:
     """The buckets of one worker, and who waits for them. Owner: poll thread."""
 
-    bucket_type = Bucket
+    bucket_type = TokenBucket
 
     def __init__(self, rules: RateRules):
         self.rules = rules
         self.now = 0.0
         """The time of the last look."""
-        self._buckets: dict[object, Bucket] = {}
+        self._buckets: dict[object, TokenBucket] = {}
         self._forget_at = FORGET_AT
         self._waiting_slices: dict[Slice, int] = {}
         """Slices with charged records, and how many of its records a slot had taken."""
@@ -112,11 +112,11 @@ class Rates:
 
     # ---- time
 
-    def look(self, now: float) -> list[Partition]:
+    def refill(self, now: float) -> list[Partition]:
         """Find out what slots have taken; return the partitions that may go on."""
         self.now, self.next_at = now, inf
         for slice_ in list(self._waiting_slices):
-            self._look_at(slice_, slice_.messages, slice_.claimed())
+            self._take_claimed(slice_, slice_.messages, slice_.claimed())
         ready = [partition for partition, until in self._dry.items() if until <= now]
         for partition in ready:
             del self._dry[partition]
@@ -124,7 +124,7 @@ class Rates:
             self.next_at = min(self._dry.values())
         return ready
 
-    def _look_at(self, slice_: Slice, messages: Sequence[Message], claimed: int) -> None:
+    def _take_claimed(self, slice_: Slice, messages: Sequence[Message], claimed: int) -> None:
         seen = self._waiting_slices[slice_]
         if claimed <= seen:
             return
@@ -140,7 +140,7 @@ class Rates:
 
     # ---- buckets
 
-    def bucket(self, partition: Partition, message: Message) -> Bucket:
+    def bucket(self, partition: Partition, message: Message) -> TokenBucket:
         """Return the bucket of a record, filled up to the last look.
 
         A copy has that of its source's partition; records without a key share one.
@@ -149,7 +149,7 @@ class Rates:
         bucket.fill(self.now)
         return bucket
 
-    def shared_bucket(self, partition: Partition) -> Bucket:
+    def shared_bucket(self, partition: Partition) -> TokenBucket:
         """Return the bucket that all records of a partition share, where not each key has one."""
         bucket = self._named(self._name(partition, None))
         bucket.fill(self.now)
@@ -159,19 +159,21 @@ class Rates:
         per = self.rules.per
         if per == "key" and message is not None:
             return message.key()
-        return (partition.rung.source, partition.name.partition) if per == "partition" else None
+        return (
+            (partition.retry_level.source, partition.name.partition) if per == "partition" else None
+        )
 
-    def _named(self, name: object) -> Bucket:
+    def _named(self, name: object) -> TokenBucket:
         bucket = self._buckets.get(name)
         if bucket is None:
-            self._forget_full_ones()
+            self._drop_full_ones()
             bucket = self._buckets[name] = self.bucket_type(self.rules, self.now)
         return bucket
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def _forget_full_ones(self) -> None:
+    def _drop_full_ones(self) -> None:
         if len(self._buckets) < self._forget_at:
             return
         full = [name for name, bucket in self._buckets.items() if bucket.is_full(self.now)]
@@ -199,7 +201,7 @@ class Rates:
                 return False
         return True
 
-    def refused(self, bucket: Bucket) -> float:
+    def refused(self, bucket: TokenBucket) -> float:
         """Note that somebody waits for a bucket; return when it may have a token."""
         at = bucket.ready_at()
         if at <= self.now:
@@ -243,15 +245,15 @@ class Rates:
     ) -> None:
         """Note that of a slice's records the last ones were taken back."""
         if slice_ in self._waiting_slices:
-            self._look_at(slice_, messages, len(messages) - len(unclaimed))
+            self._take_claimed(slice_, messages, len(messages) - len(unclaimed))
             self._waiting_slices.pop(slice_, None)
             self.give_back(slice_.partition, unclaimed)
 
     def over(self, slice_: Slice) -> None:
         """Note that slots have taken all records of a slice that were left in it."""
         if slice_ in self._waiting_slices:
-            self._look_at(slice_, slice_.messages, len(slice_.messages))
+            self._take_claimed(slice_, slice_.messages, len(slice_.messages))
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Note that a partition is given up."""
         self._dry.pop(partition, None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from window_consumer.model.record import Message
 
 
-class Run:
+class RecordRun:
     """Records in delivered order with their sequence numbers and the payload's bytes."""
 
     __slots__ = ("bytes", "messages", "seqs")
@@ -19,14 +19,14 @@ class Run:
         self.bytes = size
 
     @classmethod
-    def of(cls, messages: list[Message], seqs: Sequence[int]) -> Run:
+    def of(cls, messages: list[Message], seqs: Sequence[int]) -> RecordRun:
         """Make a run, measuring it."""
         return cls(messages, seqs, sum(map(len, messages)))
 
     def __len__(self) -> int:
         return len(self.messages)
 
-    def is_followed_by(self, other: Run) -> bool:
+    def is_followed_by(self, other: RecordRun) -> bool:
         """Tell whether the two could be one run without a hole in its sequence numbers."""
         return (
             isinstance(self.seqs, range)
@@ -48,27 +48,27 @@ class RunQueue:
     def __init__(self) -> None:
         self.records = 0
         """How many records are in the queue."""
-        self._runs: deque[Run] = deque()
+        self._runs: deque[RecordRun] = deque()
         self._cut: list[Message] = []
         """What is left of the front run, last record first."""
         self._cut_seqs: Sequence[int] = ()
         self._cut_at = 0
 
-    def append(self, run: Run) -> None:
+    def append(self, run: RecordRun) -> None:
         """Put records at the end."""
         self._runs.append(run)
         self.records += len(run)
 
-    def put_in_front(self, run: Run) -> None:
+    def put_in_front(self, run: RecordRun) -> None:
         """Put records at the front."""
         if self._cut:
             left = self._cut[::-1]
-            self._runs.appendleft(Run.of(left, self._cut_seqs[self._cut_at :]))
+            self._runs.appendleft(RecordRun.of(left, self._cut_seqs[self._cut_at :]))
             self._cut = []
         self._runs.appendleft(run)
         self.records += len(run)
 
-    def take(self, count: int) -> Run | None:
+    def take(self, count: int) -> RecordRun | None:
         """Remove and return up to ``count`` records from the front; None from an empty queue."""
         if not self.records:
             return None
@@ -100,19 +100,19 @@ class RunQueue:
         self._cut = []
         self.records = 0
 
-    def _cut_off(self, count: int) -> Run:
+    def _cut_off(self, count: int) -> RecordRun:
         messages = self._cut[: -count - 1 : -1]
         del self._cut[-count:]
         start = self._cut_at
         self._cut_at = stop = start + len(messages)
-        return Run.of(messages, self._cut_seqs[start:stop])
+        return RecordRun.of(messages, self._cut_seqs[start:stop])
 
-    def _join(self, count: int) -> Run:
+    def _join(self, count: int) -> RecordRun:
         """Take whole runs while they fit and follow one another."""
         runs = self._runs
         run = runs.popleft()
         while runs and len(run) + len(runs[0]) <= count and run.is_followed_by(runs[0]):
             following = runs.popleft()
             seqs = range(run.seqs[0], following.seqs[-1] + 1)
-            run = Run(run.messages + following.messages, seqs, run.bytes + following.bytes)
+            run = RecordRun(run.messages + following.messages, seqs, run.bytes + following.bytes)
         return run

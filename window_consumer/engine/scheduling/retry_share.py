@@ -24,7 +24,7 @@ _WEIGHT = 0.2
 """Of the latest slice in what a call that is made again takes."""
 
 
-class Turns:
+class RetryShare:
     """Deals the slots out between new records and those that failed before. Owner: poll thread."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from attrs import define, field, frozen
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, LaneOf
 from window_consumer.model.errors import (
-    PassedOver,
+    NoHandlerMatched,
     Skip,
 )
 from window_consumer.model.fault import Failure
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @frozen(eq=False)
-class Returned:
+class RecordsReturned:
     """A call that returned records to produce; what it was called for is open until their acks."""
 
     messages: Sequence[Message]
@@ -73,7 +73,7 @@ class Deviations:
     held: list[Message] = field(factory=list)
     """Claimed but not started, because an earlier record of the same lane failed."""
     skipped: list[Message] = field(factory=list)
-    returned: list[Returned] = field(factory=list)
+    returned: list[RecordsReturned] = field(factory=list)
     """Calls that want something produced; the records of their lanes behind them were held."""
     filtered: list[Message] = field(factory=list)
     """Those of ``skipped`` that are for none of the handlers."""
@@ -81,7 +81,7 @@ class Deviations:
     def skip(self, message: Message, error: Skip) -> None:
         """Note a record that is finished without having been handled."""
         self.skipped.append(message)
-        if isinstance(error, PassedOver):
+        if isinstance(error, NoHandlerMatched):
             self.filtered.append(message)
 
 
@@ -138,7 +138,7 @@ class Slice:
         """The lanes that its records keep busy."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
         """None without an order among its records: the slot need not care what failed before."""
-        self.call = Call(attempt, before=partition.rung.attempts_before)
+        self.call = Call(attempt, before=partition.retry_level.attempts_before)
         """What its records tell their handler about this call."""
         self.is_batch = False
         """One call gets all of its records, as a list: see ``batching``."""
@@ -208,14 +208,14 @@ class Slice:
 
         Neither a retry nor the copies in a retry level are.
         """
-        return self.call.attempt == 1 and self.partition.rung.level is None
+        return self.call.attempt == 1 and self.partition.retry_level.level is None
 
     @property
     def plain(self) -> bool:
         """Every record was called for the first time, its handler returned, nothing is produced."""
         return self.deviations is None and self.call.attempt == 1
 
-    def results(self, but: Collection[int] = ()) -> Results:
+    def results(self, but: Collection[int] = ()) -> SliceResults:
         """Sort the records by what became of them; all of them are over.
 
         Those at the places ``but`` are left out.
@@ -239,9 +239,11 @@ class Slice:
             if index > start:
                 done.append((self.seqs[start:index], self.messages[start:index]))
             start = index + 1
-        return Results(done, failed, held, skipped, returned, filtered)
+        return SliceResults(done, failed, held, skipped, returned, filtered)
 
-    def _returned(self, noted: Sequence[Returned]) -> list[tuple[list[int], Returned]]:
+    def _returned(
+        self, noted: Sequence[RecordsReturned]
+    ) -> list[tuple[list[int], RecordsReturned]]:
         """Return the calls that want something produced, with the places of their records."""
         if not noted:
             return []
@@ -303,7 +305,7 @@ class Slice:
 
 
 @frozen
-class Results:
+class SliceResults:
     """What became of a slice's records, by their place in the slice."""
 
     done: list[tuple[Sequence[int], list[Message]]]
@@ -311,7 +313,7 @@ class Results:
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]
-    returned: list[tuple[list[int], Returned]] = field(factory=list)
+    returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
     """The places of a call's records, and what it wants produced."""
     filtered: Collection[int] = ()
     """Those of ``skipped`` that are for none of the handlers."""
@@ -350,7 +352,7 @@ class SliceLength:
         """``cost_s`` was learnt from completed slices."""
         return self._records > 0
 
-    def note(self, records: int, seconds: float) -> None:
+    def record(self, records: int, seconds: float) -> None:
         """Take note of a completed slice."""
         self._new_records += records
         self._new_seconds += seconds

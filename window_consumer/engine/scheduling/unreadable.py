@@ -13,8 +13,8 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import WhenSpent
 from window_consumer.engine.scheduling.lanes import LaneHold
 from window_consumer.engine.scheduling.ordering import Taken
-from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import UnreadableHeaders
 from window_consumer.model.fault import (
@@ -42,7 +42,7 @@ def first_unreadable(messages: Sequence[Message]) -> int | None:
     return next((at for at, each in enumerate(messages) if is_unreadable(each)), None)
 
 
-def apart(partition: Partition, taken: Taken, rates: Rates | None) -> Taken:
+def apart(partition: Partition, taken: Taken, rates: RateLimits | None) -> Taken:
     """Return what goes out of records that have left their ordering; the others are put back.
 
     That is everything before the first unreadable one, or that one alone.
@@ -54,7 +54,7 @@ def apart(partition: Partition, taken: Taken, rates: Rates | None) -> Taken:
     kept = max(first, 1)
     put_back(partition, run, kept, rates)
     keep_lanes_of(partition, hold, run.messages[:kept])
-    return Run.of(run.messages[:kept], run.seqs[:kept]), hold
+    return RecordRun.of(run.messages[:kept], run.seqs[:kept]), hold
 
 
 def keep_lanes_of(partition: Partition, hold: LaneHold, messages: Iterable[Message]) -> None:
@@ -64,7 +64,7 @@ def keep_lanes_of(partition: Partition, hold: LaneHold, messages: Iterable[Messa
         hold.keep(set(map(lane_of, messages)))
 
 
-def put_back(partition: Partition, run: Run, kept: int, rates: Rates | None) -> None:
+def put_back(partition: Partition, run: RecordRun, kept: int, rates: RateLimits | None) -> None:
     """Let all but the first ``kept`` wait again; who holds their lanes releases them."""
     behind = run.messages[kept:]
     if rates is not None:

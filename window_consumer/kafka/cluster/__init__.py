@@ -40,10 +40,10 @@ from window_consumer.kafka.cluster.coordinator import (
     committed_offsets,
 )
 from window_consumer.kafka.cluster.features import Features
-from window_consumer.kafka.cluster.groups import Progress
+from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.cluster.log_ranges import LogQuestion
 from window_consumer.kafka.cluster.topics import (
-    Group,
+    ConsumerGroup,
     NewCopyTopic,
     Topic,
 )
@@ -51,7 +51,7 @@ from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
 )
-from window_consumer.kafka.watchdogs.client import Lifeline
+from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,
@@ -75,7 +75,7 @@ class _Troubles:
     absent: KafkaError | None = None
     refused: KafkaError | None = None
 
-    def note(self, error: KafkaError) -> None:
+    def record(self, error: KafkaError) -> None:
         """Keep the last error of each kind."""
         if errors.is_authentication(error):
             self.refused = error
@@ -101,8 +101,8 @@ class Cluster:
         self._troubles = _Troubles()
         self._features = Features(log, settings)
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
-        self._lifeline = Lifeline(conf)
-        conf["error_cb"] = self._hear
+        self._watchdog = ClientWatchdog(conf)
+        conf["error_cb"] = self._on_error
         try:
             self._conf = conf
             self._client = AdminClient(conf, logger=self._features)
@@ -113,14 +113,14 @@ class Cluster:
     def _admin(self) -> AdminClient:
         """The client to ask: a new one where it has lost its way to the cluster."""
         self._client.poll(0)  # serves the error callback
-        if self._lifeline.is_lost(self._client):
-            self._lifeline = Lifeline(self._conf)
+        if self._watchdog.is_lost(self._client):
+            self._watchdog = ClientWatchdog(self._conf)
             self._client = AdminClient(self._conf, logger=self._features)
         return self._client
 
-    def _hear(self, error: KafkaError) -> None:
-        self._troubles.note(error)
-        self._lifeline.note(error)
+    def _on_error(self, error: KafkaError) -> None:
+        self._troubles.record(error)
+        self._watchdog.record_error(error)
 
     def wait_until_there(self, timeout_s: float, on_wait: Callable[[str, float], None]) -> None:
         """Return once a broker answers.
@@ -160,7 +160,7 @@ class Cluster:
         error = errors.cause_of(exception)
         if error is None or not errors.is_absence(error):
             raise in_words(exception, f"cluster at {self.bootstrap}") from exception
-        self._lifeline.suspect()
+        self._watchdog.suspect()
 
     def has_consumer_protocol(self) -> bool:
         """Tell whether the brokers that have answered know the consumer group protocol."""
@@ -181,7 +181,7 @@ class Cluster:
         self,
         names: Sequence[str],
         timeout_s: float = _ASK_S,
-        patience_s: float = NOT_READY_S,
+        deadline_s: float = NOT_READY_S,
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
 
@@ -203,7 +203,7 @@ class Cluster:
         for name, first in answers.items():
             futures = chain([first], (describe([name])[name] for _ in count()))
             try:
-                description = self._answer(futures, f"topic {name}", timeout_s, patience_s)
+                description = self._answer(futures, f"topic {name}", timeout_s, deadline_s)
             except MissingTopicError:
                 continue
             except UnsupportedError:
@@ -291,7 +291,7 @@ class Cluster:
 
     # ---- rights and groups
 
-    def group(self, group: str, timeout_s: float = _ASK_S) -> Group:
+    def group(self, group: str, timeout_s: float = _ASK_S) -> ConsumerGroup:
         """Describe a consumer group; one that has never existed has no members."""
         futures = (
             self._admin.describe_consumer_groups(
@@ -302,8 +302,8 @@ class Cluster:
         try:
             description = self._answer(futures, f"group {group}", timeout_s)
         except (UnsupportedError, NoGroupError):
-            return Group(None, None)
-        return Group.described(description)
+            return ConsumerGroup(None, None)
+        return ConsumerGroup.described(description)
 
     def ask_for_group(self, group: str) -> GroupQuestion:
         """Ask for a group's description and return at once."""
@@ -325,7 +325,7 @@ class Cluster:
 
     def progress(
         self, group: str, topic: str, timeout_s: float = _ASK_S, *, until_ms: int | None = None
-    ) -> dict[record.TopicPartition, Progress]:
+    ) -> dict[record.TopicPartition, PartitionProgress]:
         """Return what a group has committed of each partition, and what the log has.
 
         With ``until_ms`` also the first offset whose record is of that time or later. Empty for a
@@ -349,7 +349,7 @@ class Cluster:
             number = each.partition
             old = ends[number] if olds[number] < 0 else olds[number]
             place = (each.offset, each.metadata, starts[number], ends[number], old)
-            found[record.TopicPartition(topic, number)] = Progress(*place)
+            found[record.TopicPartition(topic, number)] = PartitionProgress(*place)
         return found
 
     def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
@@ -418,7 +418,7 @@ class Cluster:
         try:
             yield
         except BrokerUnavailableError:
-            self._lifeline.suspect()
+            self._watchdog.suspect()
             raise
 
     def _answer(
@@ -426,15 +426,15 @@ class Cluster:
         futures: Iterator[Future[Any]],
         what: str,
         timeout_s: float,
-        patience_s: float = NOT_READY_S,
+        deadline_s: float = NOT_READY_S,
     ) -> Any:
         def pause() -> None:
-            self._lifeline.suspect()
+            self._watchdog.suspect()
             self._client.poll(_POLL_S)
 
         with self._suspecting():
             return first_answer(
-                futures, what, timeout_s=timeout_s, patience_s=patience_s, pause=pause
+                futures, what, timeout_s=timeout_s, deadline_s=deadline_s, pause=pause
             )
 
     def _settings_of(self, kind: str, name: str, timeout_s: float) -> dict[str, str]:

@@ -37,7 +37,7 @@ def first_answer(
     what: str,
     *,
     timeout_s: float,
-    patience_s: float,
+    deadline_s: float,
     pause: Callable[[], object],
 ) -> Any:
     """Return the first answer; ask again where a broker only was not ready to give one.
@@ -45,7 +45,7 @@ def first_answer(
     Each item of ``futures`` is one question that waits for ``timeout_s``; after ``patience_s`` none
     is asked any more. Raises a WindowConsumerError that says what went wrong.
     """
-    deadline = time.monotonic() + max(timeout_s, patience_s)
+    deadline = time.monotonic() + max(timeout_s, deadline_s)
     while True:
         try:
             return next(futures).result(timeout_s + 1.0)

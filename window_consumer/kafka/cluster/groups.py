@@ -68,7 +68,7 @@ def _with_members(admin: AdminClient, groups: list[str], topic: str) -> set[str]
 
 
 @frozen
-class Progress:
+class PartitionProgress:
     """How far a group is in one partition."""
 
     committed: int

@@ -11,18 +11,18 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import MissingTopicError
 
-PATIENCE_S: Final = 15.0
+DEADLINE_S: Final = 15.0
 
 
 def topic_id(
-    name: str, client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+    name: str, client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> str | None:
     """Return a topic's id, None where the cluster has no ids.
 
     Raises MissingTopicError, BrokerUnavailableError after ``patience_s``, or another
     WindowConsumerError.
     """
-    cluster = _reached(client, log, patience_s)
+    cluster = _reached(client, log, deadline_s)
     found = cluster.topics([name]).get(name)
     if found is None:
         raise MissingTopicError(
@@ -33,22 +33,22 @@ def topic_id(
 
 
 def topic_ids(
-    pattern: str, client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+    pattern: str, client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> Mapping[str, str | None]:
     """Return the topics whose whole names match a pattern, with their ids; raises as above."""
-    cluster = _reached(client, log, patience_s)
+    cluster = _reached(client, log, deadline_s)
     names = [name for name in cluster.topic_names() if re.fullmatch(pattern, name)]
     return {name: found.topic_id for name, found in cluster.topics(names).items()}
 
 
 def cluster_id(
-    client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+    client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> str | None:
     """Return the id of the cluster, None where it tells none; raises as ``topic_id`` does."""
-    return _reached(client, log, patience_s).cluster_id()
+    return _reached(client, log, deadline_s).cluster_id()
 
 
-def _reached(client: Mapping[str, Any], log: ClientLog, patience_s: float) -> Cluster:
+def _reached(client: Mapping[str, Any], log: ClientLog, deadline_s: float) -> Cluster:
     cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
-    cluster.wait_until_there(patience_s, lambda _reason, _waited_s: None)
+    cluster.wait_until_there(deadline_s, lambda _reason, _waited_s: None)
     return cluster

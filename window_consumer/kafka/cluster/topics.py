@@ -44,7 +44,7 @@ class Topic:
 
 
 @frozen
-class Group:
+class ConsumerGroup:
     """A consumer group; None stands for what the cluster does not tell."""
 
     members: int | None
@@ -53,7 +53,7 @@ class Group:
     """Its members have not settled who reads what."""
 
     @classmethod
-    def described(cls, description: Any) -> Group:
+    def described(cls, description: Any) -> ConsumerGroup:
         """Return it as the cluster's answer says."""
         return cls(
             len(description.members),

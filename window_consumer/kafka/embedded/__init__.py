@@ -14,7 +14,7 @@ from typing import Any, Self
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded.capacity import (
     LIMITS,
-    Ledger,
+    BrokerUsage,
     NewRecord,
 )
 from window_consumer.kafka.embedded.mock_cluster import (
@@ -64,7 +64,7 @@ class EmbeddedBroker:
         self.bootstrap: str = self._mock.bootstrap
         """Addresses, comma-separated, for bootstrap.servers."""
         self._partitions: dict[str, int] = {}
-        self._ledger = Ledger()
+        self._ledger = BrokerUsage()
         self._turn = count()
         try:
             for name, partitions in (topics or {}).items():
@@ -117,7 +117,7 @@ class EmbeddedBroker:
         self._mock.call("mock_topic_delete", name.encode())
         self._partitions.pop(name, None)
         for partition in range(partitions):
-            self._ledger.forget(TopicPartition(name, partition))
+            self._ledger.reset(TopicPartition(name, partition))
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has; raises MissingTopicError."""
@@ -188,7 +188,7 @@ class EmbeddedBroker:
         before = end if before is None else before
         self._mock.call("mock_partition_delete_records", topic.encode(), partition, before)
         if before == end:
-            self._ledger.forget(name)
+            self._ledger.reset(name)
 
     # ---- faults
 
@@ -263,4 +263,4 @@ class EmbeddedBroker:
             "fetch.wait.max.ms": 10,
             "log_level": 0,
         }
-        return TopicReader(client, ClientLog(_LOGGER), patience_s=_ANSWER_S)
+        return TopicReader(client, ClientLog(_LOGGER), deadline_s=_ANSWER_S)

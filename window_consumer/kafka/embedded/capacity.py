@@ -66,7 +66,7 @@ class NewRecord:
         return size
 
 
-class Ledger:
+class BrokerUsage:
     """What was written through one EmbeddedBroker; it does not see what other clients write."""
 
     def __init__(self) -> None:
@@ -96,6 +96,6 @@ class Ledger:
         """Return how many bytes a partition was charged with."""
         return self._used.get(name, 0)
 
-    def forget(self, name: TopicPartition) -> None:
+    def reset(self, name: TopicPartition) -> None:
         """Count from zero: the partition is empty."""
         self._used.pop(name, None)

@@ -22,14 +22,14 @@ _NAMED = re.compile(r'[`"]([a-z][a-z0-9_.]+)[`"]|\b([a-z][a-z0-9]*(?:\.[a-z0-9]+
 
 
 @frozen
-class Refusal:
+class RefusedSetting:
     """What librdkafka says, and the property that it names, if any."""
 
     text: str
     key: str | None
 
 
-def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> Refusal | None:
+def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> RefusedSetting | None:
     """Make a client with these settings and throw it away; None where that works."""
     text = _answer(kind, settings)
     if text is None:
@@ -37,12 +37,12 @@ def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> Refusal | None
     for quoted, failed in _NAMED.findall(text):
         key = quoted or failed
         if key in settings:
-            return Refusal(text, key)
+            return RefusedSetting(text, key)
     # A property with several names is refused by another one than was written.
     for key, value in settings.items():
         if _answer(kind, {_GROUP: "any", key: value}) == text:
-            return Refusal(f"{key}: {text}", key)
-    return Refusal(text, None)
+            return RefusedSetting(f"{key}: {text}", key)
+    return RefusedSetting(text, None)
 
 
 _GROUP = "group.id"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from window_consumer.model.record import TopicPartition
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """How often there may be something to do."""
 
 ASK_S = 5.0
@@ -37,7 +37,7 @@ GENTLE_S = 30.0
 _LONGEST_S = 900.0
 
 
-class Question(Protocol):
+class GroupRequest(Protocol):
     """The group's description, asked for."""
 
     def done(self) -> bool:
@@ -50,7 +50,7 @@ class Question(Protocol):
         """
 
 
-class GroupWatch:
+class AssignmentWatchdog:
     """Compares what a member holds with what its coordinator says that it holds.
 
     Owner: poll thread. It never waits: answers are looked at when they are there.
@@ -58,7 +58,7 @@ class GroupWatch:
 
     def __init__(
         self,
-        ask: Callable[[], Question],
+        ask: Callable[[], GroupRequest],
         coordinator_answers: Callable[[], bool],
         lines: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
@@ -75,7 +75,7 @@ class GroupWatch:
         self._ask_at = now() + CALM_S
         self._lines_seen = 0
         self._alert_until = float("-inf")
-        self._asked: Question | None = None
+        self._asked: GroupRequest | None = None
         self._amiss: frozenset[TopicPartition] = frozenset()
         """Dealt, and the member has not heard of it; or not to be kept, and it has not heard."""
         self._amiss_since = 0.0
@@ -100,11 +100,11 @@ class GroupWatch:
         now = self._now()
         if now < self._look_at:
             return False
-        self._look_at = now + LOOK_S
+        self._look_at = now + CHECK_S
         if self._asked is not None:
             if self._asked.done():
                 answer, self._asked = self._asked.answer(), None
-                says = None if answer is None else _said_of(member_id(), answer)
+                says = None if answer is None else _description_of(member_id(), answer)
                 self._compare(says, frozenset(held()), now)
         elif self._should_ask(now):
             self._ask_at = now + (self._share_pause_s if self.unheard else CALM_S)
@@ -151,7 +151,7 @@ class _Says(NamedTuple):
     """What it shall hold when everybody has given up what they have to."""
 
 
-def _said_of(member_id: str, group: Any) -> _Says | None:
+def _description_of(member_id: str, group: Any) -> _Says | None:
     for member in group.members:
         if member.member_id == member_id and member.assignment is not None:
             dealt = _names(member.assignment)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from window_consumer.kafka import errors
 
-LOOK_S: Final = 5.0
+CHECK_S: Final = 5.0
 """Between two looks, while there is reason to look."""
 
 SURE: Final = 2
@@ -30,7 +30,7 @@ SURE: Final = 2
 SILENT_S: Final = 60.0
 """A client from which nothing was heard for so long is looked at, too, where that is asked for."""
 
-_PATIENCE_S: Final = 3.0
+_DEADLINE_S: Final = 3.0
 """How long a new client may take for an answer."""
 
 _LEAST_S: Final = 0.5
@@ -44,7 +44,7 @@ _TIMES_SLOWER: Final = 3.0
 Ask = Callable[[Any, float], bool]
 
 
-class Lifeline:
+class ClientWatchdog:
     """Watches one client. ``note`` and ``suspect`` belong to any thread, the rest to one.
 
     It looks only when there is reason to, and asks the client itself only when a new one has been
@@ -75,7 +75,7 @@ class Lifeline:
         self._asked: Future[float | None] | None = None
         self._failures = 0
 
-    def note(self, error: KafkaError) -> None:
+    def record_error(self, error: KafkaError) -> None:
         """Hear what the client says of itself."""
         if errors.are_all_down(error):
             self.suspect()
@@ -84,7 +84,7 @@ class Lifeline:
         """Have a reason to look, such as a question without an answer."""
         self._suspected = True
 
-    def heard(self) -> None:
+    def on_contact(self) -> None:
         """Hear that something came from the cluster, or that nothing was to come."""
         self._heard_at = self._now()
 
@@ -100,17 +100,17 @@ class Lifeline:
         if not self._asked.done():
             return False
         took_s, self._asked = self._asked.result(), None
-        self._look_at = self._now() + LOOK_S
+        self._look_at = self._now() + CHECK_S
         if took_s is None:
             self._failures = 0
-        elif self._ask(client, self._patience_s(took_s)):
+        elif self._ask(client, self._deadline_s(took_s)):
             self._suspected, self._failures = False, 0
-            self.heard()
+            self.on_contact()
         else:
             self._failures += 1
         return self._failures >= SURE
 
-    def _patience_s(self, took_s: float) -> float:
+    def _deadline_s(self, took_s: float) -> float:
         """Return how long the client may take where a new one took so long."""
         return _LEAST_S + int(self._fetch_wait_ms) / 1000 + _TIMES_SLOWER * took_s
 
@@ -121,7 +121,7 @@ class Lifeline:
         def ask() -> None:
             began = self._now()
             try:
-                there = self._ask(AdminClient(self._settings), _PATIENCE_S)
+                there = self._ask(AdminClient(self._settings), _DEADLINE_S)
             except Exception as exception:
                 answer.set_exception(exception)
             else:

@@ -12,11 +12,11 @@ from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import propagator
 from window_consumer.metrics.otel.spans import (
     MOST_LINKS,
-    Budget,
+    SpanBudget,
     Spans,
     fail,
 )
-from window_consumer.metrics.otel.trace_ids import Place
+from window_consumer.metrics.otel.trace_ids import SpanParent
 from window_consumer.model import traceparent
 from window_consumer.model.errors import Skip, meant_by
 from window_consumer.model.fault import Fault
@@ -29,17 +29,17 @@ from window_consumer.model.record import (
     Record,
 )
 from window_consumer.runtime.calls.batch_calls import (
-    Held,
+    HeldResults,
     failed_of,
 )
 
 Describe = Callable[[BaseException, Sequence[Message]], Fault]
 
 
-class CallSpans:
+class OtelCallSpans:
     """Makes the spans of one worker's calls, see ``runtime.spanned``. Any slot may ask."""
 
-    def __init__(self, spans: Spans, budget: Budget, describe: Describe):
+    def __init__(self, spans: Spans, budget: SpanBudget, describe: Describe):
         """``describe`` puts an exception into words, with nothing in them that must not be told.
 
         It leaves the exception as it is, and takes the records of the call, too.
@@ -98,7 +98,7 @@ class CallSpans:
 class _CallSpan:
     """What both kinds have in common. Owner: the slot."""
 
-    def __init__(self, maker: CallSpans, span: Span, context: Context):
+    def __init__(self, maker: OtelCallSpans, span: Span, context: Context):
         self._maker = maker
         self._span = span
         self._context = context
@@ -142,7 +142,7 @@ class _CallSpan:
 
 
 class _RecordSpan(_CallSpan):
-    def __init__(self, maker: CallSpans, span: Span, context: Context, record: Record):
+    def __init__(self, maker: OtelCallSpans, span: Span, context: Context, record: Record):
         super().__init__(maker, span, context)
         self._call = record._call  # noqa: SLF001 - the record may be used again
         self._message: Message = record._message  # noqa: SLF001 - likewise
@@ -167,10 +167,10 @@ class _BatchSpan(_CallSpan):
 
     def __init__(
         self,
-        maker: CallSpans,
+        maker: OtelCallSpans,
         span: Span,
         records: Sequence[Record],
-        wanted: Sequence[tuple[Record, Place]],
+        wanted: Sequence[tuple[Record, SpanParent]],
     ):
         super().__init__(maker, span, set_span_in_context(span, Context()))
         self._records = records
@@ -205,7 +205,7 @@ class _BatchSpan(_CallSpan):
             if each in wanted
         }
 
-    def _of_record(self, record: Record, place: Place, fault: Fault | None) -> None:
+    def _of_record(self, record: Record, place: SpanParent, fault: Fault | None) -> None:
         message: Message = record._message  # noqa: SLF001 - as all layers do
         spans = self._maker.spans
         is_first = record.attempt == 1 and not record.is_copy
@@ -237,5 +237,5 @@ def _failures(error: BaseException, records: Sequence[Record]) -> list[tuple[int
     return [
         (id(record), reason)
         for record, reason in failed_of(error, records)
-        if not isinstance(reason, Skip | Held)
+        if not isinstance(reason, Skip | HeldResults)
     ]

@@ -25,7 +25,7 @@ _EXPORTERS: Final = {
 
 
 @frozen
-class Asked:
+class ChosenExporters:
     """The exporters that are asked for, by the names of their entry points."""
 
     traces: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Asked:
     """The variable that says so."""
 
     @classmethod
-    def by(cls, environment: Mapping[str, str]) -> Asked:
+    def by(cls, environment: Mapping[str, str]) -> ChosenExporters:
         """Read the variables. Nothing is asked for where none names an exporter or an endpoint."""
         if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
             return cls()
@@ -45,7 +45,7 @@ class Asked:
 
 def missing_files(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each file that a variable names for OTLP and that cannot be read."""
-    asked = Asked.by(environment)
+    asked = ChosenExporters.by(environment)
     for signal, exporters in (("", True), ("TRACES_", asked.traces), ("METRICS_", asked.metrics)):
         for what in ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"):
             variable = f"OTEL_EXPORTER_OTLP_{signal}{what}"

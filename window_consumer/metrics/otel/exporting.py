@@ -42,7 +42,7 @@ from window_consumer.metrics.otel.instruments import (
 
 
 @define(eq=False)
-class OfWorker:
+class WorkerAttributes:
     """What has become of the spans of one worker; of those of nobody for the worker ""."""
 
     exported: int = 0
@@ -58,9 +58,9 @@ class Exported:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting = 0
-        self._workers: defaultdict[str, OfWorker] = defaultdict(OfWorker)
+        self._workers: defaultdict[str, WorkerAttributes] = defaultdict(WorkerAttributes)
 
-    def of(self, worker: str) -> OfWorker:
+    def of(self, worker: str) -> WorkerAttributes:
         """Return what has become of a worker's spans."""
         return self._workers[worker]
 

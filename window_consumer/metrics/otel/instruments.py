@@ -26,7 +26,7 @@ from window_consumer.runtime.measures import Measures
 
 
 @frozen(eq=False)
-class Source:
+class InstrumentedWorkers:
     """The workers of one application."""
 
     measure: Callable[[], Sequence[Measures]]
@@ -49,7 +49,7 @@ class Figures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: list[Source] = []
+        self._running: list[InstrumentedWorkers] = []
         self._ended: list[tuple[float, Sequence[Measures]]] = []
         """Until when it is told of those."""
         self._now: Sequence[Measures] = ()
@@ -57,13 +57,13 @@ class Figures:
         self.labels: Mapping[str, str] = {}
         """They tell this process from others."""
 
-    def begin(self, source: Source) -> None:
+    def begin(self, source: InstrumentedWorkers) -> None:
         """Tell of these workers from now on."""
         with self._lock:
             self._running.append(source)
             self._at = float("-inf")
 
-    def end(self, source: Source) -> None:
+    def end(self, source: InstrumentedWorkers) -> None:
         """Tell of these workers for a last time: they have ended."""
         last = source.last()
         with self._lock:

@@ -20,7 +20,7 @@ from opentelemetry.trace import Tracer
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import WHY_NOT_AS_ASKED
 from window_consumer.metrics.otel.environment import (
-    Asked,
+    ChosenExporters,
     Signal,
     missing_files,
 )
@@ -52,7 +52,7 @@ _log = own_logger()
 class Sdk:
     """What was set up in this process, and by whom."""
 
-    asked: Asked = field(factory=Asked)
+    asked: ChosenExporters = field(factory=ChosenExporters)
     tracers: Any = None
     """Our own TracerProvider, None where there is none."""
     meters: Any = None
@@ -146,7 +146,7 @@ def set_up(
     ``application`` is the service's name where no variable gives one. What cannot be set up is
     said and left out: telemetry is no reason not to run.
     """
-    sdk.asked = Asked.by(environment)
+    sdk.asked = ChosenExporters.by(environment)
     traces = bool(sdk.asked.traces) and sdk.tracer() is None
     figures = bool(sdk.asked.metrics) and not spans_only and _has_no_meters()
     if not (traces or figures):

@@ -23,14 +23,14 @@ from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.metrics.otel import attributes
 from window_consumer.metrics.otel.spans import (
-    Budget,
+    SpanBudget,
     Spans,
     context_below,
     links_of,
 )
 from window_consumer.metrics.otel.trace_ids import (
     LOW,
-    Place,
+    SpanParent,
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.log_events import LogEvent
@@ -123,7 +123,7 @@ class _Left:
     """A record that left the ladder."""
 
     message: Message
-    place: Place
+    place: SpanParent
     name: TopicPartition
     topic: str | None
     """Where its copy is; None where it was dropped."""
@@ -140,7 +140,7 @@ class SliceSpans(Observer):
     def __init__(
         self,
         spans: Spans,
-        budget: Budget,
+        budget: SpanBudget,
         notes: NoteTaker,
         target_of: TargetOf,
         draw: Callable[[int], int] = getrandbits,
@@ -190,8 +190,8 @@ class SliceSpans(Observer):
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Note a copy, where its record is in a trace that is recorded."""
-        message, rung = failed.message, failed.partition.rung
-        place = self._spans.traces.of(message, is_copy=rung.is_copy)
+        message, retry_level = failed.message, failed.partition.retry_level
+        place = self._spans.traces.of(message, is_copy=retry_level.is_copy)
         if place is None or self._budget.is_spent():
             return
         left = _Left(
@@ -210,7 +210,7 @@ class SliceSpans(Observer):
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
         """Note where a call stands."""
         message = stalled.slice_.running()
-        is_copy = stalled.slice_.partition.rung.is_copy
+        is_copy = stalled.slice_.partition.retry_level.is_copy
         place = None if message is None else self._spans.traces.of(message, is_copy=is_copy)
         self._leave(lambda: self._write_stall(stalled, message, place, failure, now))
 
@@ -219,13 +219,13 @@ class SliceSpans(Observer):
             self._budget.counts.lost += 1
             return False
 
-        def note() -> None:
+        def write_span() -> None:
             try:
                 write()
             except Exception:
                 self._budget.counts.lost += 1
 
-        self._notes.take(note)
+        self._notes.take(write_span)
         return True
 
     # ---- the thread that makes the spans
@@ -279,7 +279,7 @@ class SliceSpans(Observer):
         self,
         stalled: Stalled,
         message: Message | None,
-        place: Place | None,
+        place: SpanParent | None,
         failure: Failure,
         now: float,
     ) -> None:

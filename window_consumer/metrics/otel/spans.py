@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import propagator
 from window_consumer.metrics.otel.trace_ids import (
-    Place,
+    SpanParent,
     Traces,
 )
 from window_consumer.model import traceparent
@@ -57,7 +57,7 @@ def no_ids(_context: SpanContext) -> AbstractContextManager[None]:
 
 
 @define
-class Counts:
+class SpanCounts:
     """What became of a worker's spans. Written without a lock: a few may be missed in a storm."""
 
     made: int = 0
@@ -68,11 +68,11 @@ class Counts:
 
 
 @define
-class Budget:
+class SpanBudget:
     """So many spans a second, and no more. Any thread may ask; a few too many may pass."""
 
     per_second: int
-    counts: Counts
+    counts: SpanCounts
     _now: Callable[[], float] = monotonic
     _left: float = field(init=False)
     _at: float = field(init=False)
@@ -114,7 +114,7 @@ class Spans:
     None where the sampler goes by something else, or the provider takes no ids from us."""
 
     def of_record(
-        self, message: Message, place: Place, *, is_first: bool, start_ns: int | None = None
+        self, message: Message, place: SpanParent, *, is_first: bool, start_ns: int | None = None
     ) -> tuple[Span, Context]:
         """Begin the span of a call, and return it with the context that the call belongs into.
 
@@ -183,7 +183,7 @@ class Spans:
         return span
 
 
-def context_below(place: Place, message: Message | None = None) -> Context:
+def context_below(place: SpanParent, message: Message | None = None) -> Context:
     """Return a context whose current span is a record's parent; with the producer's baggage."""
     context = Context()
     if message is not None and not place.is_own:
@@ -208,7 +208,7 @@ def link(span: Span, messages: Iterable[Message]) -> None:
         span.set_attribute(names.LINKS_LEFT_OUT, left_out)
 
 
-def links_of(place: Place | None, message: Message | None) -> list[Link]:
+def links_of(place: SpanParent | None, message: Message | None) -> list[Link]:
     """Return what links a span that is no child of a record's producer's to it."""
     if place is not None or message is None:
         return []

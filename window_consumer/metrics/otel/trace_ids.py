@@ -32,7 +32,7 @@ Keeps = Callable[[int], bool]
 """Tells whether the sampler records a trace that begins with such an id."""
 
 
-class Place(NamedTuple):
+class SpanParent(NamedTuple):
     """Where the spans of a record belong."""
 
     parent: SpanContext
@@ -66,7 +66,7 @@ class Traces:
             or _low_of(message.partition(), message.offset()) < self._bound
         )
 
-    def of(self, message: Message, *, is_copy: bool) -> Place | None:
+    def of(self, message: Message, *, is_copy: bool) -> SpanParent | None:
         """Return where a record's spans belong; None where it is to have none."""
         headers = message.headers()
         value = dict(headers).get(traceparent.HEADER) if headers else None
@@ -78,9 +78,11 @@ class Traces:
         trace_id, span_id, sampled = parent
         if not sampled and not self._chooses(trace_id):
             return None
-        return Place(SpanContext(trace_id, span_id, is_remote=True, trace_flags=_SAMPLED), False)
+        return SpanParent(
+            SpanContext(trace_id, span_id, is_remote=True, trace_flags=_SAMPLED), False
+        )
 
-    def _own(self, message: Message, *, is_copy: bool) -> Place | None:
+    def _own(self, message: Message, *, is_copy: bool) -> SpanParent | None:
         if is_copy:
             hop = of_copy(message)
             (topic, partition), offset = hop.origin, hop.offset
@@ -95,7 +97,9 @@ class Traces:
         if not trace_id or not self._keeps(trace_id):
             return None
         span_id = int.from_bytes(digest[8:]) or 1
-        return Place(SpanContext(trace_id, span_id, is_remote=True, trace_flags=_SAMPLED), True)
+        return SpanParent(
+            SpanContext(trace_id, span_id, is_remote=True, trace_flags=_SAMPLED), True
+        )
 
     def _chooses(self, trace_id: int) -> bool:
         return trace_id & LOW < self._bound and self._keeps(trace_id)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.preflight import PreparedWorker
@@ -27,20 +27,20 @@ from window_consumer.metrics.otel import (
 from window_consumer.metrics.otel import (
     sdk,
 )
-from window_consumer.metrics.otel.call_spans import CallSpans
+from window_consumer.metrics.otel.call_spans import OtelCallSpans
 from window_consumer.metrics.otel.environment import missing_files
-from window_consumer.metrics.otel.instruments import Source
+from window_consumer.metrics.otel.instruments import InstrumentedWorkers
 from window_consumer.metrics.otel.slice_spans import (
     NoteTaker,
     SliceSpans,
 )
 from window_consumer.metrics.otel.spans import (
-    Budget,
-    Counts,
+    SpanBudget,
+    SpanCounts,
     Spans,
 )
 from window_consumer.metrics.otel.trace_ids import Traces
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.measures import SpanFigures
 
 FLUSH_S: Final = sdk.FLUSH_S
@@ -63,7 +63,7 @@ def export_problems(environment: Mapping[str, str]) -> Iterator[str]:
 class Spanning:
     """What makes the spans of all workers of a process. It is a Listener."""
 
-    def __init__(self, plan: Plan, providers: sdk.Sdk, notes: NoteTaker):
+    def __init__(self, plan: AppPlan, providers: sdk.Sdk, notes: NoteTaker):
         self._plan = plan
         self._providers = providers
         self._notes = notes
@@ -76,14 +76,14 @@ class Spanning:
         def target_of(failed: FailedRecord) -> str:
             if failed.is_stray:
                 return failed.partition.name.topic
-            return worker.ladders[failed.partition.rung.source].target(failed.level).topic
+            return worker.ladders[failed.partition.retry_level.source].target(failed.level).topic
 
         return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)
 
-    def calls_of(self, worker: PlannedWorker, faults: Faults) -> CallSpans:
+    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> OtelCallSpans:
         """Return who makes the spans of a worker's calls in this process."""
         of_worker = self._of(worker)
-        return CallSpans(of_worker.spans, of_worker.budget(), faults.fault)
+        return OtelCallSpans(of_worker.spans, of_worker.budget(), faults.fault)
 
     def figures_of(self, worker: str) -> SpanFigures | None:
         """Return what has become of a worker's spans, as far as this process has made them."""
@@ -108,12 +108,12 @@ class Spanning:
 @frozen
 class _OfWorker:
     spans: Spans
-    counts: Counts
+    counts: SpanCounts
     per_second: int
 
-    def budget(self) -> Budget:
+    def budget(self) -> SpanBudget:
         """Return a new one: slices and records have one each."""
-        return Budget(self.per_second, self.counts)
+        return SpanBudget(self.per_second, self.counts)
 
 
 def _of_worker(providers: sdk.Sdk, about: dict[str, Any], config: OpenTelemetryConfig) -> _OfWorker:
@@ -121,7 +121,7 @@ def _of_worker(providers: sdk.Sdk, about: dict[str, Any], config: OpenTelemetryC
     assert tracer is not None  # who asks has looked
     traces = Traces(about[names.GROUP], config.records, providers.keeps())
     spans = Spans(tracer, traces, about, providers.give_ids, providers.bound())
-    return _OfWorker(spans, Counts(), config.spans_per_second)
+    return _OfWorker(spans, SpanCounts(), config.spans_per_second)
 
 
 def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
 
 
 def spanning(
-    plan: Plan, beside: ExitStack, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
+    plan: AppPlan, beside: ExitStack, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
 ) -> Spanning | None:
     """Return what makes spans, None where nobody wants any; ``beside`` ends it."""
     if not plan.config.opentelemetry.spans or providers.tracer() is None:
@@ -148,7 +148,7 @@ def spanning(
 
 @contextmanager
 def metering(
-    plan: Plan, health: Health, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
+    plan: AppPlan, health: Health, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
 ) -> Iterator[None]:
     """Let OpenTelemetry have the metrics as long as the block lasts, where somebody wants them."""
     figures = providers.measure() if plan.config.opentelemetry.metrics else None
@@ -157,11 +157,11 @@ def metering(
         return
 
     def measure() -> list[Any]:
-        health.look()
+        health.run_periodic()
         return health.measures()
 
     figures.labels = health.labels
-    source = Source(measure, lambda: health.measures(with_windows=False))
+    source = InstrumentedWorkers(measure, lambda: health.measures(with_windows=False))
     figures.begin(source)
     try:
         yield
@@ -180,7 +180,7 @@ class SpansOfChild:
     about: dict[str, Any]
     config: OpenTelemetryConfig
 
-    def begin(self, faults: Faults) -> CallSpans | None:
+    def begin(self, faults: ErrorReports) -> OtelCallSpans | None:
         """Return who makes the spans of calls, in the child; None where nobody takes them."""
         providers = sdk.OF_THIS_PROCESS
         if self.sets_up:
@@ -188,7 +188,7 @@ class SpansOfChild:
         if providers.tracer() is None:
             return None
         made = _of_worker(providers, self.about, self.config)
-        return CallSpans(made.spans, made.budget(), faults.fault)
+        return OtelCallSpans(made.spans, made.budget(), faults.fault)
 
     @staticmethod
     @contextmanager
@@ -201,7 +201,7 @@ class SpansOfChild:
             sdk.OF_THIS_PROCESS.end(_CHILD_FLUSH_S)
 
 
-def spans_of_child(application: str, plan: Plan, worker: PlannedWorker) -> SpansOfChild | None:
+def spans_of_child(application: str, plan: AppPlan, worker: PlannedWorker) -> SpansOfChild | None:
     """Return what a worker's children need for their spans, None where nobody wants any."""
     config = plan.config.opentelemetry
     providers = sdk.OF_THIS_PROCESS

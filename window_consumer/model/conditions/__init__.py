@@ -17,9 +17,9 @@ from window_consumer.model.conditions.terms import (
     All,
     AnyOf,
     Comparison,
-    Field,
+    FieldKind,
+    FieldValue,
     Header,
-    Kind,
     Literal,
     Moment,
     Not,
@@ -66,7 +66,7 @@ class Condition:
         return str(self.expression)
 
 
-class Said:
+class ConditionText:
     """Something that a record says: compare it to make a Condition.
 
     A record that does not say it has None there, which equals only None, and is neither smaller
@@ -76,7 +76,7 @@ class Said:
     __slots__ = ("operand",)
     __hash__ = None  # type: ignore[assignment] # what is compared to a condition has no hash
 
-    def __init__(self, operand: Field | Header):
+    def __init__(self, operand: FieldValue | Header):
         self.operand = operand
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override] # that is its purpose
@@ -129,14 +129,14 @@ class Said:
         return str(self.operand)
 
     def _compared(self, sign: str, other: object) -> Condition:
-        right = other.operand if isinstance(other, Said) else self._value(other)
+        right = other.operand if isinstance(other, ConditionText) else self._value(other)
         ordered = sign not in {"==", "!="}
         if ordered and isinstance(right, Literal) and isinstance(right.constant, bool | None):
             raise TypeError(f"{right} is only compared with == and !=")
         return _condition(Comparison(self.operand, sign, right))
 
     def _text_test(self, word: str, pattern: object) -> Condition:
-        if self.operand.kind is not Kind.TEXT:
+        if self.operand.kind is not FieldKind.TEXT:
             raise TypeError(f"{self.operand} is no text: {word} cannot look into it")
         if not isinstance(pattern, str):
             raise TypeError(f"{word} takes a text, not {pattern!r}")
@@ -153,7 +153,7 @@ class Said:
                 f"{self.operand} is compared with text, bytes, numbers, True, False, None and"
                 f" datetimes, not with {value!r}"
             )
-        if self.operand.kind is Kind.TIME and value is not None:
+        if self.operand.kind is FieldKind.TIME and value is not None:
             if isinstance(value, bool) or (isinstance(value, str) and moment_ms(value) is None):
                 raise TypeError(
                     f"{self.operand} is compared with datetimes, texts such as"
@@ -164,18 +164,18 @@ class Said:
         return Literal(value)
 
 
-def header(name: str) -> Said:
+def header(name: str) -> ConditionText:
     """Return the last value of a header, as text, for conditions."""
-    return Said(Header(name))
+    return ConditionText(Header(name))
 
 
-key: Final = Said(Field("key", RECORD_FIELDS["key"]))
+key: Final = ConditionText(FieldValue("key", RECORD_FIELDS["key"]))
 """The record's key, as text, for conditions."""
 
-timestamp: Final = Said(Field("timestamp", RECORD_FIELDS["timestamp"]))
+timestamp: Final = ConditionText(FieldValue("timestamp", RECORD_FIELDS["timestamp"]))
 """The record's time, for conditions."""
 
-topic: Final = Said(Field("topic", RECORD_FIELDS["topic"]))
+topic: Final = ConditionText(FieldValue("topic", RECORD_FIELDS["topic"]))
 """The topic that the record was first delivered from, for conditions."""
 
 

@@ -30,9 +30,9 @@ from window_consumer.model.conditions.terms import (
     All,
     AnyOf,
     Comparison,
-    Field,
+    FieldKind,
+    FieldValue,
     Header,
-    Kind,
     Literal,
     Lookup,
     Moment,
@@ -58,7 +58,7 @@ from window_consumer.model.conditions.values import (
     moment_ms,
 )
 
-__all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "Kind", "Lookup", "parse"]
+__all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "FieldKind", "Lookup", "parse"]
 
 MAX_DEPTH: Final = 40
 """Of brackets and nots in each other; what is deeper was not written by hand."""
@@ -68,7 +68,7 @@ _FUNCTIONS: Final = ("header", "ago")
 _WORDS: Final = frozenset({"and", "or", "not", "in", *TEXT_TESTS, *_CONSTANTS, *_FUNCTIONS})
 _SIGNS: Final = ("==", "!=", *ORDERS)
 _TESTS: Final = (*TEXT_TESTS, "~")
-_LOOKED_UP: Final = (Field, Header)
+_LOOKED_UP: Final = (FieldValue, Header)
 
 
 @frozen
@@ -86,7 +86,7 @@ class Expression:
         return str(self.term)
 
 
-def parse(text: str, fields: Mapping[str, Kind]) -> Expression:
+def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
     """Read an expression that may speak of headers and of these fields.
 
     Raises ExpressionError, which says where the text goes wrong and what was expected. Comparisons
@@ -101,7 +101,7 @@ def parse(text: str, fields: Mapping[str, Kind]) -> Expression:
 class _Parser:
     """Recursive descent: a method for each rule, each leaves the first token that is not its."""
 
-    def __init__(self, text: str, fields: Mapping[str, Kind]):
+    def __init__(self, text: str, fields: Mapping[str, FieldKind]):
         self._text = text
         self._fields = fields
         self._tokens = list(tokens(text))
@@ -191,7 +191,7 @@ class _Parser:
     def _text_test(self, left: Operand) -> Term:
         token = self._take()
         word = "matches" if token.text == "~" else token.text
-        if left.kind is not Kind.TEXT:
+        if left.kind is not FieldKind.TEXT:
             raise self._error(f"{left} is no text: {word} cannot look into it", token)
         pattern = self._token
         if pattern.kind is not TokenKind.TEXT:
@@ -217,7 +217,7 @@ class _Parser:
         token = self._token
         if token.text in self._fields:
             self._next += 1
-            return Field(token.text, self._fields[token.text])
+            return FieldValue(token.text, self._fields[token.text])
         if token.text in _CONSTANTS:
             self._next += 1
             return Literal(_CONSTANTS[token.text])
@@ -245,19 +245,19 @@ class _Parser:
     def _fit(self, operand: Operand, other: Operand, token: Token) -> Operand:
         """Make a value fit what it is compared with; refuse one that never can."""
         if not isinstance(operand, Literal) or operand.constant is None:
-            if Kind.NUMBER in (operand.kind, other.kind) and isinstance(operand, Ago):
+            if FieldKind.NUMBER in (operand.kind, other.kind) and isinstance(operand, Ago):
                 raise self._error(f"{other} is a number, {operand} is a time", token)
             return operand
         value = operand.constant
-        if other.kind is Kind.NUMBER and isinstance(value, str | bool):
+        if other.kind is FieldKind.NUMBER and isinstance(value, str | bool):
             raise self._error(f"{other} is a number: {operand} is none", token)
-        if other.kind is Kind.TIME and isinstance(value, str):
+        if other.kind is FieldKind.TIME and isinstance(value, str):
             if moment_ms(value) is None:
                 raise self._error(
                     f"{operand} is no time such as '2026-11-21T10:00' or ago(2h)", token
                 )
             return Moment(value)
-        if other.kind is Kind.TIME and isinstance(value, bool):
+        if other.kind is FieldKind.TIME and isinstance(value, bool):
             raise self._error(f"{other} is a time: {operand} is none", token)
         return operand
 

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from window_consumer.model import headers as names
-from window_consumer.model.conditions.expressions import Kind
+from window_consumer.model.conditions.expressions import FieldKind
 from window_consumer.model.header_values import count
 from window_consumer.model.record import Record
 
-RECORD_FIELDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {"key": Kind.TEXT, "timestamp": Kind.TIME, "topic": Kind.TEXT}
+RECORD_FIELDS: Final[Mapping[str, FieldKind]] = MappingProxyType(
+    {"key": FieldKind.TEXT, "timestamp": FieldKind.TIME, "topic": FieldKind.TEXT}
 )
 """The fields of conditions on records; ``header('x')`` is there everywhere."""
 

@@ -23,7 +23,7 @@ from window_consumer.model.conditions.values import (
 )
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What the values of a field are; that of a header is TEXT."""
 
     TEXT = "a text"
@@ -47,11 +47,11 @@ class Lookup(Protocol):
 
 
 @frozen
-class Field:
+class FieldValue:
     """The value of a field."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
 
     def value(self, lookup: Lookup) -> Value:
         """Look the field up."""
@@ -66,7 +66,7 @@ class Header:
     """The value of a header."""
 
     name: str
-    kind: Kind = field(default=Kind.TEXT, init=False)
+    kind: FieldKind = field(default=FieldKind.TEXT, init=False)
 
     def value(self, lookup: Lookup) -> Value:
         """Look the header up."""
@@ -106,7 +106,7 @@ class Moment:
 
     text: str
     """In the form of ISO 8601; in UTC where it names no zone."""
-    kind: Kind = field(default=Kind.TIME, init=False)
+    kind: FieldKind = field(default=FieldKind.TIME, init=False)
     _ms: int = field(init=False, eq=False, repr=False)
 
     @_ms.default
@@ -131,7 +131,7 @@ class Ago:
     text: str
     """The duration as it was written."""
     age_ms: int
-    kind: Kind = field(default=Kind.TIME, init=False)
+    kind: FieldKind = field(default=FieldKind.TIME, init=False)
 
     def value(self, lookup: Lookup) -> Value:
         """Ask for the time."""
@@ -141,7 +141,7 @@ class Ago:
         return f"ago({self.text})"
 
 
-Operand = Field | Header | Literal | Moment | Ago
+Operand = FieldValue | Header | Literal | Moment | Ago
 
 
 @frozen
@@ -157,7 +157,7 @@ class Comparison:
         left, right = self.left.value(lookup), self.right.value(lookup)
         if self.sign == "==" and type(left) is type(right):
             return left == right  # nearly all comparisons are of this kind
-        times = Kind.TIME in (self.left.kind, self.right.kind)
+        times = FieldKind.TIME in (self.left.kind, self.right.kind)
         if self.sign == "==":
             return equal(left, right, times=times)
         if self.sign == "!=":
@@ -181,7 +181,7 @@ class OneOf:
     def holds(self, lookup: Lookup) -> bool:
         """Look the value up and compare it with each."""
         value = self.left.value(lookup)
-        times = self.left.kind is Kind.TIME
+        times = self.left.kind is FieldKind.TIME
         return any(equal(value, each.value(lookup), times=times) for each in self.choices)
 
     def in_words(self, word: str) -> str:

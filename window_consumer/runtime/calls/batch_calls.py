@@ -19,7 +19,7 @@ from window_consumer.model.record import (
     Record,
 )
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.result_guard import note_results
+from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
@@ -38,7 +38,7 @@ Failed = tuple[Record, BaseException]
 """A record of a batch, and why it failed."""
 
 
-class Held(BaseException):
+class HeldResults(BaseException):
     """The record was not called, because an earlier one of its lane has failed."""
 
 
@@ -46,7 +46,7 @@ Answer = tuple[Sequence[Record], object]
 """What a handler has returned for some records of a batch."""
 
 
-class Sorted(PartialFailure):
+class SortedResults(PartialFailure):
     """What the layers around handlers raise: every record that is not done, with its exception."""
 
     def __init__(
@@ -70,9 +70,9 @@ def call_batch(slice_: Work, caller: Caller, slot: Slot) -> None:
     slot.batch = records
     try:
         # The handler may do with its list what it likes: who has failed is found in ours.
-        note_answer(slice_, records, caller.handler(records.copy()))
+        record_answer(slice_, records, caller.handler(records.copy()))
     except BaseException as error:
-        note_error(slice_, caller, records, error)
+        record_error(slice_, caller, records, error)
     else:
         _use_again(records, slot.spares)
     finally:
@@ -111,11 +111,11 @@ def _use_again(records: list[Record], spares: list[Record]) -> None:
         spares += records
 
 
-def note_answer(slice_: Work, records: list[Record], returned: object) -> None:
+def record_answer(slice_: Work, records: list[Record], returned: object) -> None:
     """Note what the handler has returned to be produced, if it has."""
     if returned is not None:
         messages = [record._message for record in records]
-        note_results(slice_, messages, returned)
+        record_results(slice_, messages, returned)
 
 
 def failed_of(error: BaseException, records: Sequence[Record]) -> list[Failed]:
@@ -158,10 +158,10 @@ def _not_in_batch(named: object, records: Sequence[Record]) -> NotInBatchError:
     )
 
 
-def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseException) -> None:
+def record_error(slice_: Work, caller: Caller, records: list[Record], error: BaseException) -> None:
     """Tell the slice what became of records whose handler did not just return."""
     handlers: Mapping[int, str] = {}
-    if isinstance(error, Sorted):
+    if isinstance(error, SortedResults):
         handlers = error.handlers
         error = _with_answers(slice_, error)
     described: dict[tuple[int, str], Failure] = {}
@@ -172,7 +172,7 @@ def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseE
         named.setdefault(id(reason), []).append(record._message)
     for record, reason in failed:
         message = record._message
-        if isinstance(reason, Held):
+        if isinstance(reason, HeldResults):
             noted.held.append(message)
         elif isinstance(reason, Skip):
             noted.skip(message, reason)
@@ -185,7 +185,7 @@ def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseE
             noted.failed.append((message, failure))
 
 
-def _with_answers(slice_: Work, error: Sorted) -> Sorted:
+def _with_answers(slice_: Work, error: SortedResults) -> SortedResults:
     """Note what handlers have returned; what cannot be meant fails the records that it is for."""
     failed: list[Failed] = list(error.failed)
     handlers = dict(error.handlers)
@@ -194,9 +194,9 @@ def _with_answers(slice_: Work, error: Sorted) -> Sorted:
         slice_.call.handler = handlers.get(id(records[0]), about)
         try:
             messages = [record._message for record in records]
-            note_results(slice_, messages, returned)
+            record_results(slice_, messages, returned)
         except TypeError as wrong:
             failed += [(record, wrong) for record in records]
         finally:
             slice_.call.handler = about
-    return Sorted(failed, handlers)
+    return SortedResults(failed, handlers)

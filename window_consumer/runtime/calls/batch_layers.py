@@ -14,7 +14,7 @@ from window_consumer.model.conditions.lookup import (
 )
 from window_consumer.model.errors import (
     Expired,
-    PassedOver,
+    NoHandlerMatched,
     Skip,
     Unroutable,
 )
@@ -24,8 +24,8 @@ from window_consumer.runtime.calls.batch_calls import (
     Answer,
     BatchHandler,
     Failed,
-    Held,
-    Sorted,
+    HeldResults,
+    SortedResults,
     answers_of,
     failed_of,
 )
@@ -83,15 +83,15 @@ def with_batch_expiry(
         gone = {id(record) for record, _ in expired}
         left = [record for record in records if id(record) not in gone]
         if not left:
-            raise Sorted(expired)
+            raise SortedResults(expired)
         try:
             returned = yield partial(handler, left)
-        except Sorted as error:
+        except SortedResults as error:
             failed = [*expired, *failed_of(error, left)]
-            raise Sorted(failed, error.handlers, error.answers) from None
+            raise SortedResults(failed, error.handlers, error.answers) from None
         except BaseException as error:
-            raise Sorted([*expired, *failed_of(error, left)]) from None
-        raise Sorted(expired, answers=answers_of(left, returned))
+            raise SortedResults([*expired, *failed_of(error, left)]) from None
+        raise SortedResults(expired, answers=answers_of(left, returned))
 
     return layered(steps, coroutines=coroutines)
 
@@ -134,7 +134,7 @@ class _Router:
         held_lanes: set[Hashable] = set()
         for route, part in parts:
             called = [r for r in part if self._lane_of(r) not in held_lanes]
-            failed += [(r, Held()) for r in part if self._lane_of(r) in held_lanes]
+            failed += [(r, HeldResults()) for r in part if self._lane_of(r) in held_lanes]
             about.handler = route.name
             handlers.update((id(record), route.name) for record in called)
             unfinished: list[Record] = []
@@ -144,7 +144,7 @@ class _Router:
                     answers += answered
                     unfinished += called if answered else ()
             except BaseException as error:
-                if isinstance(error, Sorted):
+                if isinstance(error, SortedResults):
                     answers += error.answers
                     unfinished += [each for records, _ in error.answers for each in records]
                 reasons = failed_of(error, called)
@@ -153,7 +153,7 @@ class _Router:
             held_lanes.update(map(self._lane_of, unfinished))
             held_lanes.discard(None)
         if failed or answers:
-            raise Sorted(failed, handlers, answers)
+            raise SortedResults(failed, handlers, answers)
         return None
 
     def _parts(
@@ -189,7 +189,7 @@ class _Router:
                 handlers[id(record)] = route.name
                 return None
         if self._otherwise == "skip":
-            failed.append((record, PassedOver(self._nobody)))
+            failed.append((record, NoHandlerMatched(self._nobody)))
         else:
             failed.append((record, Unroutable(self._nobody, self._otherwise)))
         return None

@@ -11,8 +11,8 @@ from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import Skip, meant_by
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
-from window_consumer.runtime.context import Whose
-from window_consumer.runtime.error_report import Faults, Lines, Where
+from window_consumer.runtime.context import RecordOwner
+from window_consumer.runtime.error_report import ErrorReports, Lines, Where
 
 Handler = Callable[[Record], object]
 
@@ -26,15 +26,15 @@ class Caller:
     describe: Callable[[BaseException, str, Sequence[Message]], Failure]
     """Takes the name of the handler, too, empty where there is only one, and the call's records."""
     describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
-        factory=lambda: Faults().stalled
+        factory=lambda: ErrorReports().stalled
     )
     """Takes where a call stands that has not returned for so many seconds, its handler, and what
     else is to be said of it."""
-    whose: Whose | None = None
+    whose: RecordOwner | None = None
     """What log lines say that are written within its calls."""
 
 
-def note_raised(slice_: Work, message: Message, error: BaseException, caller: Caller) -> bool:
+def record_raised(slice_: Work, message: Message, error: BaseException, caller: Caller) -> bool:
     """Tell the slice; return whether the record is unfinished, so that its lane has to wait."""
     meant = meant_by(error)
     if isinstance(meant, Skip):

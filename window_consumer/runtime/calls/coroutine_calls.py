@@ -24,11 +24,11 @@ from window_consumer.model.record import (
 )
 from window_consumer.runtime.calls.batch_calls import (
     claim_all,
-    note_answer,
-    note_error,
+    record_answer,
+    record_error,
 )
-from window_consumer.runtime.calls.caller import Caller, note_raised
-from window_consumer.runtime.calls.result_guard import note_results
+from window_consumer.runtime.calls.caller import Caller, record_raised
+from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import (
     Slot,
     current_slot,
@@ -90,16 +90,16 @@ async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
                 task.coroutine = coroutine = _returned(coroutine)
             returned = await coroutine
             if returned is not None and task.ending is None:
-                note_results(slice_, (message,), returned)
+                record_results(slice_, (message,), returned)
                 held_lanes = _held_lanes(slice_)
         except BaseException as error:
             if _is_thrown_away(error):
                 raise
             if task.ending is None:
-                note_raised(slice_, message, error, caller)
+                record_raised(slice_, message, error, caller)
                 held_lanes = _held_lanes(slice_)
         if task.ending is not None:
-            _note_end(slice_, message, task.ending)
+            _record_end(slice_, message, task.ending)
             return False
         if is_cancelled() or len(copy_context()) != 1:
             return False
@@ -120,16 +120,16 @@ async def call_batch(slice_: Slice, caller: Caller, task: CallTask) -> bool:
             task.coroutine = coroutine = _returned(coroutine)
         returned = await coroutine
         if task.ending is None:
-            note_answer(slice_, records, returned)
+            record_answer(slice_, records, returned)
     except BaseException as error:
         if _is_thrown_away(error):
             raise
         if task.ending is None:
-            note_error(slice_, caller, records, error)
+            record_error(slice_, caller, records, error)
     if task.ending is not None:
         slice_.deviations = None
         for record in records:
-            _note_end(slice_, record._message, task.ending)
+            _record_end(slice_, record._message, task.ending)
         return False
     return not task.cancelling() and len(copy_context()) == 1
 
@@ -190,7 +190,7 @@ async def _returned(value: Awaitable[object] | object) -> object:
     return await value if isawaitable(value) else value
 
 
-def _note_end(slice_: Slice, message: Message, ending: Failure | Interrupted) -> None:
+def _record_end(slice_: Slice, message: Message, ending: Failure | Interrupted) -> None:
     """Note a call that was ended, whatever it has made of that: it is never a success."""
     if isinstance(ending, Failure):
         slice_.deviate().failed.append((message, ending))

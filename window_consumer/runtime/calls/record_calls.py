@@ -8,8 +8,8 @@ from window_consumer.engine.scheduling.lanes import LaneOf
 from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Message, Record
-from window_consumer.runtime.calls.caller import Caller, note_raised
-from window_consumer.runtime.calls.result_guard import note_results
+from window_consumer.runtime.calls.caller import Caller, record_raised
+from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot
 
 __handler_slot__ = True  # its frames are no part of a failure, see error_report.py
@@ -34,7 +34,7 @@ def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
             returned = handler(record)
             if (
                 returned is not None
-                and note_results(slice_, (message,), returned)
+                and record_results(slice_, (message,), returned)
                 and slice_.lane_of is not None
             ):
                 _call_around(slice_, caller, slot, slice_.lane_of, message)
@@ -42,7 +42,7 @@ def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
         except Skip as error:
             slice_.deviate().skip(message, error)
         except BaseException as error:
-            if note_raised(slice_, message, error, caller) and slice_.lane_of is not None:
+            if record_raised(slice_, message, error, caller) and slice_.lane_of is not None:
                 _call_around(slice_, caller, slot, slice_.lane_of, message)
                 break
         if references(record) != nobody_else:
@@ -65,10 +65,10 @@ def _call_around(slice_: Work, caller: Caller, slot: Slot, lane_of: LaneOf, firs
         slot.record = record = Record.of(message, slice_.call)
         try:
             returned = caller.handler(record)
-            if returned is not None and note_results(slice_, (message,), returned):
+            if returned is not None and record_results(slice_, (message,), returned):
                 held_lanes.add(lane)
         except Skip as error:
             slice_.deviate().skip(message, error)
         except BaseException as error:
-            if note_raised(slice_, message, error, caller):
+            if record_raised(slice_, message, error, caller):
                 held_lanes.add(lane)

@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import Any
 
 from window_consumer.engine.scheduling.slices import (
-    Returned,
+    RecordsReturned,
     Work,
 )
 from window_consumer.model.produce import results_of
@@ -35,12 +35,12 @@ _LOST = (
 def noting(handler: Called) -> Called:
     """Return a handler that notes in its call when it has results; it stands inside."""
 
-    def note(given: Any, returned: object) -> object:
+    def record(given: Any, returned: object) -> object:
         if returned is not None and results_of(returned):
             _call_of(given).owes = True
         return returned
 
-    return _followed(handler, note)
+    return _followed(handler, record)
 
 
 def demanding(handler: Called) -> Called:
@@ -78,7 +78,7 @@ def _call_of(given: Record | list[Record]) -> Call:
     return record._call  # noqa: SLF001 - what a record shares with the others of its slice
 
 
-def note_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:
+def record_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:
     """Note what a call returned to be produced, and tell whether there is anything.
 
     ``messages`` are what it was called for: one record, or a batch. Where it is True, further
@@ -88,6 +88,6 @@ def note_results(slice_: Work, messages: Sequence[Message], returned: object) ->
     """
     results = results_of(returned)
     if results:
-        call = Returned(messages, results, slice_.call.handler)
+        call = RecordsReturned(messages, results, slice_.call.handler)
         slice_.deviate().returned.append(call)
     return bool(results)

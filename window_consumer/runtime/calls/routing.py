@@ -8,7 +8,7 @@ from typing import Literal
 from attrs import frozen
 
 from window_consumer.model.errors import (
-    PassedOver,
+    NoHandlerMatched,
     Unroutable,
 )
 from window_consumer.model.record import Record
@@ -47,7 +47,7 @@ def routed(routes: Sequence[Route], otherwise: Otherwise) -> Handler:
             if matches is None or matches(record):
                 return handler(record)
         if otherwise == "skip":
-            raise PassedOver(nobody)
+            raise NoHandlerMatched(nobody)
         raise Unroutable(nobody, otherwise)
 
     return call

@@ -119,7 +119,7 @@ class AsyncPool:
         self._loop.call(self._resize, slots - self._slots)
         self._slots = slots
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
 
         None, too, where it only waits for another one that blocks the loop. Where it is to be
@@ -132,7 +132,7 @@ class AsyncPool:
         blocker = self._blocker()
         if blocker is not None and blocker is not task:
             if not isinstance(blocker, CallTask):
-                self._tell_of(blocker)
+                self._report_blocked(blocker)
             return None
         where = self._where(task)
         if stalled.abandon:
@@ -179,7 +179,7 @@ class AsyncPool:
             return None
         return asyncio.current_task(self._loop.loop) or self._loop
 
-    def _tell_of(self, blocker: object) -> None:
+    def _report_blocked(self, blocker: object) -> None:
         """Write down, once, what blocks the loop that is no call: a task of a handler, a callback.
 
         Nobody knows whose it is.
@@ -255,7 +255,7 @@ class AsyncPool:
                     has_slot = running.pop(slice_, None) is not None
                     self._end_slice(slice_, task, is_mine=has_slot)
                     if not is_usable:
-                        self._look_for_traces()
+                        self._check_leftovers()
                     if not (has_slot and is_usable):
                         return
                     if self._last is task:
@@ -270,7 +270,7 @@ class AsyncPool:
             if has_slot:
                 self._replace()
 
-    def _look_for_traces(self) -> None:
+    def _check_leftovers(self) -> None:
         """Keep calls apart from now on if one has left something behind: a task each is dearer."""
         if leaves_traces() and not self._is_apart:
             self._is_apart = True

@@ -21,7 +21,7 @@ __handler_layer__ = True  # its frames are no part of a failure, see error_repor
 T = TypeVar("T")
 
 
-class HandLoop:
+class InlineEventLoop:
     """Runs awaitables to their end. Use it as a context manager. Owner: one thread.
 
     What they leave behind goes on whenever another one is run, and is cancelled at the end.

@@ -39,7 +39,7 @@ class Pool(Protocol):
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
 
         Where it is to be abandoned its slot is replaced. Where it is to be ended it is told to, and

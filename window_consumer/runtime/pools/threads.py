@@ -32,7 +32,7 @@ __handler_slot__ = True  # its frames are no part of a failure, see error_report
 
 
 @define
-class _Progress:
+class _SlotProgress:
     """What a slot's thread says of itself; nobody else writes here."""
 
     over: int = 0
@@ -64,7 +64,7 @@ class ThreadPool:
         self._worker = worker
         self._slots = slots
         self._running: dict[Slice, threading.Thread] = {}
-        self._threads: dict[threading.Thread, _Progress] = {}
+        self._threads: dict[threading.Thread, _SlotProgress] = {}
         self._leaving = 0
         """Threads among them that were told to end."""
         self._made = 0
@@ -105,7 +105,7 @@ class ThreadPool:
         for _ in range(min(waiting, self._slots) - len(self._threads) + self._leaving):
             self._add_thread().start()
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
 
         Where it is to be abandoned its slot is replaced.
@@ -141,13 +141,13 @@ class ThreadPool:
 
     def _add_thread(self) -> threading.Thread:
         name = f"wc-{self._worker}-slot-{self._made}"
-        progress = _Progress()
+        progress = _SlotProgress()
         thread = WatchedThread(self._run, name, self._completions.put, (progress,))
         self._made += 1
         self._threads[thread] = progress
         return thread
 
-    def _run(self, progress: _Progress) -> None:
+    def _run(self, progress: _SlotProgress) -> None:
         work = self._work
         running = self._running
         thread = threading.current_thread()

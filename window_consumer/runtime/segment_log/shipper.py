@@ -18,7 +18,7 @@ from window_consumer.runtime.log import Trouble
 _SERVE_S: Final = 0.1
 
 
-class Outlet(Protocol):
+class SegmentOutlet(Protocol):
     """Writes messages to the topic; used by one thread."""
 
     def send(
@@ -45,7 +45,7 @@ class Outgoing(NamedTuple):
 
 
 @define(eq=False)
-class _Progress:
+class _SegmentProgress:
     """How far a segment has been shipped."""
 
     taken_bytes: int = 0
@@ -66,13 +66,13 @@ class SegmentShipper(ABC):
         held: LogEvent,
         *,
         chunk_bytes: int,
-        patience_s: float = float("inf"),
+        deadline_s: float = float("inf"),
     ):
         self._trouble = trouble
         self._held = held
         self._chunk_bytes = chunk_bytes
-        self._progress: dict[Path, _Progress] = {}
-        self.patience_s = patience_s
+        self._progress: dict[Path, _SegmentProgress] = {}
+        self.deadline_s = deadline_s
         """For the answers to one chunk."""
         self.shipped = 0
         """Events or counts that were acked."""
@@ -98,7 +98,7 @@ class SegmentShipper(ABC):
 
     def ship_segment(
         self,
-        outlet: Outlet,
+        outlet: SegmentOutlet,
         path: Path,
         *,
         is_closed: bool,
@@ -109,7 +109,7 @@ class SegmentShipper(ABC):
         A closed segment is deleted then. ``is_closed`` has to be known before: what is appended
         while this runs comes with the next call. Raises OSError.
         """
-        progress = self._progress.setdefault(path, _Progress())
+        progress = self._progress.setdefault(path, _SegmentProgress())
         while progress.unacked or self._take(path, progress, is_closed=is_closed):
             if progress.unacked and not self._send(outlet, progress.unacked, must_end):
                 return False
@@ -118,7 +118,7 @@ class SegmentShipper(ABC):
             del self._progress[path]
         return True
 
-    def _take(self, path: Path, progress: _Progress, *, is_closed: bool) -> bool:
+    def _take(self, path: Path, progress: _SegmentProgress, *, is_closed: bool) -> bool:
         """Read the next chunk of a segment; False at its end."""
         try:
             with path.open("rb") as file:
@@ -138,14 +138,14 @@ class SegmentShipper(ABC):
         return True
 
     def _send(
-        self, outlet: Outlet, unacked: dict[int, Outgoing], must_end: Callable[[], bool]
+        self, outlet: SegmentOutlet, unacked: dict[int, Outgoing], must_end: Callable[[], bool]
     ) -> bool:
         waiting = set(unacked)
         for index, message in list(unacked.items()):
             on_done = partial(self._answered, unacked, waiting, index)
             outlet.send(message.value, on_done, message.key)
             outlet.serve(0)
-        deadline = monotonic() + self.patience_s
+        deadline = monotonic() + self.deadline_s
         while waiting and not must_end():
             if monotonic() >= deadline:
                 late = PublishFailedError("the broker has not answered")

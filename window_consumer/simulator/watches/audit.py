@@ -25,12 +25,12 @@ from window_consumer.audit.consumer import (
 )
 from window_consumer.audit.count import (
     AuditCount,
-    Tier,
+    CountTier,
     signed64,
 )
 from window_consumer.audit.sums import id_hash
 from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.kept_outcomes import Kept
+from window_consumer.engine.kept_outcomes import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
@@ -45,7 +45,7 @@ from window_consumer.model.record import (
     Message,
     TopicPartition,
 )
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import Member
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.simulator.system_under_test import MakeAudit
@@ -55,7 +55,7 @@ from window_consumer.simulator.system_under_test import MakeAudit
 class _Fate:
     """What became of a record, as an audit has to count it."""
 
-    tier: Tier
+    tier: CountTier
     size: int
     hash: int
 
@@ -70,13 +70,13 @@ class _Notes:
     fates: dict[int, _Fate] = field(factory=dict)
 
 
-class Witness(Observer):
+class AuditWitness(Observer):
     """Hears of each record for itself. Owner: one thread."""
 
     def __init__(self, watch: AuditWatch):
         self._watch = watch
         self._notes: dict[Partition, _Notes] = {}
-        self._kept: WeakKeyDictionary[Kept, _Notes] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[PartitionOutcomes, _Notes] = WeakKeyDictionary()
 
     def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
         """A partition is somebody's."""
@@ -100,11 +100,11 @@ class Witness(Observer):
     ) -> None:
         """Records are finished."""
         for message in messages:
-            self._note(partition, message, outcome)
+            self._record(partition, message, outcome)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - as declared
         """A record has left."""
-        self._note(failed.partition, failed.message, outcome)
+        self._record(failed.partition, failed.message, outcome)
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:  # noqa: ARG002 - as declared
         """A commit is sent: what it covers is so from now on."""
@@ -116,8 +116,8 @@ class Witness(Observer):
             ):
                 self._watch.covered(notes.place, offset, notes.number, notes.fates.pop(offset))
 
-    def _note(self, partition: Partition, message: Message, outcome: Outcome) -> None:
-        hop = of_copy(message) if partition.rung.is_copy else of_source(message)
+    def _record(self, partition: Partition, message: Message, outcome: Outcome) -> None:
+        hop = of_copy(message) if partition.retry_level.is_copy else of_source(message)
         fate = _Fate(TIERS[outcome], len(message), id_hash(hop.record_id))
         self._notes[partition].fates[message.offset()] = fate
 
@@ -125,7 +125,7 @@ class Witness(Observer):
 class AuditWatch:
     """Checks in the end what all members have counted. Owner: one thread."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         self.counts: list[AuditCount] = []
         self.fates: defaultdict[TopicPartition, dict[int, _Fate]] = defaultdict(dict)
@@ -171,12 +171,12 @@ class AuditWatch:
 
         rules = AuditRules(ids=True)
         audit = make_audit(GROUP, rules, write, self._history.wall_ms)
-        return (Witness(self), audit)
+        return (AuditWitness(self), audit)
 
     def check(self) -> None:
         """Compare what was counted with what became of the records."""
         found = effective(self.counts)
-        sums: defaultdict[tuple[TopicPartition, Tier], Sum] = defaultdict(Sum)
+        sums: defaultdict[tuple[TopicPartition, CountTier], Sum] = defaultdict(Sum)
         for count in found.counts:
             sums[TopicPartition(count.topic, count.partition), count.tier].add(count)
         unsettled: defaultdict[TopicPartition, list[range]] = defaultdict(list)
@@ -186,7 +186,7 @@ class AuditWatch:
             if place.topic not in self.tampered:
                 self._check(place, fates, unsettled[place], sums)
         for count in found.counts:
-            if count.tier is Tier.GONE and count.topic not in self.tampered:
+            if count.tier is CountTier.GONE and count.topic not in self.tampered:
                 self._check_gone(count)
 
     def _check_gone(self, count: AuditCount) -> None:
@@ -205,7 +205,7 @@ class AuditWatch:
         place: TopicPartition,
         fates: Mapping[int, _Fate],
         unsettled: Sequence[range],
-        sums: Mapping[tuple[TopicPartition, Tier], Sum],
+        sums: Mapping[tuple[TopicPartition, CountTier], Sum],
     ) -> None:
         gone = self._gone(place)
         for offset in fates:

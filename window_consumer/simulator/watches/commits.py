@@ -9,9 +9,9 @@ from window_consumer.engine.commit_metadata import (
     decode,
 )
 from window_consumer.model.protocols import Commit
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import (
-    Ledger,
+    LogLedger,
     Member,
     Tenure,
 )
@@ -22,7 +22,7 @@ from window_consumer.testing.fakes.group import Applied
 class CommitWatch:
     """Checks every commit that a member sends and that the broker takes. Owner: one thread."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         history.catch_up = self.catch_up
         self._sent: dict[int, tuple[Commit, Tenure]] = {}
@@ -35,7 +35,7 @@ class CommitWatch:
         history = self._history
         for commit in commits:
             if history.trace is not None:
-                history.say(f"{member} commits {_shown(commit)}")
+                history.record(f"{member} commits {_shown(commit)}")
             tenure = history.latest(member, commit.name)
             if commit.name not in member.source.held or tenure is None:
                 history.violate(f"{member} commits {commit.name}, which it does not hold")
@@ -75,7 +75,7 @@ class CommitWatch:
                 self._apply(each, self._history.ledger(log))
         self._seen = len(applied)
 
-    def _apply(self, applied: Applied, ledger: Ledger) -> None:
+    def _apply(self, applied: Applied, ledger: LogLedger) -> None:
         commit = ledger.entry = applied.commit
         if applied.member is None:
             self._history.excuse(ledger, commit.next_offset, "an administrator moved the offset")

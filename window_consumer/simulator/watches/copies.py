@@ -13,7 +13,7 @@ from window_consumer.model.record import (
     Message,
     TopicPartition,
 )
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import KnownRecord, Member, Tenure
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import (
@@ -73,7 +73,7 @@ def _users(headers: Headers) -> list[tuple[str, bytes | None]]:
 class CopyWatch:
     """Checks every copy that a member writes. Owner: one thread."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         self._acked: list[tuple[KnownRecord, Copy]] = []
         self.dead_letters: dict[FakeLog, dict[int, KnownRecord]] = {}
@@ -91,7 +91,7 @@ class CopyWatch:
         history = self._history
         _, name, offset = self._made[id(copy)]
         if history.trace is not None:
-            history.say(f"{member} copies {name}@{offset} to {copy.topic}")
+            history.record(f"{member} copies {name}@{offset} to {copy.topic}")
         tenure = history.tenure(member, name)
         record = tenure.delivered.get(offset) if tenure is not None else None
         if tenure is None or record is None:
@@ -142,7 +142,7 @@ class CopyWatch:
         if record is None:
             return  # it was a broken promise to write it, and that has been said
         log = history.broker.log(*name)
-        if name.topic in history.rungs:
+        if name.topic in history.retry_levels:
             history.produced(log, message, poison=record.poison, copy_of=record)
         else:
             self.dead_letters.setdefault(log, {})[message.offset()] = record
@@ -163,7 +163,7 @@ class CopyWatch:
         def answer(error: PublishFailedError | None) -> None:
             offset = record.message.offset()
             if history.trace is not None:
-                history.say(f"copy of {tenure.name}@{offset}: {error or 'acked'}")
+                history.record(f"copy of {tenure.name}@{offset}: {error or 'acked'}")
             if error is None:
                 self._acked.append((record, copy))
                 if tenure.current:
@@ -195,7 +195,7 @@ class CopyWatch:
             for message in log.messages:
                 self._check(message, letters.get(message.offset()))
         for ledger in history.ledgers.values():
-            if ledger.log.name.topic in history.rungs:
+            if ledger.log.name.topic in history.retry_levels:
                 for message in ledger.log.messages:
                     self._check(message, ledger.records.get(message.offset()))
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.commits import REMEMBERED_COMMITS
 from window_consumer.engine.kept_outcomes import KEPT_S
-from window_consumer.model.protocols import Committed
+from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.ledger import (
     Chronicle,
-    Lost,
+    LostAssignment,
     Member,
     SimulatedCall,
     Tenure,
@@ -41,9 +41,9 @@ class KeptWatch:
             known = {*tenure.delivered, *tenure.durable, *tenure.kept}
             finished = {o for o in known if any(o in each for each in ranges)}
             finished = {o for o in finished if history.is_over(tenure, o)}
-            tenure.lost = Lost(history.now(), finished)
+            tenure.lost = LostAssignment(history.now(), finished)
 
-    def begins(self, tenure: Tenure, before: Tenure | None, committed: Committed) -> None:
+    def begins(self, tenure: Tenure, before: Tenure | None, committed: CommittedOffset) -> None:
         """An assignment begins; ``before`` is the one that its member had of the partition."""
         if before is not None and before.lost is not None and before.ledger is tenure.ledger:
             self._recall(tenure, before, before.lost, committed)
@@ -58,7 +58,9 @@ class KeptWatch:
                     " final outcome"
                 )
 
-    def _recall(self, tenure: Tenure, before: Tenure, lost: Lost, committed: Committed) -> None:
+    def _recall(
+        self, tenure: Tenure, before: Tenure, lost: LostAssignment, committed: CommittedOffset
+    ) -> None:
         ledger, entries = tenure.ledger, [before.entry, *before.sent]
         said = {(each.next_offset, each.metadata) for each in entries if each is not None}
         if (committed.next_offset, committed.metadata) not in said or tenure.restarted:

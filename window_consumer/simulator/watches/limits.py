@@ -11,14 +11,14 @@ from window_consumer.engine.retry.output import (
 from window_consumer.engine.retry.queue import MAX_UNACKED
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import Member
 from window_consumer.simulator.watches.pace import WanderingLimiter
 
 
-def check_bounds(history: History, member: Member) -> None:
+def check_bounds(history: SimulationHistory, member: Member) -> None:
     """Note where a member holds more than its configuration allows."""
-    history.poison.look(member)
+    history.poison.on_turn(member)
     engine = member.engine
     rules = engine.rules
     held = 0
@@ -51,7 +51,7 @@ def check_bounds(history: History, member: Member) -> None:
         history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
 
 
-def check_start(history: History, member: Member, slice_: Slice) -> None:
+def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> None:
     """Note where a slice starts although too many results wait for their acks.
 
     One record may always be tried: to find out whether an outage is over, or who ends the process.
@@ -67,7 +67,7 @@ def check_start(history: History, member: Member, slice_: Slice) -> None:
         )
 
 
-def _results(history: History, member: Member) -> int:
+def _results(history: SimulationHistory, member: Member) -> int:
     """Return how many bytes of results are held."""
     producing = member.engine.producing
     if producing.bytes < 0:
@@ -77,7 +77,7 @@ def _results(history: History, member: Member) -> int:
     return producing.bytes
 
 
-def _check_partition(history: History, member: Member, partition: Partition) -> None:
+def _check_partition(history: SimulationHistory, member: Member, partition: Partition) -> None:
     rules = member.engine.rules
     cells = partition.window.cells
     place = f"{member}: {partition.name}"

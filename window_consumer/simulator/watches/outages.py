@@ -47,7 +47,7 @@ class Outages:
         """A copy of a record is written because its retries are exhausted."""
         rules = self._history.plan.engine
         run = self._spent.get((tenure, offset))
-        is_copy = tenure.partition.rung.level is not None
+        is_copy = tenure.partition.retry_level.level is not None
         if run is None or is_copy or not rules.breaker.enabled:
             return
         if self._began[tenure, offset] != run:

@@ -6,7 +6,7 @@ from bisect import insort
 from random import Random
 
 from window_consumer.engine.scheduling.adaptive_concurrency import (
-    Limiter,
+    AdaptiveConcurrency,
     LimitNews,
     LimitRules,
 )
@@ -20,7 +20,7 @@ CHANGES = 0.1
 _TOLERANCE = 1e-6
 
 
-class WanderingLimiter(Limiter):
+class WanderingLimiter(AdaptiveConcurrency):
     """One that changes its mind at random: what a limit allows must not depend on its wisdom."""
 
     def __init__(self, rules: LimitRules, upper: int, rng: Random):
@@ -29,7 +29,7 @@ class WanderingLimiter(Limiter):
         self.highest = self.limit
         """What the limit has been at most since somebody has asked last."""
 
-    def look(self, now: float, out: int) -> LimitNews | None:  # noqa: ARG002 - it looks at nothing
+    def adjust(self, now: float, out: int) -> LimitNews | None:  # noqa: ARG002 - it looks at nothing
         """Change the limit, or leave it as it is."""
         if self._rng.random() < CHANGES:
             self.limit = self.base = self._rng.randint(self._lower, self._upper)
@@ -54,7 +54,7 @@ class PaceWatch:
             of = message.key()
         elif rate.per == "partition":
             partition = slice_.partition
-            of = (partition.rung.source, partition.name.partition)
+            of = (partition.retry_level.source, partition.name.partition)
         is_first = message is slice_.messages[0] and not slice_.settled
         at = slice_.started if is_first else self._history.now()
         insort(self._taken.setdefault((member, of), []), at)

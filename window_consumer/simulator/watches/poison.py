@@ -14,10 +14,10 @@ from window_consumer.simulator.ledger import (
 from window_consumer.simulator.schedule import QUIET
 from window_consumer.testing.events import Result
 
-PATIENCE_S = HOLD_S + 1.0
+DEADLINE_S = HOLD_S + 1.0
 """What was promised may come so much later ..."""
 
-PATIENCE_TURNS = 10
+DEADLINE_TURNS = 10
 """... and after so many turns of the poll loop: a step of the simulation may take long."""
 
 
@@ -46,12 +46,12 @@ class PoisonWatch:
             return
         tenure = call.tenure
         member, now = tenure.member, self._history.now()
-        if call.attempt == 1 and tenure.partition.rung.level is None:
+        if call.attempt == 1 and tenure.partition.retry_level.level is None:
             rules = self._history.plan.engine.breaker
             last = self._first_calls.setdefault(member, deque(maxlen=rules.min_calls))
             last.append(result not in ("done", "skipped"))
             if sum(last) > rules.failures * rules.min_calls:
-                self._excused_until[member] = now + rules.cool_down_s + PATIENCE_S
+                self._excused_until[member] = now + rules.cool_down_s + DEADLINE_S
         if result == "spent":
             self._spent[tenure, call.offset] = (now, self._turns.get(member, 0))
 
@@ -59,7 +59,7 @@ class PoisonWatch:
         """A copy of a record is written because its retries are exhausted."""
         self._spent.pop((tenure, offset), None)
 
-    def look(self, member: Member) -> None:
+    def on_turn(self, member: Member) -> None:
         """A member has taken a turn."""
         if not self._watches:
             return
@@ -81,13 +81,13 @@ class PoisonWatch:
         return bool(engine.dispatcher.idle_slots) and any(
             partition.is_active and not partition.is_suspended and partition.ordering.startable
             for partition in engine.partitions.values()
-            if partition.rung.level is None
+            if partition.retry_level.level is None
         )
 
     def _is_late(self, member: Member, since: float, turn: int) -> bool:
         now = self._history.now()
         return (
-            now - since > PATIENCE_S
-            and self._turns[member] - turn > PATIENCE_TURNS
+            now - since > DEADLINE_S
+            and self._turns[member] - turn > DEADLINE_TURNS
             and now > self._excused_until.get(member, 0.0)
         )

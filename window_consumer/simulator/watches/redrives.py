@@ -24,7 +24,7 @@ from window_consumer.model.record import (
     Message,
     TopicPartition,
 )
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import KnownRecord
 from window_consumer.simulator.watches.copies import CopyWatch, differences
 from window_consumer.testing.fakes.log import (
@@ -57,7 +57,7 @@ _STAYS_BEHIND = (
 
 
 @define(eq=False)
-class Letter:
+class WatchedLetter:
     """A dead letter."""
 
     message: FakeMessage
@@ -90,30 +90,30 @@ class WatchedRun:
     topic: str
     """That of the dead letters."""
     restart: bool
-    resolved: set[Letter] = field(factory=set)
+    resolved: set[WatchedLetter] = field(factory=set)
     """What was resolved when it began, and does not go back; nothing at a restart."""
-    read: list[Letter] = field(factory=list)
+    read: list[WatchedLetter] = field(factory=list)
     """What may go back, and has not yet."""
     uncommitted: int = 0
     """So many were read since the last commit."""
-    sent: dict[int, tuple[Copy, Letter]] = field(factory=dict)
-    acked: set[Letter] = field(factory=set)
-    written: set[Letter] = field(factory=set)
-    refused: set[Letter] = field(factory=set)
-    gone: set[Letter] = field(factory=set)
+    sent: dict[int, tuple[Copy, WatchedLetter]] = field(factory=dict)
+    acked: set[WatchedLetter] = field(factory=set)
+    written: set[WatchedLetter] = field(factory=set)
+    refused: set[WatchedLetter] = field(factory=set)
+    gone: set[WatchedLetter] = field(factory=set)
     """What only refers to its value, which was not there."""
 
     def __str__(self) -> str:
         return self.name
 
-    def wants(self, letter: Letter) -> bool:
+    def wants(self, letter: WatchedLetter) -> bool:
         """Tell whether a dead letter is to go back."""
         rules = self.rules
         if rules.matches is not None and not rules.matches(letter.message):
             return False
         return letter.record.redrives < rules.max_redrives and letter not in self.resolved
 
-    def can_have(self, letter: Letter) -> bool:
+    def can_have(self, letter: WatchedLetter) -> bool:
         """Tell whether there is a value for the copy, and the broker takes it."""
         return letter not in self.refused and letter not in self.gone
 
@@ -121,10 +121,10 @@ class WatchedRun:
 class RedriveWatch:
     """Checks every step of the processes that put dead letters back. Owner: one thread."""
 
-    def __init__(self, history: History, copies: CopyWatch):
+    def __init__(self, history: SimulationHistory, copies: CopyWatch):
         self._history = history
         self._dead_letters = copies.dead_letters
-        self._letters: dict[FakeLog, dict[int, Letter]] = {}
+        self._letters: dict[FakeLog, dict[int, WatchedLetter]] = {}
         self._at_work: list[WatchedRun] = []
         self._may_repeat: dict[str, int] = {}
         """By topic of dead letters: how many copies may lie twice in the entry topic."""
@@ -132,15 +132,15 @@ class RedriveWatch:
     def _violate(self, text: str) -> None:
         self._history.violate(text)
 
-    def _letters_of(self, log: FakeLog) -> dict[int, Letter]:
+    def _letters_of(self, log: FakeLog) -> dict[int, WatchedLetter]:
         """Return the dead letters of a log, those that are new included."""
         known = self._letters.setdefault(log, {})
         copies = self._dead_letters.get(log, {})
         for offset, record in islice(copies.items(), len(known), None):
-            known[offset] = Letter(log.at(offset), record)
+            known[offset] = WatchedLetter(log.at(offset), record)
         return known
 
-    def _all(self, topic: str) -> list[Letter]:
+    def _all(self, topic: str) -> list[WatchedLetter]:
         logs = self._history.broker.topics.by_name[topic].logs
         return [letter for log in logs for letter in self._letters_of(log).values()]
 
@@ -264,7 +264,7 @@ class RedriveWatch:
                 if offset < next_offset:
                     self._check_passed(run, letter)
 
-    def _check_passed(self, run: WatchedRun, letter: Letter) -> None:
+    def _check_passed(self, run: WatchedRun, letter: WatchedLetter) -> None:
         acked = letter in run.acked if run.restart else letter.acked
         letter.left = letter.left or not run.can_have(letter)
         if letter in run.acked and not letter.remembered:
@@ -291,7 +291,7 @@ class RedriveWatch:
                 self._violate(f"{letter.position} is lost: no redrive has put it back")
 
 
-def _is_copy_of(letter: Letter, copy: Copy) -> bool:
+def _is_copy_of(letter: WatchedLetter, copy: Copy) -> bool:
     """Tell whether a copy may be one of this dead letter; its own headers say that."""
     said = dict(copy.headers)
     theirs = letter.headers
@@ -301,7 +301,7 @@ def _is_copy_of(letter: Letter, copy: Copy) -> bool:
     return all(said.get(name) == theirs.get(name) for name in (*_GOES_ALONG, names.TAGS))
 
 
-def _wrong(letter: Letter, copy: Copy, run: WatchedRun) -> list[str]:
+def _wrong(letter: WatchedLetter, copy: Copy, run: WatchedRun) -> list[str]:
     """Say what is wrong with a copy that goes back."""
     first = letter.record.first.message
     found = differences(first, copy.key, copy.value, copy.headers)

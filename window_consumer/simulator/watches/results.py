@@ -11,7 +11,7 @@ from window_consumer.model.protocols import (
     Delivery,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.history import History
+from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ledger import (
     Lane,
     Member,
@@ -46,7 +46,7 @@ class _Returned:
 class ResultWatch:
     """Checks every result that a member writes. Owner: one thread."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         self._calls: list[_Returned] = []
         self._acked: list[_Returned] = []
@@ -74,7 +74,7 @@ class ResultWatch:
         call = returned.call
         what = f"result {index} of {call.tenure.name}@{call.offset}"
         if history.trace is not None:
-            history.say(f"{member} produces {what}")
+            history.record(f"{member} produces {what}")
         if call.tenure.member is not member or not returned.counts:
             history.violate(f"{member} produces {what}, of a call that does not count")
         elif not call.tenure.current:
@@ -90,7 +90,7 @@ class ResultWatch:
 
         def answer(error: PublishFailedError | None) -> None:
             if history.trace is not None:
-                history.say(f"{what}: {error or 'acked'}")
+                history.record(f"{what}: {error or 'acked'}")
             self._answered(returned, index, error)
             on_delivery(error)
 

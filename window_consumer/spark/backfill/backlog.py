@@ -21,8 +21,8 @@ from window_consumer.spark.backfill.job import (
     read_and_handled,
 )
 from window_consumer.spark.backfill.ledger import (
-    About,
-    Ledger,
+    BackfillIdentity,
+    BackfillLedger,
 )
 from window_consumer.spark.backfill.ranges import (
     Spans,
@@ -33,16 +33,16 @@ from window_consumer.spark.backfill.ranges import (
 from window_consumer.spark.backfill.shares import shared_out
 from window_consumer.spark.backfill.task import WorkerPlan
 from window_consumer.spark.backfill.task_reports import (
-    Address,
     Mailbox,
+    ReportAddress,
     TaskReport,
 )
 
-_LOOK_S: Final = 0.5
+_CHECK_S: Final = 0.5
 
 
 @frozen
-class Progress:
+class BackfillProgress:
     """How far a backfill is; counted in offsets, of which some may be holes of the log."""
 
     total: int
@@ -74,21 +74,21 @@ class Progress:
 
 
 @frozen
-class Ended:
+class BackfillEnd:
     """How a backfill has ended."""
 
-    progress: Progress
+    progress: BackfillProgress
     left: Spans
     """What is still to be run, empty where all is done."""
 
 
 @frozen(kw_only=True)
-class Backlog:
+class BackfillRun:
     """One backfill, ready to run. Owner: the driver's main thread."""
 
     session: SparkSession = field(repr=False)
-    ledger: Ledger
-    about: About
+    ledger: BackfillLedger
+    about: BackfillIdentity
     plan: WorkerPlan
     consumer: Mapping[str, Any] = field(repr=False)
     """The user's Kafka properties of consumers."""
@@ -96,11 +96,11 @@ class Backlog:
     rate_per_s: float | None = None
     skip_lost: bool = False
     """Go on where retention takes records meanwhile."""
-    on_progress: Callable[[Progress], None] = lambda _progress: None
+    on_progress: Callable[[BackfillProgress], None] = lambda _progress: None
     """Hears after each chunk and now and then; on a thread of its own."""
     stop_asked: Callable[[], bool] = lambda: False
 
-    def run(self, spans: Spans) -> Ended:
+    def run(self, spans: Spans) -> BackfillEnd:
         """Run what is not recorded as done; end after the chunk where ``stop_asked`` says so.
 
         Raises RunError where a chunk cannot be done: nothing of it is recorded then, and its
@@ -113,10 +113,10 @@ class Backlog:
         at_first = count_of(left)
         began = time.monotonic()
 
-        def progress() -> Progress:
+        def progress() -> BackfillProgress:
             todo = count_of(left)
             seconds = time.monotonic() - began
-            return Progress(total, total - todo, failed, seconds, at_first - todo)
+            return BackfillProgress(total, total - todo, failed, seconds, at_first - todo)
 
         while left and not self.stop_asked():
             piece = next_chunk(left, self.chunk_records)
@@ -124,13 +124,13 @@ class Backlog:
             failed += self._run_chunk(piece, chunk, progress())
             left = without(left, {each: span.end for each, span in piece.items()})
             self.on_progress(progress())
-        return Ended(progress(), left)
+        return BackfillEnd(progress(), left)
 
-    def _run_chunk(self, piece: Spans, chunk: int, progress: Progress) -> int:
+    def _run_chunk(self, piece: Spans, chunk: int, progress: BackfillProgress) -> int:
         """Run a chunk and record it; return how many of its records failed."""
         group = f"{self.about.name}/{chunk}"
         self.session.sparkContext.setJobGroup(group, f"backfill {group}")
-        watch = Watch(self.session, group, progress, self.on_progress, count_of(piece))
+        watch = ChunkWatch(self.session, group, progress, self.on_progress, count_of(piece))
         with watch as address:
             try:
                 rows = self._rows(piece, address)
@@ -142,10 +142,10 @@ class Backlog:
                 raise RunError(
                     f"chunk {chunk} of {self.about.topic} ended without a result, and nothing of it"
                     f" is recorded (offsets by partition, the end exclusive: {offsets}):"
-                    f" {told(error)}"
+                    f" {end_of(error)}"
                 ) from error
 
-    def _rows(self, piece: Spans, driver: Address | None) -> DataFrame:
+    def _rows(self, piece: Spans, driver: ReportAddress | None) -> DataFrame:
         """Return what becomes of the records of a chunk, once somebody asks for it.
 
         Tasks read their shares by themselves, but for order by key where there are fewer
@@ -187,7 +187,7 @@ _NOT_IMPORTED: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+
 _MOST_TEXT: Final = 1500
 
 
-def told(error: Exception) -> str:
+def end_of(error: Exception) -> str:
     """Return what a chunk ended with, and what to do, without Spark's own frames."""
     text = str(error)
     lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
@@ -203,7 +203,7 @@ def told(error: Exception) -> str:
     return (ours[-1][1] if ours else "\n".join(lines))[:_MOST_TEXT]
 
 
-class Watch:
+class ChunkWatch:
     """Tells how a chunk's tasks come along, while Spark runs them. Its thread only looks.
 
     As a context it gives the address at which it hears the tasks, None where it cannot listen.
@@ -213,8 +213,8 @@ class Watch:
         self,
         session: SparkSession,
         group: str,
-        progress: Progress,
-        tell: Callable[[Progress], None],
+        progress: BackfillProgress,
+        tell: Callable[[BackfillProgress], None],
         records: int,
     ):
         self._context = session.sparkContext
@@ -229,7 +229,7 @@ class Watch:
         self._ended = Event()
         self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
 
-    def __enter__(self) -> Address | None:
+    def __enter__(self) -> ReportAddress | None:
         self._mailbox = _mailbox(self._context)
         self._thread.start()
         return None if self._mailbox is None else self._mailbox.address
@@ -241,17 +241,17 @@ class Watch:
             self._mailbox.close()
 
     def _run(self) -> None:
-        while not self._ended.wait(_LOOK_S):
+        while not self._ended.wait(_CHECK_S):
             progress = self._tasks(self._progress)
             reports = [] if self._mailbox is None else self._mailbox.reports()
             for each in reports:
-                self._tell_of_breaker(each)
+                self._report_breaker(each)
             running = min(self._records, sum(each.done for each in reports))
             seconds = progress.seconds + time.monotonic() - self._began
             held_up = len(self._held_up)
             self._tell(evolve(progress, running=running, held_up=held_up, seconds=seconds))
 
-    def _tasks(self, progress: Progress) -> Progress:
+    def _tasks(self, progress: BackfillProgress) -> BackfillProgress:
         """Return it with what Spark says of the chunk's tasks."""
         ended = tasks = tried_again = 0
         tracker = self._context.statusTracker()
@@ -274,7 +274,7 @@ class Watch:
             )
         return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
 
-    def _tell_of_breaker(self, report: TaskReport) -> None:
+    def _report_breaker(self, report: TaskReport) -> None:
         """Tell when the breaker of a task has opened, and when it has closed again."""
         if report.is_held_up is (report.task in self._held_up):
             return

@@ -21,7 +21,7 @@ from window_consumer.spark.backfill.shares import (
     ShareTask,
 )
 from window_consumer.spark.backfill.task import (
-    Task,
+    BackfillTask,
     WorkerPlan,
 )
 
@@ -51,7 +51,7 @@ def handled(records: DataFrame, plan: WorkerPlan) -> DataFrame:
         F.unix_millis("timestamp").alias("time_ms"),
         (F.col("timestampType") + _CREATE_TIME).alias("time_kind"),
     )
-    return _told(ready.mapInArrow(Task.of(plan), COLUMNS), plan)
+    return _outcomes(ready.mapInArrow(BackfillTask.of(plan), COLUMNS), plan)
 
 
 def read_and_handled(
@@ -70,10 +70,10 @@ def read_and_handled(
     """
     numbers = session.range(0, len(shares), 1, len(shares))
     task = ShareTask.of(plan, consumer, shares, skip_lost=skip_lost)
-    return _told(numbers.mapInArrow(task, COLUMNS), plan)
+    return _outcomes(numbers.mapInArrow(task, COLUMNS), plan)
 
 
-def _told(found: DataFrame, plan: WorkerPlan) -> DataFrame:
+def _outcomes(found: DataFrame, plan: WorkerPlan) -> DataFrame:
     return found.select(
         F.lit(plan.topic).alias("topic"),
         "partition",

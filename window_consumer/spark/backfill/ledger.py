@@ -21,7 +21,7 @@ from window_consumer.model.errors import (
     UsageError,
 )
 from window_consumer.spark.backfill.ranges import Spans
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import (
     Table,
     is_conflict,
@@ -64,7 +64,7 @@ BACKFILLS: Final = Table(
 
 
 @frozen
-class About:
+class BackfillIdentity:
     """What a backfill is about; two of one name have to be about the same."""
 
     name: str
@@ -77,7 +77,7 @@ class About:
 
 
 @frozen
-class Done:
+class DoneChunk:
     """What is recorded of a backfill."""
 
     ends: Mapping[int, int]
@@ -88,16 +88,16 @@ class Done:
     failed: int
 
 
-class Ledger:
+class BackfillLedger:
     """The tables below one directory. Owner: the driver's main thread."""
 
     def __init__(self, session: SparkSession, directory: str):
         self._session = session
-        layout = Plan(kafka={}, directory=directory)
+        layout = PipelinePlan(kafka={}, directory=directory)
         self.results = RESULTS.make(session, layout)
         self._backfills = BACKFILLS.make(session, layout)
 
-    def begin(self, about: About, spans: Spans) -> dict[int, Span]:
+    def begin(self, about: BackfillIdentity, spans: Spans) -> dict[int, Span]:
         """Record what a backfill is about; return its offsets, those of its first start.
 
         Raises UsageError where one of this name is about something else.
@@ -130,7 +130,7 @@ class Ledger:
         found = self._session.read.format("delta").load(self._backfills)
         return found.where(F.col("backfill") == name).orderBy("partition").collect()
 
-    def _write(self, about: About, spans: Spans) -> None:
+    def _write(self, about: BackfillIdentity, spans: Spans) -> None:
         fixed = (about.name, about.worker, about.group, about.topic, about.topic_id, about.asked)
         rows = [(*fixed, partition, span.first, span.end) for partition, span in spans.items()]
         schema = T.StructType(BACKFILLS.schema.fields[:-1])
@@ -138,7 +138,7 @@ class Ledger:
         frame = frame.withColumn("begun_at", F.current_timestamp()).coalesce(1)
         BACKFILLS.append(frame, self._backfills, _writer(about.name), 0)
 
-    def done(self, name: str) -> Done:
+    def done(self, name: str) -> DoneChunk:
         """Return what is recorded: nothing of it has to run again."""
         # Before the rows: what another driver records meanwhile is then refused here as a chunk
         # that is there. A chunk whose offsets are all holes of the log has no rows.
@@ -156,7 +156,7 @@ class Ledger:
             )
             .collect()
         )
-        return Done(
+        return DoneChunk(
             {row["partition"]: after(row["last"]) for row in rows},
             max([row["chunk"] for row in rows] + [-1 if last is None else last]),
             sum(row["records"] for row in rows),
@@ -180,12 +180,12 @@ class Ledger:
         except Exception as error:
             if is_conflict(error):
                 raise RunError(
-                    f"{_said_by_another(name, chunk)}, and its records have run twice"
+                    f"{_run_by_another(name, chunk)}, and its records have run twice"
                 ) from error
             raise
         if conf.get(_COMMITTED, None) is None:
             # Delta passes over a batch that is there, in silence; nothing was run or counted.
-            raise RunError(_said_by_another(name, chunk))
+            raise RunError(_run_by_another(name, chunk))
         return int(seen.get["failed"])
 
 
@@ -193,7 +193,7 @@ _COMMITTED: Final = "spark.databricks.delta.lastCommitVersionInSession"
 """Where Delta tells a session which version of a table it has made last."""
 
 
-def _said_by_another(name: str, chunk: int) -> str:
+def _run_by_another(name: str, chunk: int) -> str:
     return (
         f"somebody else runs the backfill {name}, too, and has recorded chunk {chunk}: let one of"
         " them go on"

@@ -13,7 +13,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.runtime.pools.processes.serialization import (
-    CrossedMessage,
+    ReceivedMessage,
     Row,
 )
 
@@ -29,7 +29,7 @@ _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 Headers = list[tuple[str, bytes | None]] | None
 
 
-class TaskMessage(CrossedMessage):
+class TaskMessage(ReceivedMessage):
     """A record in a task; it carries what the handler's calls for it have taken."""
 
     # Set by ``messages_of``, as its parent's: a call of __init__ takes longer than all the rest.

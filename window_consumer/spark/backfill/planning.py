@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from window_consumer.app.application import App
-from window_consumer.app.child_spec import blueprint_of
+from window_consumer.app.child_spec import child_spec_of
 from window_consumer.app.plan import (
-    Plan,
+    AppPlan,
     PlannedWorker,
 )
 from window_consumer.app.preflight import (
@@ -16,10 +16,10 @@ from window_consumer.app.preflight import (
 )
 from window_consumer.app.start_timeout import (
     LOGGER,
-    Patience,
+    StartTimeout,
 )
 from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.engine.retry.copy_record import Origin
+from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import uses_tokens
@@ -38,10 +38,10 @@ _START_S = 30.0
 
 
 @frozen
-class Chosen:
+class ChosenHandler:
     """A worker and the topic that it is to run over, both there."""
 
-    plan: Plan
+    plan: AppPlan
     prepared: PreparedWorker
     topic: str
 
@@ -51,7 +51,7 @@ class Chosen:
         return self.prepared.plan
 
 
-def worker_of(plan: Plan, topic: str, name: str | None = None) -> PlannedWorker:
+def worker_of(plan: AppPlan, topic: str, name: str | None = None) -> PlannedWorker:
     """Return the worker that reads a topic, or the one of this name; UsageError without one."""
     workers = {worker.name: worker for worker in plan.workers}
     if name is not None:
@@ -75,14 +75,14 @@ def worker_of(plan: Plan, topic: str, name: str | None = None) -> PlannedWorker:
 
 
 def choose(
-    plan: Plan,
+    plan: AppPlan,
     topic: str,
     *,
     name: str | None = None,
     pool: int | None = None,
     start_timeout: float | None = None,
     dry: bool = False,
-) -> Chosen:
+) -> ChosenHandler:
     """Ask the cluster what has to be known, and make the dead-letter topic where it is missing.
 
     A ``dry`` run makes nothing. Retry topics take no part: after its local attempts a record is a
@@ -98,10 +98,10 @@ def choose(
         )
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
     cluster = Cluster(admin_settings(planned.admin, planned.name), log)
-    patience = Patience(_START_S if start_timeout is None else start_timeout)
+    patience = StartTimeout(_START_S if start_timeout is None else start_timeout)
     cluster.wait_until_there(patience.left_s(), patience.waiting(planned.name, cluster))
     prepared = Preparation(plan, planned, cluster, log, dry=dry).prepare()
-    return Chosen(plan, prepared, topic)
+    return ChosenHandler(plan, prepared, topic)
 
 
 def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> PlannedWorker:
@@ -118,12 +118,12 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
     return evolve(worker, config=config, retry=evolve(worker.retry, levels=()))
 
 
-def worker_plan(app: App, chosen: Chosen) -> WorkerPlan:
+def worker_plan(app: App, chosen: ChosenHandler) -> WorkerPlan:
     """Return what a task needs; UsageError where executors could not import the application."""
     plan, planned = chosen.plan, chosen.worker
     return WorkerPlan(
-        blueprint=evolve(blueprint_of(app, plan, planned), spans=None),
-        origin=Origin(planned.config.group, planned.handler_names, app.version),
+        child_spec=evolve(child_spec_of(app, plan, planned), spans=None),
+        origin=CopyOrigin(planned.config.group, planned.handler_names, app.version),
         engine=planned.engine,
         ladder=chosen.prepared.ladders[chosen.topic],
         topic=chosen.topic,
@@ -142,7 +142,7 @@ _MOST_PARTITIONS = 20
 
 
 @frozen
-class Sizes:
+class SampledSizes:
     """What the records of a sample hold."""
 
     records: int
@@ -151,7 +151,7 @@ class Sizes:
     offsets: int
     """That were looked at: fewer records are there where the log has holes."""
 
-    def told(self, offsets: int) -> str:
+    def describe(self, offsets: int) -> str:
         """Return what so many offsets hold, for people."""
         if not self.records:
             return "nothing, by the sample that was read"
@@ -161,7 +161,7 @@ class Sizes:
         return f"{share * offsets:,.0f} records, {_bytes(total)} ({each})"
 
 
-def sizes_of(reader: TopicReader, topic: str, spans: Spans) -> Sizes:
+def sizes_of(reader: TopicReader, topic: str, spans: Spans) -> SampledSizes:
     """Read the beginning of some partitions; compressed on the wire it may be less."""
     sample = {
         TopicPartition(topic, partition): Span(span.first, min(span.end, span.first + _SAMPLE))
@@ -171,7 +171,7 @@ def sizes_of(reader: TopicReader, topic: str, spans: Spans) -> Sizes:
     for messages in reader.read(sample):
         records += len(messages)
         size += sum(len(each) + len(each.key() or b"") for each in messages)
-    return Sizes(records, size, sum(span.count for span in sample.values()))
+    return SampledSizes(records, size, sum(span.count for span in sample.values()))
 
 
 def _bytes(size: float) -> str:

@@ -26,7 +26,7 @@ _AS_RETENTION: Final = -2
 
 
 @frozen
-class Wanted:
+class WantedRange:
     """What the user asks for; None stands for the beginning, and for the end as it is now."""
 
     topic: str
@@ -40,8 +40,8 @@ class Wanted:
     def __attrs_post_init__(self) -> None:
         if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
             raise UsageError(
-                f"--from {told_time(self.from_ms)} is not before --to {told_time(self.to_ms)}:"
-                " nothing lies between them"
+                f"--from {readable_time(self.from_ms)} is not before"
+                f" --to {readable_time(self.to_ms)}: nothing lies between them"
             )
         for partition, first in sorted((self.from_offsets or {}).items()):
             end = (self.to_offsets or {}).get(partition)
@@ -52,7 +52,7 @@ class Wanted:
                 )
 
 
-def resolve(wanted: Wanted, reader: TopicReader) -> dict[int, Span]:
+def resolve(wanted: WantedRange, reader: TopicReader) -> dict[int, Span]:
     """Return the offsets of each partition; empty ones are left out.
 
     A time stands for the first offset whose record is not older, as Kafka tells it: where
@@ -120,7 +120,7 @@ def without(left: Spans, ends: Mapping[int, int]) -> dict[int, Span]:
 
 
 def warnings(
-    wanted: Wanted, spans: Spans, reader: TopicReader, settings: Mapping[str, str], now_ms: int
+    wanted: WantedRange, spans: Spans, reader: TopicReader, settings: Mapping[str, str], now_ms: int
 ) -> Iterator[str]:
     """Yield what is to be known of the range before it is read.
 
@@ -142,13 +142,13 @@ def warnings(
     if late:
         time_ms, name = max(late)
         yield (
-            f"retention has taken what is older: {name} begins at {told_time(time_ms)}, later than"
-            f" --from {told_time(wanted.from_ms)}"
+            f"retention has taken what is older: {name} begins at {readable_time(time_ms)},"
+            f" later than --from {readable_time(wanted.from_ms)}"
             + (f", and {len(late) - 1} more partitions begin late" if len(late) > 1 else "")
         )
 
 
-def _outside(wanted: Wanted, logs: Spans) -> Iterator[str]:
+def _outside(wanted: WantedRange, logs: Spans) -> Iterator[str]:
     """Tell which offsets that were named are not there: gone already, or not written yet."""
     for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
         for partition, offset in sorted((given or {}).items()):
@@ -160,7 +160,7 @@ def _outside(wanted: Wanted, logs: Spans) -> Iterator[str]:
                 )
 
 
-def _below_local(wanted: Wanted, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:
+def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:
     """Tell whether what lies in remote storage is to be read: brokers fetch it from there."""
     if settings.get("remote.storage.enable", "false").lower() != "true":
         return
@@ -172,13 +172,14 @@ def _below_local(wanted: Wanted, settings: Mapping[str, str], now_ms: int) -> It
     oldest = now_ms - local
     if wanted.from_ms is None or wanted.from_ms < oldest:
         yield (
-            f"what is older than {told_time(oldest)} (local.retention.ms of {wanted.topic}) lies in"
-            " remote storage: reading it is slow and may cost, and takes from the brokers' cache;"
+            f"what is older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
+            " lies in remote storage: reading it is slow and may cost, and takes from the"
+            " brokers' cache;"
             " --rate limits it"
         )
 
 
-def told_time(ms: int) -> str:
+def readable_time(ms: int) -> str:
     """Return a time for people."""
     return (
         datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

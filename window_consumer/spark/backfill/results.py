@@ -39,7 +39,7 @@ Row = tuple[list[TaskMessage], str, str | None, str | None]
 """Records of one outcome, with the reason and the error of a failure."""
 
 
-class Results(Observer):
+class TaskResults(Observer):
     """Collects what becomes of records. The poll thread tells, the task's own thread takes."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ class ShareTask:
 
     path: tuple[str, ...]
     plan: bytes = field(repr=False)
-    """A WorkerPlan, the properties of its consumer, and all shares; see ``task.Task``."""
+    """A WorkerPlan, the properties of its consumer, and all shares; see ``task.BackfillTask``."""
 
     @classmethod
     def of(
@@ -90,7 +90,7 @@ class ShareTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what became of each record of a share, in no order."""
         plan, consumer, shares, skip_lost = unpacked(self.path, self.plan)
-        log = ClientLog(LOGGER.getChild("client"), plan.blueprint.mask)
+        log = ClientLog(LOGGER.getChild("client"), plan.child_spec.mask)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with TopicReader(consumer, log) as reader:

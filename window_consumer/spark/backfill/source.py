@@ -21,8 +21,8 @@ from window_consumer.model.protocols import (
     Batch,
     Commit,
     CommitResults,
-    Committed,
-    Listener,
+    CommittedOffset,
+    SourceListener,
     TopicFacts,
 )
 from window_consumer.model.record import (
@@ -33,12 +33,12 @@ from window_consumer.model.record import (
 Brought = tuple[TopicPartition, list[Message]]
 
 
-class BroughtSource:
+class BacklogSource:
     """The records of one task. Owner: poll thread; ``bring`` belongs to who brings them."""
 
     def __init__(self, facts: Mapping[str, TopicFacts]):
         self._facts = facts
-        self._listener: Listener | None = None
+        self._listener: SourceListener | None = None
         self._coming: SimpleQueue[Brought | None] = SimpleQueue()
         self._here: deque[Brought] = deque()
         """What has come and was not polled, in its order."""
@@ -68,7 +68,7 @@ class BroughtSource:
 
     # ---- for the poll loop
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:  # noqa: ARG002 - records of other topics do not come
+    def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:  # noqa: ARG002 - records of other topics do not come
         """Note who listens."""
         self._listener = listener
 
@@ -105,13 +105,13 @@ class BroughtSource:
         """Look what has come; wait for it where nothing is here."""
         try:
             if not any(map(self._reads, self._here)) and timeout_s > 0:
-                self._note(self._coming.get(timeout=timeout_s))
+                self._add(self._coming.get(timeout=timeout_s))
             while True:
-                self._note(self._coming.get_nowait())
+                self._add(self._coming.get_nowait())
         except Empty:
             return
 
-    def _note(self, brought: Brought | None) -> None:
+    def _add(self, brought: Brought | None) -> None:
         if brought is not None:
             self._here.append(brought)
 
@@ -172,9 +172,9 @@ class BroughtSource:
         self,
         names: Sequence[TopicPartition],
         timeout_s: float,  # noqa: ARG002 - answers at once
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the beginning of each partition here, as if it were committed."""
-        return {name: Committed(self._firsts.get(name, 0), "") for name in names}
+        return {name: CommittedOffset(self._firsts.get(name, 0), "") for name in names}
 
     def close(self, timeout_s: float) -> bool:  # noqa: ARG002 - ends at once
         """Deliver nothing more; True, for there is nothing to wait for."""

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.app.child_spec import Blueprint
+from window_consumer.app.child_spec import ChildSpec
 from window_consumer.app.loading import load_app
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.app.topics.copy_topics import Ladder
 from window_consumer.config import MaskRules
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.retry.copy_record import Origin
+from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.spans import spanned
-from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import (
     LoopRules,
     Phase,
@@ -51,12 +51,12 @@ from window_consumer.spark.backfill.messages import (
     messages_of,
 )
 from window_consumer.spark.backfill.results import (
-    Results,
     Stopwatches,
+    TaskResults,
 )
-from window_consumer.spark.backfill.source import BroughtSource
+from window_consumer.spark.backfill.source import BacklogSource
 from window_consumer.spark.backfill.task_reports import (
-    Address,
+    ReportAddress,
     Reporter,
 )
 
@@ -81,8 +81,8 @@ Piece = Iterable[tuple[TopicPartition, list[TaskMessage]]]
 class WorkerPlan:
     """Everything that a task needs to know about the worker. Pickled."""
 
-    blueprint: Blueprint
-    origin: Origin
+    child_spec: ChildSpec
+    origin: CopyOrigin
     """Its host is that of the executor."""
     engine: EngineRules
     ladder: Ladder
@@ -94,17 +94,17 @@ class WorkerPlan:
     stop_timeout_s: float
     rate_per_s: float | None = None
     """The most records that one task may take in a second."""
-    driver: Address | None = None
+    driver: ReportAddress | None = None
     """Where tasks report how far they are; None where nobody listens."""
 
     @property
     def name(self) -> str:
         """The worker's name in the configuration."""
-        return self.blueprint.config.name
+        return self.child_spec.config.name
 
 
 @frozen
-class Task:
+class BackfillTask:
     """What Spark calls in each task: ``records.mapInArrow(task, COLUMNS)``.
 
     The plan stays pickled until the directories of the application can be imported from: Spark's
@@ -116,7 +116,7 @@ class Task:
     plan: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, plan: WorkerPlan) -> Task:
+    def of(cls, plan: WorkerPlan) -> BackfillTask:
         """Return the task of a worker, whose application is imported as in this process."""
         return cls(directories(), pickle.dumps(plan))
 
@@ -145,8 +145,8 @@ def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         return
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with ExitStack() as resources:
-        results = Results()
-        source = BroughtSource({plan.topic: plan.facts})
+        results = TaskResults()
+        source = BacklogSource({plan.topic: plan.facts})
         worker = _worker(plan, source, results, resources)
         reporter = None if plan.driver is None else Reporter(plan.driver, *_numbers())
         if reporter is not None:
@@ -167,7 +167,7 @@ def _numbers() -> tuple[int, int]:
     return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
-def _end(worker: Worker, source: BroughtSource, results: Results, resources: ExitStack) -> None:
+def _end(worker: Worker, source: BacklogSource, results: TaskResults, resources: ExitStack) -> None:
     """End the worker; in between, when it has drained, what it needs is left.
 
     An asynchronous lifespan is left on the loop that ends with the pool.
@@ -184,12 +184,14 @@ def _end(worker: Worker, source: BroughtSource, results: Results, resources: Exi
         worker.end(_END_S)
 
 
-def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: ExitStack) -> Worker:
+def _worker(
+    plan: WorkerPlan, source: BacklogSource, results: TaskResults, stack: ExitStack
+) -> Worker:
     """Return the worker, not started; what it needs is entered."""
-    blueprint = plan.blueprint
-    equipment = blueprint()
-    app = load_app(blueprint.application)
-    is_async = app.handlers[blueprint.config.handlers[0]].is_async
+    child_spec = plan.child_spec
+    equipment = child_spec()
+    app = load_app(child_spec.application)
+    is_async = app.handlers[child_spec.config.handlers[0]].is_async
     handler = spanned(
         equipment.caller.handler,
         Stopwatches(),
@@ -204,13 +206,13 @@ def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: Ex
         handler=handler,
         target_of=lambda _source, level: plan.ladder.target(level),
         ask_topics=lambda: {plan.topic: plan.facts},
-        faults=Faults(
-            blueprint.mask,
+        faults=ErrorReports(
+            child_spec.mask,
             app.redactor,
-            blueprint.errors.message,
+            child_spec.errors.message,
             plan.mask_rules.error_text,
         ),
-        told_key=lambda topic, key: plan.mask_rules.told_key([topic], key),
+        loggable_key=lambda topic, key: plan.mask_rules.loggable_key([topic], key),
         logger=LOGGER,
         is_async=is_async,
         observers=(results,),
@@ -218,13 +220,15 @@ def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: Ex
     if is_async:
         loop = EventLoop(f"wc-{plan.name}-loop")
         loop.start()
-        kind = kind_for(blueprint.config.pool, coroutines=True)
+        kind = kind_for(child_spec.config.pool, coroutines=True)
         assert kind is not None  # the plan has been made with it
         setup = evolve(setup, make_pool=kind.make(PoolParts(loop)))
         state = stack.enter_context(app.resources(loop.run))
     else:
         state = stack.enter_context(equipment.lifespan)
-    sink = KafkaSink(plan.producer, plan.name, ClientLog(LOGGER.getChild("client"), blueprint.mask))
+    sink = KafkaSink(
+        plan.producer, plan.name, ClientLog(LOGGER.getChild("client"), child_spec.mask)
+    )
 
     def on_phase(_worker: Worker, _phase: Phase) -> None:
         results.wake()
@@ -239,8 +243,8 @@ class _Bringing:
         self,
         plan: WorkerPlan,
         worker: Worker,
-        source: BroughtSource,
-        results: Results,
+        source: BacklogSource,
+        results: TaskResults,
         reporter: Reporter | None,
     ):
         self._plan = plan

@@ -33,7 +33,7 @@ _MOST_TAKEN: Final = 10_000
 
 
 @frozen
-class Address:
+class ReportAddress:
     """Where the driver hears its tasks."""
 
     host: str
@@ -71,7 +71,7 @@ class TaskReport:
 class Mailbox:
     """The driver's end, for one chunk. Owner: the thread that watches it."""
 
-    def __init__(self, address: Address, opened: socket.socket):
+    def __init__(self, address: ReportAddress, opened: socket.socket):
         self.address = address
         self._socket = opened
         self._latest: dict[int, TaskReport] = {}
@@ -84,7 +84,7 @@ class Mailbox:
         try:
             opened.bind(place)
             opened.setblocking(False)
-            address = Address(host, opened.getsockname()[1], secrets.token_hex(16))
+            address = ReportAddress(host, opened.getsockname()[1], secrets.token_hex(16))
         except OSError:
             opened.close()
             raise
@@ -131,7 +131,7 @@ def _read(data: bytes, token: str) -> TaskReport | None:
 class Reporter:
     """A task's end. Never waits, and never fails. Owner: the task's own thread."""
 
-    def __init__(self, address: Address, task: int, attempt: int):
+    def __init__(self, address: ReportAddress, task: int, attempt: int):
         self._address = address
         self._task = (task, attempt)
         self._due = 0.0

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import AppPlan
 from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
@@ -31,23 +31,23 @@ from window_consumer.spark.backfill import (
     ranges,
 )
 from window_consumer.spark.backfill.planning import (
-    Sizes,
+    SampledSizes,
     sizes_of,
 )
 from window_consumer.spark.backfill.ranges import (
     Spans,
-    Wanted,
+    WantedRange,
     count_of,
-    told_time,
+    readable_time,
 )
-from window_consumer.spark.commands.backfill_progress import Shown
+from window_consumer.spark.commands.backfill_progress import ProgressDisplay
 from window_consumer.spark.jars import (
     default_directory,
     ready,
 )
 
 if TYPE_CHECKING:
-    from window_consumer.spark.backfill.backlog import Ended
+    from window_consumer.spark.backfill.backlog import BackfillEnd
 
 _NOTHING_S: Final = 10e-6
 """What a record costs a core that is read, handed to a handler that does nothing, and recorded: see
@@ -55,7 +55,7 @@ docs/benchmarks.md."""
 
 
 @frozen(kw_only=True)
-class Asked:
+class BackfillOptions:
     """What the command line says."""
 
     application: str
@@ -80,18 +80,18 @@ class Asked:
     start_timeout: float | None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedRange:
         """The range."""
         starts, ends = dict(self.from_offsets), dict(self.to_offsets)
-        return Wanted(self.topic, self.from_ms, self.to_ms, starts, ends)
+        return WantedRange(self.topic, self.from_ms, self.to_ms, starts, ends)
 
     @property
     def range_text(self) -> str:
         """The range, as it was asked for."""
         parts = [
-            "the beginning" if self.from_ms is None else told_time(self.from_ms),
+            "the beginning" if self.from_ms is None else readable_time(self.from_ms),
             "to",
-            "the end" if self.to_ms is None else told_time(self.to_ms),
+            "the end" if self.to_ms is None else readable_time(self.to_ms),
             *(f"from {partition}={offset}" for partition, offset in sorted(self.from_offsets)),
             *(f"to {partition}={offset}" for partition, offset in sorted(self.to_offsets)),
         ]
@@ -127,7 +127,7 @@ class Asked:
         return self.results if "://" in self.results else str(Path(self.results).absolute())
 
 
-def backfill(asked: Asked) -> int:
+def backfill(asked: BackfillOptions) -> int:
     """Run what is asked for; return the exit code."""
     app = load_app(asked.application)
     only = [asked.worker] if asked.worker else []
@@ -138,7 +138,7 @@ def backfill(asked: Asked) -> int:
         return explain(error, plan.mask)
 
 
-def _backfill(app: App, plan: Plan, asked: Asked) -> int:
+def _backfill(app: App, plan: AppPlan, asked: BackfillOptions) -> int:
     wanted, properties = asked.wanted, asked.properties
     jars: Sequence[Path] = ()
     if not asked.dry_run:
@@ -162,7 +162,7 @@ def _backfill(app: App, plan: Plan, asked: Asked) -> int:
             click.echo(f"{asked.topic} has no records from {asked.range_text}")
             return OK
         if asked.dry_run:
-            _say_dry(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
+            _print_plan(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
             return OK
     return _run(app, asked, chosen, spans, jars, properties)
 
@@ -179,8 +179,8 @@ def _check_spark() -> None:
 
 def _run(
     app: App,
-    asked: Asked,
-    chosen: planning.Chosen,
+    asked: BackfillOptions,
+    chosen: planning.ChosenHandler,
     spans: Spans,
     jars: Sequence[Path],
     properties: Mapping[str, str],
@@ -188,12 +188,12 @@ def _run(
     from window_consumer.spark import session  # noqa: PLC0415 - as above
     from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it imports Spark
     from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
-        About,
-        Ledger,
+        BackfillIdentity,
+        BackfillLedger,
     )
 
     worker, topic = chosen.worker, asked.topic
-    about = About(
+    about = BackfillIdentity(
         asked.name_for(worker.name),
         worker.name,
         worker.config.group,
@@ -206,26 +206,26 @@ def _run(
         for file in asked.py_files:
             spark.sparkContext.addPyFile(file)
         signals = Signals.install()
-        with Shown.on(sys.stderr, about.name) as shown:
-            job = backlog.Backlog(
+        with ProgressDisplay.on(sys.stderr, about.name) as shown:
+            job = backlog.BackfillRun(
                 session=spark,
-                ledger=Ledger(spark, asked.directory),
+                ledger=BackfillLedger(spark, asked.directory),
                 about=about,
                 plan=planning.worker_plan(app, chosen),
                 consumer=worker.consumer,
                 chunk_records=asked.chunk,
                 rate_per_s=asked.rate,
                 skip_lost=asked.skip_lost,
-                on_progress=shown.tell,
+                on_progress=shown.show,
                 stop_asked=signals.stop.is_set,
             )
             ended = job.run(spans)
     finally:
         spark.stop()
-    return _say_end(ended, asked)
+    return _print_end(ended, asked)
 
 
-def _say_end(ended: Ended, asked: Asked) -> int:
+def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
     progress = ended.progress
     if ended.left:
         click.echo(
@@ -243,14 +243,14 @@ def _say_end(ended: Ended, asked: Asked) -> int:
     return OK
 
 
-def _say_dry(asked: Asked, spans: Spans, sizes: Sizes, slots: int) -> None:
+def _print_plan(asked: BackfillOptions, spans: Spans, sizes: SampledSizes, slots: int) -> None:
     """Tell counts, sizes and the expected time."""
     total = count_of(spans)
     click.echo(f"{asked.topic} from {asked.range_text}:")
     for partition, span in sorted(spans.items()):
         click.echo(f"  partition {partition}: offsets {span.first:,} to {span.end:,} (exclusive)")
     click.echo(
-        f"{total:,} offsets in {len(spans)} partitions, about {sizes.told(total)};"
+        f"{total:,} offsets in {len(spans)} partitions, about {sizes.describe(total)};"
         f" {-(-total // asked.chunk):,} chunks"
     )
     cores = usable_cores()

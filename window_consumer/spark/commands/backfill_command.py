@@ -15,14 +15,14 @@ from window_consumer.config.sections.rate import (
 )
 from window_consumer.config.units import UnitError
 from window_consumer.spark.commands.backfill import (
-    Asked,
+    BackfillOptions,
     backfill,
 )
 
 _CHUNK = 500_000
 
 
-class Place(click.ParamType[tuple[int, int]]):
+class OffsetParam(click.ParamType[tuple[int, int]]):
     """A partition and an offset."""
 
     name = "partition=offset"
@@ -87,7 +87,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--from-offset",
     "from_offsets",
-    type=Place(),
+    type=OffsetParam(),
     multiple=True,
     metavar="PARTITION=OFFSET",
     help="The first offset of a partition; may be repeated.",
@@ -95,7 +95,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--to-offset",
     "to_offsets",
-    type=Place(),
+    type=OffsetParam(),
     multiple=True,
     metavar="PARTITION=OFFSET",
     help="The end of a partition, exclusive; may be repeated.",
@@ -154,4 +154,4 @@ def backfill_command(**given: Any) -> int:
     committed. What is recorded as done does not run again: the same command goes on where it was.
     """
     set_up("text", "warning", "")
-    return backfill(Asked(**given))
+    return backfill(BackfillOptions(**given))

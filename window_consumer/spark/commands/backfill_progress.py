@@ -23,7 +23,7 @@ _SAY_S = 10.0
 
 
 @define
-class Shown:
+class ProgressDisplay:
     """Shows how far a backfill is. Any thread may tell, one at a time."""
 
     _bar: Progress | None
@@ -33,7 +33,7 @@ class Shown:
 
     @classmethod
     @contextmanager
-    def on(cls, stream: IO[str], name: str) -> Iterator[Shown]:
+    def on(cls, stream: IO[str], name: str) -> Iterator[ProgressDisplay]:
         """Show it there as long as the block lasts."""
         console = Console(file=stream)
         if not console.is_terminal:
@@ -43,7 +43,7 @@ class Shown:
         with Progress(*columns, console=console, transient=True) as bar:
             yield cls(bar, bar.add_task(printable_line(name), total=None))
 
-    def tell(self, progress: backlog.Progress) -> None:
+    def show(self, progress: backlog.BackfillProgress) -> None:
         """Show it: at once on a terminal, now and then elsewhere, and when a chunk has ended."""
         text = in_words(progress)
         if self._bar is not None and self._task is not None:
@@ -57,7 +57,7 @@ class Shown:
             click.echo(text, err=True)
 
 
-def in_words(progress: backlog.Progress) -> str:
+def in_words(progress: backlog.BackfillProgress) -> str:
     """Return how far it is, in a line."""
     share = progress.reached / progress.total if progress.total else 1.0
     parts = [f"{progress.reached:,} of {progress.total:,} ({share:.0%})"]

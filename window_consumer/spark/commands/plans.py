@@ -18,7 +18,7 @@ from window_consumer.spark.jars import (
     default_directory,
     ready,
 )
-from window_consumer.spark.plan import Plan, Reading
+from window_consumer.spark.plan import PipelinePlan, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _DAY_S = 86400
 
 
-def plan_of(loaded: LoadedPipeline, master: str | None = None) -> Plan:
+def plan_of(loaded: LoadedPipeline, master: str | None = None) -> PipelinePlan:
     """Return what is to be done; ``master`` wins over the configuration's."""
     config = loaded.config
     properties = {**config.kafka.common, **config.kafka.consumer}
-    return Plan(
+    return PipelinePlan(
         kafka={key: as_text(value) for key, value in properties.items()},
         directory=loaded.directory,
         master=master or config.spark.master,
@@ -57,7 +57,7 @@ _MOST_TEXT: Final = 2000
 
 
 @contextmanager
-def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
+def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSession]:
     """Give a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
     A session that is active already is taken as it is, and goes on. Raises UsageError where

@@ -38,23 +38,23 @@ from window_consumer.spark.commands.schedule import (
 )
 from window_consumer.spark.commands.skipped import (
     Beginnings,
-    Skipped,
+    SkippedRanges,
 )
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from window_consumer.spark.checkpoints import (
-        Origin,
+        JobSource,
         Place,
         Spans,
     )
-    from window_consumer.spark.jobs import Running
+    from window_consumer.spark.jobs import RunningJob
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
-Origins = dict[str, "Origin"]
+Origins = dict[str, "JobSource"]
 """Where the records of jobs come from, by the names of the jobs."""
 Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
 """Returns the first offset and the end of each partition; raises a WindowConsumerError."""
@@ -68,7 +68,7 @@ class Runner:
     where another process runs the same job.
     """
 
-    plan: Plan
+    plan: PipelinePlan
     topic_id: Callable[[str], str | None]
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
     topic_ids: Callable[[str], Mapping[str, str | None]]
@@ -140,7 +140,7 @@ class Runner:
                 raise
             click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
         else:
-            self._tell_of_end(turns)
+            self._report_end(turns)
             return True
         finally:
             for turn in turns:
@@ -153,30 +153,30 @@ class Runner:
         if every_s is None:
             run_once(turns, stop)
         else:
-            run_every(turns, every_s, stop, self._tell_of_tick)
+            run_every(turns, every_s, stop, self._report_tick)
 
     def _start(
         self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
-    ) -> Running:
+    ) -> RunningJob:
         """Start a run of a job; the first takes its origin out of ``origins``, later ones ask."""
         jobs = _jobs()
-        how = jobs.How(
+        how = jobs.JobOptions(
             origin=origins.pop(name, None) or self._origin_of(name),
             origin_now=partial(self._origin_of, name),
             restart=name in restarts,
-            before_batch=self._look_of(name),
+            before_batch=self._before_batch_of(name),
         )
-        running: Running = jobs.start(spark, self.plan, jobs.JOBS[name], how)
+        running: RunningJob = jobs.start(spark, self.plan, jobs.JOBS[name], how)
         restarts.discard(name)
         return running
 
-    def _tell_of_end(self, turns: Sequence[Turn]) -> None:
+    def _report_end(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
             if turn.path:
                 text = f"{turn.name}: {turn.records:,} records read into {turn.path}"
                 click.echo(text, err=self.aside)
 
-    def _tell_of_tick(self, name: str, running: Running) -> None:
+    def _report_tick(self, name: str, running: RunningJob) -> None:
         """Tell in a line what a tick has read, and what has come meanwhile."""
         sink = running.sink
         click.echo(
@@ -199,10 +199,10 @@ class Runner:
         left = (end - max(first, read_to.get(at, 0)) for at, (first, end) in logs.items())
         return f"{sum(max(0, each) for each in left):,}"
 
-    def _look_of(self, job: str) -> Callable[[Spans], None] | None:
+    def _before_batch_of(self, job: str) -> Callable[[Spans], None] | None:
         if self.beginnings is None or self.plan.fail_on_data_loss:
             return None
-        return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
+        return SkippedRanges(job, self.beginnings, lambda text: click.echo(text, err=True)).check
 
     def _until_there(self, origins: Origins, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -217,17 +217,17 @@ class Runner:
     def _origins_of(self, names: Sequence[str]) -> Origins:
         return {name: self._origin_of(name) for name in names}
 
-    def _origin_of(self, name: str) -> Origin:
+    def _origin_of(self, name: str) -> JobSource:
         """Ask for the cluster's id, and for those of a job's topics."""
         jobs = _jobs()
         job, cluster = jobs.JOBS[name], self.cluster_id()
         topic = job.topic_of(self.plan)
         ids = self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
-        origin: Origin = jobs.Origin(cluster=cluster, topics=ids)
+        origin: JobSource = jobs.JobSource(cluster=cluster, topics=ids)
         return origin
 
 
-def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
+def runner_of(loaded: LoadedPipeline, plan: PipelinePlan, *, aside: bool = False) -> Runner:
     """Return a runner that asks the cluster of the configuration."""
     client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
     log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from window_consumer.spark.jobs import Running
+    from window_consumer.spark.jobs import RunningJob
 
 BATCH_S: Final = 30.0
 """How long a batch that runs may take when the end is asked for; the next run does it again."""
 
-_LOOK_S: Final = 1
+_CHECK_S: Final = 1
 """How long one job is waited for before the others are looked at."""
 
 
@@ -24,10 +24,10 @@ class Turn:
     """One job, and its runs one after another."""
 
     name: str
-    _start: Callable[[str], Running]
+    _start: Callable[[str], RunningJob]
     path: str = field(default="", init=False)
     """Where its table lies, known after the first start."""
-    running: Running | None = field(default=None, init=False)
+    running: RunningJob | None = field(default=None, init=False)
     due: float = field(default=0.0, init=False)
     """When the next run starts."""
     _before: int = field(default=0, init=False)
@@ -62,7 +62,7 @@ def run_once(turns: Sequence[Turn], stop: threading.Event) -> None:
         turn.start(0.0)
     left = list(turns)
     while left and not stop.is_set():
-        left = [each for each in left if each.running and not each.running.wait(_LOOK_S)]
+        left = [each for each in left if each.running and not each.running.wait(_CHECK_S)]
     _let_batches_end(left)
 
 
@@ -70,7 +70,7 @@ def run_every(
     turns: Sequence[Turn],
     every_s: float,
     stop: threading.Event,
-    on_tick: Callable[[str, Running], None],
+    on_tick: Callable[[str, RunningJob], None],
 ) -> None:
     """Run each job every so many seconds, each time until it has read all there was.
 
@@ -83,7 +83,7 @@ def run_every(
             if turn.running is None:
                 if time.monotonic() >= turn.due:
                     turn.start(every_s)
-            elif turn.running.wait(_LOOK_S):
+            elif turn.running.wait(_CHECK_S):
                 on_tick(turn.name, turn.running)
                 turn.end()
         if not any(turn.running for turn in turns):
@@ -99,5 +99,5 @@ def _let_batches_end(turns: Sequence[Turn]) -> None:
         busy = [
             (each, batches)
             for each, batches in busy
-            if each.is_busy() and each.batches() == batches and not each.wait(_LOOK_S)
+            if each.is_busy() and each.batches() == batches and not each.wait(_CHECK_S)
         ]

@@ -20,7 +20,7 @@ Beginnings = Callable[[str], Mapping[int, int]]
 
 
 @frozen
-class Skipped:
+class SkippedRanges:
     """Looks at each batch before it is read, where a job may go on behind what is gone.
 
     What goes between this look and the reading of the batch is told by Spark's log alone.
@@ -30,7 +30,7 @@ class Skipped:
     beginnings: Beginnings
     tell: Callable[[str], None]
 
-    def look(self, spans: Spans) -> None:
+    def check(self, spans: Spans) -> None:
         """Tell of each range of a batch that is gone; a broker that is away ends nothing here."""
         topics = sorted({topic for topic, _ in spans})
         for topic in topics:
@@ -41,9 +41,9 @@ class Skipped:
                 continue
             for place, (first, end) in sorted(spans.items()):
                 if place[0] == topic:
-                    self._tell_of(place, first, min(end, begins.get(place[1], first)))
+                    self._report_range(place, first, min(end, begins.get(place[1], first)))
 
-    def _tell_of(self, place: Place, first: int, end: int) -> None:
+    def _report_range(self, place: Place, first: int, end: int) -> None:
         if end > first:
             topic, partition = place
             self.tell(

@@ -61,14 +61,14 @@ class FakeBroker:
         """Delete a topic, its records, and what was committed of it."""
         self.topics.delete(name)
         for group in self.groups.values():
-            group.forget(name)
+            group.delete_offsets(name)
         self._rebalance_readers(name)
 
     def remake_topic(self, name: str, partitions: int) -> FakeTopic:
         """Delete a topic and make it anew at once: no group notices, only the id tells."""
         self.topics.delete(name)
         for group in self.groups.values():
-            group.forget(name)
+            group.delete_offsets(name)
         return self.topics.create(name, partitions)
 
     # ---- records

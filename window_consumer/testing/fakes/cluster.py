@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from window_consumer.config.names import wrong_name
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import (
-    Group,
+    ConsumerGroup,
     NewCopyTopic,
     Topic,
 )
@@ -42,7 +42,7 @@ class FakeCluster(Cluster):
         self,
         names: Sequence[str],
         timeout_s: float = 0.0,  # noqa: ARG002 - answers at once
-        patience_s: float = 0.0,  # noqa: ARG002 - answers at once
+        deadline_s: float = 0.0,  # noqa: ARG002 - answers at once
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out."""
         there = self._broker.topics.by_name
@@ -90,9 +90,9 @@ class FakeCluster(Cluster):
         logs = self._broker.topics.by_name[topic].logs
         return sum(log.end - max(log.start, committed(log.name).next_offset or 0) for log in logs)
 
-    def group(self, group: str, timeout_s: float = 0.0) -> Group:  # noqa: ARG002 - answers at once
+    def group(self, group: str, timeout_s: float = 0.0) -> ConsumerGroup:  # noqa: ARG002 - answers at once
         """Describe a consumer group."""
-        return Group(len(self._broker.group(group).members), None)
+        return ConsumerGroup(len(self._broker.group(group).members), None)
 
     def broker_config(self, timeout_s: float = 0.0) -> dict[str, str]:  # noqa: ARG002 - answers at once
         """Return nothing: a fake broker has no settings."""

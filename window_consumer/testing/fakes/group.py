@@ -15,7 +15,7 @@ from attrs import frozen
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import (
     Commit,
-    Committed,
+    CommittedOffset,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -34,7 +34,7 @@ class GroupMember(Protocol):
 
 
 @frozen
-class Refusal:
+class RefusedCommit:
     """A planned failure of a commit; ``written`` where only the answer is bad news."""
 
     error: CommitFailedError
@@ -56,7 +56,7 @@ class FakeGroup:
     def __init__(self, name: str, count_partitions: CountPartitions, *, incremental: bool):
         self.name = name
         self.incremental = incremental
-        self.commit_fault: Callable[[Commit], Refusal | None] = lambda _commit: None
+        self.commit_fault: Callable[[Commit], RefusedCommit | None] = lambda _commit: None
         """What goes wrong with the commits that come next."""
         self.max_metadata_bytes = 4095
         self.applied: list[Applied] = []
@@ -68,7 +68,7 @@ class FakeGroup:
         """Eager: who has got its partitions in this generation."""
         self._owners: dict[TopicPartition, GroupMember] = {}
         self._targets: dict[TopicPartition, GroupMember] = {}
-        self._committed: dict[TopicPartition, Committed] = {}
+        self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._generation = 0
         self._turns = 0
 
@@ -159,9 +159,9 @@ class FakeGroup:
 
     # ---- offsets
 
-    def committed(self, name: TopicPartition) -> Committed:
+    def committed(self, name: TopicPartition) -> CommittedOffset:
         """Return what is committed of a partition."""
-        return self._committed.get(name, Committed(None, ""))
+        return self._committed.get(name, CommittedOffset(None, ""))
 
     def write(self, member: GroupMember, commit: Commit) -> CommitFailedError | None:
         """Take a commit, or say why not.
@@ -188,12 +188,12 @@ class FakeGroup:
             raise RuntimeError(msg)
         self._store(None, commit)
 
-    def forget(self, topic: str) -> None:
+    def delete_offsets(self, topic: str) -> None:
         """Drop what is committed of a topic that was deleted."""
         self._committed = {
             name: each for name, each in self._committed.items() if name.topic != topic
         }
 
     def _store(self, member: GroupMember | None, commit: Commit) -> None:
-        self._committed[commit.name] = Committed(commit.next_offset, commit.metadata)
+        self._committed[commit.name] = CommittedOffset(commit.next_offset, commit.metadata)
         self.applied.append(Applied(member, commit))

@@ -24,8 +24,8 @@ from window_consumer.model.protocols import (
     Batch,
     Commit,
     CommitResults,
-    Committed,
-    Listener,
+    CommittedOffset,
+    SourceListener,
     TopicFacts,
 )
 from window_consumer.model.record import (
@@ -46,7 +46,7 @@ PREFETCH = 20
 meanwhile."""
 
 
-class Reading:
+class SourcePosition:
     """Where a source stands in one partition. Owner: its source."""
 
     __slots__ = ("fetch_from", "fetched", "paused", "position", "reads_on", "stands")
@@ -101,8 +101,8 @@ class FakeSource:
         """Answers to commits are kept until this is False again."""
         self._cluster = topics
         self._group = group
-        self._listener: Listener | None = None
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._listener: SourceListener | None = None
+        self._readings: dict[TopicPartition, SourcePosition] = {}
         self._sent: deque[Commit] = deque()
         self._answers: deque[Results] = deque()
         self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
@@ -123,7 +123,7 @@ class FakeSource:
 
     # ---- membership
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads."""
         self._listener = listener
         if list(topics) != list(self.topics):
@@ -132,7 +132,7 @@ class FakeSource:
             if self._group.has(self) or not self._readings:
                 self._group.join(self)
 
-    def _rebalance(self, listener: Listener) -> None:
+    def _rebalance(self, listener: SourceListener) -> None:
         """Tell the listener at most one thing, as Kafka needs a round trip between two."""
         if not self._group.has(self):
             self._give_up(listener.on_lost, self.held)
@@ -140,19 +140,19 @@ class FakeSource:
         elif leaving := self._group.to_give_up(self):
             self._give_up(listener.on_revoked, leaving)
         elif (names := self._group.to_take(self)) is not None:
-            self._readings.update((name, Reading(None)) for name in names)
-            self._tell(listener.on_assigned, names)
+            self._readings.update((name, SourcePosition(None)) for name in names)
+            self._call_listener(listener.on_assigned, names)
 
     def _give_up(
         self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
     ) -> None:
         if names:
-            self._tell(tell, names)
+            self._call_listener(tell, names)
         for name in names:
             self._readings.pop(name, None)
         self._group.release(self, names)
 
-    def _tell(
+    def _call_listener(
         self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
     ) -> None:
         self.in_callback = True
@@ -184,10 +184,10 @@ class FakeSource:
         while self._answers and not self.answers_held:
             listener.on_committed(self._answers.popleft())
         self._moved.clear()
-        self._tell_errors(listener)
+        self._report_errors(listener)
         return [batch for batch in batches if batch.name not in self._moved]
 
-    def _tell_errors(self, listener: Listener) -> None:
+    def _report_errors(self, listener: SourceListener) -> None:
         while self._errors:
             name, error = self._errors.popleft()
             if error is not None:
@@ -219,7 +219,7 @@ class FakeSource:
                 reading.deliver(messages[-1].offset() or 0)
         return batches
 
-    def _fetch(self, name: TopicPartition, reading: Reading) -> None:
+    def _fetch(self, name: TopicPartition, reading: SourcePosition) -> None:
         log = self._cluster.log(name)
         if name in self._cluster.leaderless:
             return
@@ -328,7 +328,7 @@ class FakeSource:
         self,
         names: Sequence[TopicPartition],
         timeout_s: float,  # noqa: ARG002 - answers at once
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """Read what is committed; raises a RunError where the cluster does not answer."""
         self._cluster.ask("committed offsets")
         return {name: self._group.committed(name) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from window_consumer.topics.acls import Right
+from window_consumer.topics.acls import AclRule
 from window_consumer.topics.formats.words import (
     camel_case,
     comments,
@@ -53,7 +53,7 @@ def _topic(topic: PlannedTopic, address: str) -> Iterator[str]:
         )
 
 
-def _right(right: Right, address: str, principal: str) -> Iterator[str]:
+def _right(right: AclRule, address: str, principal: str) -> Iterator[str]:
     yield f"# {right.why}"
     words = [
         *("kafka-acls.sh", "--bootstrap-server", address, "--add"),

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from window_consumer.model.errors import UsageError
-from window_consumer.topics.acls import Right
+from window_consumer.topics.acls import AclRule
 from window_consumer.topics.formats.words import (
     camel_case,
     comments,
@@ -34,10 +34,12 @@ def as_strimzi(plan: ClusterPlan, principal: str | None, cluster: str) -> str:
     labels = {"strimzi.io/cluster": cluster}
     topics = [f"# {topic.what}\n{_dumped(_topic(topic, labels))}" for topic in plan.topics]
     user = _dumped(_user(plan, principal, labels))
-    return "\n".join([*_notes(plan), *(f"---\n{each.rstrip()}" for each in [*topics, user])])
+    return "\n".join(
+        [*_header_comments(plan), *(f"---\n{each.rstrip()}" for each in [*topics, user])]
+    )
 
 
-def _notes(plan: ClusterPlan) -> Iterator[str]:
+def _header_comments(plan: ClusterPlan) -> Iterator[str]:
     yield f"# Topics and ACLs of {', '.join(plan.workers)}, for Strimzi 0.49 and later."
     yield "# The label strimzi.io/cluster names your Kafka resource: --strimzi-cluster."
     yield from comments(plan.notes)
@@ -80,7 +82,7 @@ def _user(plan: ClusterPlan, principal: str | None, labels: dict[str, str]) -> d
     }
 
 
-def _acl(right: Right) -> dict[str, Any]:
+def _acl(right: AclRule) -> dict[str, Any]:
     return {
         "resource": {
             "type": _KINDS[right.kind],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from window_consumer.topics.acls import Right
+from window_consumer.topics.acls import AclRule
 from window_consumer.topics.formats.words import (
     camel_case,
     comments,
@@ -59,7 +59,7 @@ def _topic(topic: PlannedTopic, taken: set[str]) -> Iterator[str]:
     yield "}"
 
 
-def _right(right: Right, operation: str, who: str, taken: set[str]) -> Iterator[str]:
+def _right(right: AclRule, operation: str, who: str, taken: set[str]) -> Iterator[str]:
     kind = _KINDS[right.kind]
     pattern = "Prefixed" if right.is_prefix else "Literal"
     yield f"# {right.why}"

@@ -20,7 +20,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark import registry
 from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.trace.lookup import Journeys
 
 
@@ -62,7 +62,7 @@ class _Found:
     text: str
 
 
-def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
+def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
     """Look into the tables that are there; raises UsageError where none can have the key."""
     letters_of_key = registry.letters_of_key()
     told, form, records = [], None, []
@@ -78,7 +78,7 @@ def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
     return _Found(form, () if letters is None else letters.forms, "\n".join(told))
 
 
-def _delete(plan: Plan, key: str, found: _Found) -> str:
+def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
     """Delete them; return what was done, and what was not."""
     upkeep = maintenance()
     with session_for(plan) as spark:

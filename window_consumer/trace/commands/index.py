@@ -32,7 +32,7 @@ def open_journeys(loaded: LoadedPipeline, *, indexed_only: bool) -> Journeys:
     return Journeys(loaded, indexed_only=indexed_only)
 
 
-def say_notes(notes: Iterable[str], loaded: LoadedPipeline) -> None:
+def print_notes(notes: Iterable[str], loaded: LoadedPipeline) -> None:
     """Print what has to be said of an answer, beside it."""
     mask = Mask(loaded.secrets)
     for note in notes:

@@ -21,10 +21,10 @@ from window_consumer.trace.commands.index import (
     open_journeys,
     print_events,
     print_json,
-    say_notes,
+    print_notes,
 )
 from window_consumer.trace.event import Step
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 
 _PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
 
@@ -101,7 +101,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
             if value is not None
         }
     journeys = open_journeys(loaded, indexed_only=indexed_only)
-    asked = Question(
+    asked = TraceQuery(
         key=None if key is None else journeys.key(key),
         since_us=from_us,
         until_us=to_us,
@@ -109,7 +109,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
         **equal,
     )
     answer = journeys.find(asked, limit)
-    say_notes(answer.notes, loaded)
+    print_notes(answer.notes, loaded)
     if not answer.events:
         click.echo("no step fits", err=True)
         return FOUND

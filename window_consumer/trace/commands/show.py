@@ -24,19 +24,19 @@ from window_consumer.trace.commands.index import (
     indexed_only_option,
     open_journeys,
     print_json,
-    say_notes,
+    print_notes,
 )
 from window_consumer.trace.event import (
     Step,
     TraceEvent,
 )
 from window_consumer.trace.journey import (
-    Hop,
     Journey,
+    JourneyBranch,
+    JourneyHop,
     Passage,
     Place,
     Stop,
-    Way,
 )
 
 _STYLES: Final[dict[str, str]] = {
@@ -101,7 +101,7 @@ def _title(passage: Passage, *, is_first: bool) -> Text:
     return title.append("  " + " · ".join(about), "not bold")
 
 
-def _way(way: Way) -> Text:
+def _way(way: JourneyBranch) -> Text:
     events = [stop.event for hop in way.hops for stop in hop.stops]
     title = Text("group ", "dim").append(printable_line(way.group or "without a name"), "bold")
     handlers = _distinct(event.handler for event in events)
@@ -116,7 +116,7 @@ def _way(way: Way) -> Text:
     return title.append("  " + (way.end or "not finished"), style)
 
 
-def _where(hop: Hop) -> str:
+def _where(hop: JourneyHop) -> str:
     hosts = _distinct(stop.event.host for stop in hop.stops)
     return place_text(hop.place) + (f"  on {', '.join(hosts)}" if hosts else "")
 
@@ -144,7 +144,7 @@ def _who(event: TraceEvent) -> str:
     return printable_line(" · ".join(parts + _error(event)))
 
 
-def _host(hop: Hop, stop: Stop) -> str:
+def _host(hop: JourneyHop, stop: Stop) -> str:
     event = stop.event
     parts = []
     if event.attempt is not None and event.step == Step.FAILED:
@@ -183,7 +183,7 @@ def show_command(
     """
     loaded = load_pipeline(config)
     answer = open_journeys(loaded, indexed_only=indexed_only).of(record, cluster)
-    say_notes(answer.notes, loaded)
+    print_notes(answer.notes, loaded)
     journey = Journey.of(answer.events)
     if journey is None:
         click.echo(f"no step of {record} is known", err=True)

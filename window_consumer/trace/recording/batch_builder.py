@@ -23,14 +23,14 @@ from window_consumer.trace.event import (
 from window_consumer.trace.event_batch import (
     AnyColumn,
     Column,
-    Keys,
-    Places,
+    KeyColumn,
+    OffsetColumn,
     encoded,
 )
 from window_consumer.trace.recording.exporter import Written
 from window_consumer.trace.recording.notes import (
-    Group,
-    Note,
+    EventGroup,
+    TraceNote,
 )
 
 MAX_BATCH_BYTES = 500_000
@@ -51,7 +51,7 @@ ROOT = "root"
 
 
 @frozen
-class BatchMaker:
+class BatchBuilder:
     """Makes batches. Holds nothing that changes but a counter: any thread may call it."""
 
     writer: str
@@ -62,11 +62,11 @@ class BatchMaker:
     sequence: Iterator[int]
 
     @classmethod
-    def of(cls, writer: str, dropped: Callable[[], int], form_key: KeyForm | None) -> BatchMaker:
+    def of(cls, writer: str, dropped: Callable[[], int], form_key: KeyForm | None) -> BatchBuilder:
         """Return one whose first batch is number 0."""
         return cls(writer, dropped, form_key, count())
 
-    def batches(self, group: Group, notes: Sequence[Note]) -> list[Written]:
+    def batches(self, group: EventGroup, notes: Sequence[TraceNote]) -> list[Written]:
         """Return the events of notes of one group, in as many batches as their size asks for.
 
         One record whose event alone is too large is left out: its batch has no data.
@@ -79,13 +79,13 @@ class BatchMaker:
             return made
         return self._halved(group, notes) if count > 1 else [Written(b"", 1)]
 
-    def _halved(self, group: Group, notes: Sequence[Note]) -> list[Written]:
+    def _halved(self, group: EventGroup, notes: Sequence[TraceNote]) -> list[Written]:
         if len(notes) == 1:
             notes = _split(notes[0])
         half = len(notes) // 2
         return self.batches(group, notes[:half]) + self.batches(group, notes[half:])
 
-    def _batch(self, group: Group, notes: Sequence[Note]) -> list[Written]:
+    def _batch(self, group: EventGroup, notes: Sequence[TraceNote]) -> list[Written]:
         messages = notes[0].messages if len(notes) == 1 else list(_messages(notes))
         columns = self._columns(group, notes, messages)
         made = [Written(self._encoded(group, len(messages), columns), len(messages))]
@@ -96,14 +96,14 @@ class BatchMaker:
         return made
 
     def _columns(
-        self, group: Group, notes: Sequence[Note], messages: Sequence[Message]
+        self, group: EventGroup, notes: Sequence[TraceNote], messages: Sequence[Message]
     ) -> dict[str, AnyColumn]:
         columns = _times(notes)
         kind = type(messages[0])
         if group.partition is not None:
             columns["offset"] = _offsets(notes)
         if self.form_key is not None:
-            columns["key"] = Keys.of(list(map(kind.key, messages)), self.form_key)
+            columns["key"] = KeyColumn.of(list(map(kind.key, messages)), self.form_key)
         given = list(map(kind.headers, messages))
         if any(given):
             columns |= _from_headers(group, given)
@@ -111,7 +111,7 @@ class BatchMaker:
                 columns |= _from_hops(group, messages)
         return columns
 
-    def _encoded(self, group: Group, events: int, columns: dict[str, AnyColumn]) -> bytes:
+    def _encoded(self, group: EventGroup, events: int, columns: dict[str, AnyColumn]) -> bytes:
         writer = group.writer
         constants = {
             "role": writer.role.value,
@@ -136,7 +136,7 @@ class BatchMaker:
         return encoded(self.writer, next(self.sequence), events, constants, columns)
 
 
-def _times(notes: Sequence[Note]) -> dict[str, AnyColumn]:
+def _times(notes: Sequence[TraceNote]) -> dict[str, AnyColumn]:
     """Return the columns of times and durations."""
     times, durations = Column(), Column()
     for note in notes:
@@ -152,18 +152,18 @@ def _times(notes: Sequence[Note]) -> dict[str, AnyColumn]:
     return {"time_us": times, "duration_us": durations}
 
 
-def _offsets(notes: Sequence[Note]) -> Places:
-    places, kind = Places(), type(notes[0].messages[0])
+def _offsets(notes: Sequence[TraceNote]) -> OffsetColumn:
+    places, kind = OffsetColumn(), type(notes[0].messages[0])
     for note in notes:
         places.add(list(map(kind.offset, note.messages)))
     return places
 
 
-def _messages(notes: Sequence[Note]) -> Iterator[Message]:
+def _messages(notes: Sequence[TraceNote]) -> Iterator[Message]:
     return chain.from_iterable(note.messages for note in notes)
 
 
-def _split(note: Note) -> list[Note]:
+def _split(note: TraceNote) -> list[TraceNote]:
     half = len(note.messages) // 2
     durations, times = note.durations_us, note.time_us
     return [
@@ -179,7 +179,7 @@ def _split(note: Note) -> list[Note]:
 _Given = Sequence[Sequence[tuple[str, bytes | None]] | None]
 
 
-def _from_headers(group: Group, given: _Given) -> dict[str, AnyColumn]:
+def _from_headers(group: EventGroup, given: _Given) -> dict[str, AnyColumn]:
     """Return the columns that come from headers, those that no record has left out."""
     found: list[Mapping[str, bytes | None]] = [dict(pairs or ()) for pairs in given]
     columns: dict[str, AnyColumn] = {}
@@ -197,7 +197,7 @@ def _from_headers(group: Group, given: _Given) -> dict[str, AnyColumn]:
     return columns
 
 
-def _from_hops(group: Group, messages: Sequence[Message]) -> dict[str, AnyColumn]:
+def _from_hops(group: EventGroup, messages: Sequence[Message]) -> dict[str, AnyColumn]:
     """Return the columns that only copies have: where they come from, and the calls before."""
     hops = [copy_headers.of_copy(message) for message in messages]
     columns: dict[str, AnyColumn] = {
@@ -222,7 +222,7 @@ def _short(value: bytes | None) -> str | None:
     return id_text(value)[:_MAX_TEXT] if value else None
 
 
-def _back(group: Group, note: Note) -> Note | None:
+def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
     """Return a note of those records of a note that somebody has put back; None without any."""
     given = map(type(note.messages[0]).headers, note.messages)
     found = [
@@ -233,7 +233,7 @@ def _back(group: Group, note: Note) -> Note | None:
     if not found:
         return None
     times = note.time_us
-    return Note(
+    return TraceNote(
         group,
         [note.messages[index] for index in found],
         [times[index] for index in found] if isinstance(times, Sequence) else times,

@@ -12,8 +12,8 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import given_id
 from window_consumer.trace.recording.notes import (
-    Group,
-    Line,
+    EventGroup,
+    SingleRecords,
 )
 from window_consumer.trace.sampling import (
     Sampling,
@@ -40,10 +40,10 @@ class Deliveries:
 
     def __init__(self, partition: Partition, sampling: Sampling):
         self.topic, self.partition = partition.name
-        self.rung = partition.rung
-        self.groups: dict[Kind, Group] = {}
+        self.retry_level = partition.retry_level
+        self.groups: dict[Kind, EventGroup] = {}
         """What its events have in common: made once for each kind."""
-        self.lines: dict[Kind, Line] = {}
+        self.lines: dict[Kind, SingleRecords] = {}
         """Where records of a kind go that come one by one."""
         self._sampling = sampling
         self._takes_all = sampling.takes_all
@@ -59,7 +59,7 @@ class Deliveries:
     def add(self, messages: Sequence[Message], now: float) -> Sequence[Message]:
         """Note a delivery; return the records in it that are traced."""
         if len(self._firsts) >= self._forget_at:
-            self._forget(self._window.next_offset)
+            self._drop_before(self._window.next_offset)
             self._forget_at = max(_FORGET_EVERY, 2 * len(self._firsts))
         self._firsts.append(messages[0].offset())
         self._lasts.append(messages[-1].offset())
@@ -91,7 +91,7 @@ class Deliveries:
     def _takes(self, message: Message, pairs: Sequence[tuple[str, bytes | None]] | None) -> bool:
         """Tell whether a record is traced that may have an id of its own."""
         sampling = self._sampling
-        if self.rung.is_copy:
+        if self.retry_level.is_copy:
             before = copy_headers.of_copy(message)
             place = f"{before.origin.topic}/{before.origin.partition}/{before.offset}"
             if before.record_id == place.encode():
@@ -146,7 +146,7 @@ class Deliveries:
         came = self.came(message)
         return None if came is None else max(0, int((now - came) * 1e6))
 
-    def _forget(self, next_offset: int) -> None:
+    def _drop_before(self, next_offset: int) -> None:
         """Forget what lies before an offset: it is finished."""
         old = bisect_right(self._firsts, next_offset) - 1
         if old > 0:

@@ -17,7 +17,7 @@ class Written(NamedTuple):
 
 
 @frozen
-class WayFigures:
+class ExporterFigures:
     """What has become of what a way out has got."""
 
     lost: Mapping[str, int] = MappingProxyType({})
@@ -30,14 +30,14 @@ class WayFigures:
     """For how long it has got rid of nothing that it tried to; 0 while all is well."""
 
 
-class Way(Protocol):
+class TraceExporter(Protocol):
     """Where batches go. Owner: the writer's thread."""
 
     @property
     def lost(self) -> int:
         """How many events it had to give up so far. Any thread may ask."""
 
-    def figures(self) -> WayFigures:
+    def figures(self) -> ExporterFigures:
         """Return what has become of what it got. Any thread may ask."""
 
     def start(self) -> None:

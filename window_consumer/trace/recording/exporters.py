@@ -18,15 +18,15 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 from window_consumer.trace.recording.exporter import (
-    Way,
-    WayFigures,
+    ExporterFigures,
+    TraceExporter,
     Written,
 )
-from window_consumer.trace.recording.shipper import Shipping
+from window_consumer.trace.recording.shipper import SpoolShipper
 from window_consumer.trace.recording.spool import Orphans, Spool
 
 
-class KafkaWay:
+class KafkaExporter:
     """Sends batches with a producer of its own, whose queue is bounded. Owner: writer's thread."""
 
     def __init__(self, writer: EventWriter, topic: str, logger: logging.Logger):
@@ -42,9 +42,9 @@ class KafkaWay:
         """How many events the broker did not take."""
         return self._lost
 
-    def figures(self) -> WayFigures:
+    def figures(self) -> ExporterFigures:
         """Return how many events the broker did not take, and for how long it takes none."""
-        return WayFigures({"broker": self._lost}, blocked_s=self._trouble.seconds)
+        return ExporterFigures({"broker": self._lost}, blocked_s=self._trouble.seconds)
 
     def start(self) -> None:
         """Nothing to do: the producer connects by itself."""
@@ -71,10 +71,10 @@ class KafkaWay:
         )
 
 
-class SpoolWay:
+class SpoolExporter:
     """Writes batches into the spool, and lets another thread ship them."""
 
-    def __init__(self, spool: Spool, shipping: Shipping, ship_after_s: float):
+    def __init__(self, spool: Spool, shipping: SpoolShipper, ship_after_s: float):
         self._spool = spool
         self._shipping = shipping
         self._ship_after_s = ship_after_s
@@ -86,9 +86,9 @@ class SpoolWay:
         """How many events found no room on disk, or were refused by the broker for good."""
         return self._spool.lost + self._shipping.refused
 
-    def figures(self) -> WayFigures:
+    def figures(self) -> ExporterFigures:
         """Return what was lost and why, what waits, and for how long nothing gets away."""
-        return WayFigures(
+        return ExporterFigures(
             {"disk": self._spool.lost, "broker": self._shipping.refused},
             self._shipping.torn,
             self._held_bytes,
@@ -107,16 +107,16 @@ class SpoolWay:
         idle = not (self._shipping.busy or self._spool.finished)
         if age_s is not None and idle and age_s >= self._ship_after_s:
             self._spool.finish()
-        self._look()
+        self._measure()
 
     def close(self, timeout_s: float) -> None:
         """Ship what can be shipped in this time; the rest is for the next process."""
         self._spool.finish()
         self._shipping.close(timeout_s)
         self._spool.close()
-        self._look()
+        self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         with suppress(OSError):
             self._held_bytes = self._spool.held_bytes()
 
@@ -135,11 +135,11 @@ def way_out(  # noqa: PLR0913 - the keys of the configuration
     directory: Path | None,
     max_bytes: int,
     ship_after_s: float,
-) -> Way:
+) -> TraceExporter:
     """Return the way out: through files where there is a directory, whose batches all must ack."""
     if directory is None:
-        return KafkaWay(make_writer(acks), topic, logger)
+        return KafkaExporter(make_writer(acks), topic, logger)
     spool = Spool(directory, max_bytes, logger)
     orphans = Orphans(directory, logger)
-    shipping = Shipping(spool.finished, orphans, partial(make_writer, "all"), topic, logger)
-    return SpoolWay(spool, shipping, ship_after_s)
+    shipping = SpoolShipper(spool.finished, orphans, partial(make_writer, "all"), topic, logger)
+    return SpoolExporter(spool, shipping, ship_after_s)

@@ -20,7 +20,7 @@ from window_consumer.trace.recording.exporter import Written
 
 
 @frozen(eq=False)
-class Writer:
+class EventOrigin:
     """Who writes: what all events of one worker, or of one producer, have in common."""
 
     role: Role
@@ -33,10 +33,10 @@ class Writer:
 
 
 @frozen(cache_hash=True)
-class Group:
+class EventGroup:
     """What events have in common that stand in one batch; made once, where that can be."""
 
-    writer: Writer
+    writer: EventOrigin
     step: Step
     topic: str
     partition: int | None
@@ -52,10 +52,10 @@ class Group:
     """A header of those that somebody has put back says so."""
 
 
-class Note(NamedTuple):
+class TraceNote(NamedTuple):
     """Records to which the same happened at the same time."""
 
-    group: Group
+    group: EventGroup
     messages: Sequence[Message]
     time_us: int | Sequence[int]
     """When it happened; of each by itself where they come from a ``Line``."""
@@ -66,19 +66,19 @@ Single = tuple[Message, float, float | None]
 """A record, when something happened to it, and when it was delivered, None where nobody knows."""
 
 
-class Line:
+class SingleRecords:
     """Records of one group that come one by one, as those of slow handlers do.
 
     No note is made for each of them. Owner: who makes the notes; the writer's thread takes.
     """
 
-    def __init__(self, group: Group):
+    def __init__(self, group: EventGroup):
         self.group = group
         self.singles: deque[Single] = deque()
         self.is_over = False
         """Nobody will add to it."""
 
-    def take(self, time_us: Callable[[float], int]) -> Note | None:
+    def take(self, time_us: Callable[[float], int]) -> TraceNote | None:
         """Return what is there as one note, None where nothing is."""
         take = self.singles.popleft
         found = [take() for _ in range(len(self.singles))]
@@ -89,7 +89,7 @@ class Line:
             None if begin is None else max(0, int((now - begin) * 1e6))
             for now, begin in zip(moments, came, strict=True)
         ]
-        return Note(self.group, messages, list(map(time_us, moments)), durations)
+        return TraceNote(self.group, messages, list(map(time_us, moments)), durations)
 
 
 class Inbox:
@@ -101,8 +101,8 @@ class Inbox:
     def __init__(self, max_records: int, max_bytes: int):
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self.notes: deque[Note] = deque()
-        self._lines: list[Line] = []
+        self.notes: deque[TraceNote] = deque()
+        self._lines: list[SingleRecords] = []
         self.made: deque[Written] = deque()
         """Batches that were made by who makes the notes, because the thread is behind."""
         self._put_records = self._put_bytes = self._put_made = 0
@@ -115,7 +115,7 @@ class Inbox:
         """How many records' events wait."""
         return self._put_records - self._taken_records
 
-    def put(self, note: Note) -> bool:
+    def put(self, note: TraceNote) -> bool:
         """Keep a note; False where no more fits. Owner: who makes the notes."""
         messages = note.messages
         count = len(messages)
@@ -130,13 +130,15 @@ class Inbox:
         self.notes.append(note)
         return True
 
-    def line(self, group: Group) -> Line:
+    def line(self, group: EventGroup) -> SingleRecords:
         """Return a place for the single records of a group. Owner: who makes the notes."""
-        line = Line(group)
+        line = SingleRecords(group)
         self._lines.append(line)
         return line
 
-    def put_single(self, line: Line, message: Message, now: float, came: float | None) -> int:
+    def put_single(
+        self, line: SingleRecords, message: Message, now: float, came: float | None
+    ) -> int:
         """Keep a note of one record; return how many records wait, 0 where no more fits.
 
         Owner: who makes the notes.
@@ -167,7 +169,7 @@ class Inbox:
         self._taken_made += sum(len(batch.data) for batch in taken)
         return taken
 
-    def take(self, time_us: Callable[[float], int]) -> list[Note]:
+    def take(self, time_us: Callable[[float], int]) -> list[TraceNote]:
         """Return the notes that are there, those of each line as one. Owner: the writer's thread.
 
         ``time_us`` tells the time of the wall at a monotonic one.
@@ -193,7 +195,7 @@ class SharedInbox(Inbox):
         """How many records' events wait."""
         return len(self.notes)
 
-    def put(self, note: Note) -> bool:
+    def put(self, note: TraceNote) -> bool:
         """Keep a note; False where no more fits. Any thread may call."""
         if len(self.notes) >= self._max_records:
             return False
@@ -205,6 +207,6 @@ class SharedInbox(Inbox):
         """Nobody else makes batches: whoever sends goes on."""
         return False
 
-    def take(self, time_us: Callable[[float], int]) -> list[Note]:  # noqa: ARG002 - there are no lines
+    def take(self, time_us: Callable[[float], int]) -> list[TraceNote]:  # noqa: ARG002 - there are no lines
         """Return the notes that are there. Owner: the writer's thread."""
         return [self.notes.popleft() for _ in range(len(self.notes))]

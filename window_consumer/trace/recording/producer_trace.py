@@ -15,9 +15,9 @@ from window_consumer.model.record import (
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording.batch_builder import ROOT
 from window_consumer.trace.recording.notes import (
-    Group,
-    Note,
-    Writer,
+    EventGroup,
+    EventOrigin,
+    TraceNote,
 )
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
@@ -26,7 +26,7 @@ _NOWHERE = -1
 
 
 @frozen
-class Sent:
+class SentRecord:
     """A record that was sent: what its events need of it, in the form of a delivered one."""
 
     topic_name: str
@@ -74,7 +74,7 @@ class ProducerTrace:
     def __init__(
         self,
         writer: TraceWriter,
-        about: Writer,
+        about: EventOrigin,
         sampling: Sampling,
         current: Callable[[], Record | None],
         *,
@@ -94,30 +94,32 @@ class ProducerTrace:
         key: bytes | None,
         record_id: bytes,
         headers: Sequence[tuple[str, bytes | None]],
-    ) -> Sent:
+    ) -> SentRecord:
         """Hear of a record that is about to be sent."""
         name = (key or b"") if self._sampling.by == "key" else record_id
         is_traced = self._sampling.takes_all or self._sampling.takes(name)
         root = self._current()
         if root is not None:
             headers = [*headers, (ROOT, root.id.encode())]
-        return Sent(topic, key, headers, monotonic(), is_traced)
+        return SentRecord(topic, key, headers, monotonic(), is_traced)
 
-    def acked(self, token: Sent, partition: int, offset: int) -> None:
+    def acked(self, token: SentRecord, partition: int, offset: int) -> None:
         """Note that the broker has it; where it does not say so, as with acks=0, without place."""
         if token.is_traced:
             knows = offset >= 0
-            sent = Sent(
+            sent = SentRecord(
                 token.topic_name, token.key_bytes, token.pairs, token.began, True, place=offset
             )
             place = partition if knows else None
-            group = Group(self._about, Step.SENT, token.topic_name, place, self._sampling.ratio)
-            self._note(group, sent)
+            group = EventGroup(
+                self._about, Step.SENT, token.topic_name, place, self._sampling.ratio
+            )
+            self._record(group, sent)
 
-    def failed(self, token: Sent, error: BufferError | PublishFailedError) -> None:
+    def failed(self, token: SentRecord, error: BufferError | PublishFailedError) -> None:
         """Note that it was not acked."""
         if token.is_traced or self._all_failures:
-            group = Group(
+            group = EventGroup(
                 self._about,
                 Step.SEND_FAILED,
                 token.topic_name,
@@ -126,12 +128,14 @@ class ProducerTrace:
                 status="refused" if _is_refused(error) else "unknown",
                 error_class=type(error).__name__,
             )
-            self._note(group, token)
+            self._record(group, token)
 
-    def _note(self, group: Group, sent: Sent) -> None:
+    def _record(self, group: EventGroup, sent: SentRecord) -> None:
         now = monotonic()
         duration = int((now - sent.began) * 1e6)
-        self._writer.note(self._inbox, Note(group, [sent], self._writer.time_us(now), duration))
+        self._writer.record(
+            self._inbox, TraceNote(group, [sent], self._writer.time_us(now), duration)
+        )
 
 
 def _is_refused(error: BufferError | PublishFailedError) -> bool:

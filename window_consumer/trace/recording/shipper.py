@@ -13,11 +13,11 @@ from typing import Final
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
-from window_consumer.runtime.segment_log.shipper import Outgoing, Outlet, SegmentShipper
+from window_consumer.runtime.segment_log.shipper import Outgoing, SegmentOutlet, SegmentShipper
 from window_consumer.trace.event_batch import count_of
 from window_consumer.trace.recording.spool import FILE_BYTES, Orphans, data_of
 
-_LOOK_S: Final = 0.1
+_CHECK_S: Final = 0.1
 _AGAIN_S: Final = (0.2, 10.0)
 """The wait before what was not acked is sent again: it doubles from the first to the second."""
 
@@ -25,14 +25,14 @@ _ADOPT_S: Final = 10.0
 """How often files of processes that are gone are looked for."""
 
 
-class Shipping(SegmentShipper):
+class SpoolShipper(SegmentShipper):
     """Sends the batches of finished files, one file after the other. Owner: its own thread."""
 
     def __init__(
         self,
         finished: deque[Path],
         orphans: Orphans,
-        make_writer: Callable[[], Outlet],
+        make_writer: Callable[[], SegmentOutlet],
         topic: str,
         logger: logging.Logger,
     ):
@@ -95,7 +95,7 @@ class Shipping(SegmentShipper):
         return error.too_large
 
     def _run(self) -> None:
-        writer: Outlet | None = None
+        writer: SegmentOutlet | None = None
         adopted: list[Path] = []
         look_at = monotonic()
         while True:
@@ -106,7 +106,7 @@ class Shipping(SegmentShipper):
                     adopted = self._orphans.adopt()
                 path = self._next(adopted)
                 if path is None:
-                    if self._ends.wait(_LOOK_S) and not self._finished:
+                    if self._ends.wait(_CHECK_S) and not self._finished:
                         break
                     continue
                 writer = writer or self._make_writer()
@@ -133,14 +133,14 @@ class Shipping(SegmentShipper):
         except IndexError:
             return adopted.pop(0) if adopted else None
 
-    def _ship(self, path: Path, writer: Outlet) -> bool:
+    def _ship(self, path: Path, writer: SegmentOutlet) -> bool:
         """Send a file's batches until all are acked; False where the end came."""
         wait_s = _AGAIN_S[0]
         while not self.ship_segment(writer, path, is_closed=True, must_end=self._must_end):
             if self._must_end():
                 return False
             if self._ends.wait(wait_s):
-                sleep(_LOOK_S)
+                sleep(_CHECK_S)
             wait_s = min(2 * wait_s, _AGAIN_S[1])
         return True
 

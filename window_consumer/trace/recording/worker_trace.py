@@ -18,10 +18,10 @@ from window_consumer.trace.recording.deliveries import (
     Kind,
 )
 from window_consumer.trace.recording.notes import (
-    Group,
-    Line,
-    Note,
-    Writer,
+    EventGroup,
+    EventOrigin,
+    SingleRecords,
+    TraceNote,
 )
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
@@ -45,7 +45,7 @@ class ConsumerTrace(Observer):
     def __init__(
         self,
         writer: TraceWriter,
-        about: Writer,
+        about: EventOrigin,
         sampling: Sampling,
         *,
         all_failures: bool,
@@ -77,7 +77,7 @@ class ConsumerTrace(Observer):
         traced = known.add(messages, now)
         if traced:
             group = known.groups.get(_RECEIVED) or self._remembered(known, _RECEIVED)
-            self._note(group, traced, now, None)
+            self._record(group, traced, now, None)
 
     def finished(
         self,
@@ -101,10 +101,10 @@ class ConsumerTrace(Observer):
         kind = outcome, attempt, handler
         if len(traced) == 1:
             line = known.lines.get(kind) or self._line(known, kind)
-            self._writer.note_single(self._inbox, line, traced[0], now, known.came(traced[0]))
+            self._writer.record_single(self._inbox, line, traced[0], now, known.came(traced[0]))
             return
         group = known.groups.get(kind) or self._remembered(known, kind)
-        self._note(group, traced, now, known.durations_us(traced, now))
+        self._record(group, traced, now, known.durations_us(traced, now))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
         """Note a failed call."""
@@ -130,24 +130,24 @@ class ConsumerTrace(Observer):
             error_fingerprint=fault.fingerprint,
             sample=1.0 if self._all_failures else self._sampling.ratio,
         )
-        self._note(group, messages, now, known.durations_us(messages, now))
+        self._record(group, messages, now, known.durations_us(messages, now))
 
-    def _remembered(self, known: Deliveries, kind: Kind) -> Group:
+    def _remembered(self, known: Deliveries, kind: Kind) -> EventGroup:
         """Return what events of a kind have in common, and keep it: it is asked for each slice."""
         outcome, attempt, handler = kind
         step = _STEPS.get(outcome, Step.RECEIVED)
         group = known.groups[kind] = self._new_group(known, step, attempt, handler)
         return group
 
-    def _line(self, known: Deliveries, kind: Kind) -> Line:
+    def _line(self, known: Deliveries, kind: Kind) -> SingleRecords:
         group = known.groups.get(kind) or self._remembered(known, kind)
         line = known.lines[kind] = self._inbox.line(group)
         return line
 
     def _new_group(
         self, known: Deliveries, step: Step, attempt: int | None, handler: str | None
-    ) -> Group:
-        return Group(
+    ) -> EventGroup:
+        return EventGroup(
             self._about,
             step,
             known.topic,
@@ -155,8 +155,8 @@ class ConsumerTrace(Observer):
             self._sampling.ratio,
             attempt=attempt,
             handler=handler,
-            is_copy=known.rung.is_copy,
-            may_be_redriven=step is Step.RECEIVED and known.rung.level is None,
+            is_copy=known.retry_level.is_copy,
+            may_be_redriven=step is Step.RECEIVED and known.retry_level.level is None,
         )
 
     def _handler(self, slice_: Slice | None) -> str:
@@ -165,12 +165,12 @@ class ConsumerTrace(Observer):
             return slice_.call.handler
         return self._handlers
 
-    def _note(
+    def _record(
         self,
-        group: Group,
+        group: EventGroup,
         messages: Sequence[Message],
         now: float,
         durations_us: int | Sequence[int | None] | None,
     ) -> None:
         time_us = self._writer.time_us(now)
-        self._writer.note(self._inbox, Note(group, messages, time_us, durations_us))
+        self._writer.record(self._inbox, TraceNote(group, messages, time_us, durations_us))

@@ -15,17 +15,17 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.log import Trouble
 from window_consumer.runtime.measures import TraceFigures
-from window_consumer.trace.recording.batch_builder import BatchMaker
+from window_consumer.trace.recording.batch_builder import BatchBuilder
 from window_consumer.trace.recording.exporter import (
-    Way,
+    TraceExporter,
     Written,
 )
 from window_consumer.trace.recording.notes import (
-    Group,
+    EventGroup,
     Inbox,
-    Line,
-    Note,
     SharedInbox,
+    SingleRecords,
+    TraceNote,
 )
 
 MAX_RECORDS: Final = 20_000
@@ -52,10 +52,12 @@ class TraceWriter:
     an end. Where the way out falls behind, events are lost and counted.
     """
 
-    def __init__(self, way: Way, form_key: KeyForm | None, flush_s: float, logger: logging.Logger):
+    def __init__(
+        self, way: TraceExporter, form_key: KeyForm | None, flush_s: float, logger: logging.Logger
+    ):
         self._way = way
         self._flush_s = flush_s
-        self._batches = BatchMaker.of(uuid.uuid4().hex[:16], lambda: self.dropped, form_key)
+        self._batches = BatchBuilder.of(uuid.uuid4().hex[:16], lambda: self.dropped, form_key)
         self._inboxes: list[Inbox] = []
         self._unwritten = 0
         self.written = 0
@@ -114,7 +116,7 @@ class TraceWriter:
         self._wake.set()
         self._thread.join(timeout_s)
 
-    def note(self, inbox: Inbox, note: Note) -> None:
+    def record(self, inbox: Inbox, note: TraceNote) -> None:
         """Write a note down; called by the inbox's own thread. Never waits."""
         if inbox.put(note):
             if inbox.waiting > _WAKE_RECORDS and not self._wake.is_set():
@@ -124,8 +126,8 @@ class TraceWriter:
         else:
             inbox.lost += len(note.messages)
 
-    def note_single(
-        self, inbox: Inbox, line: Line, message: Message, now: float, came: float | None
+    def record_single(
+        self, inbox: Inbox, line: SingleRecords, message: Message, now: float, came: float | None
     ) -> None:
         """Write down what happened to one record, as ``note`` does for half the cost.
 
@@ -134,7 +136,7 @@ class TraceWriter:
         waiting = inbox.put_single(line, message, now, came)
         if not waiting:
             duration = None if came is None else max(0, int((now - came) * 1e6))
-            self.note(inbox, Note(line.group, [message], self.time_us(now), duration))
+            self.record(inbox, TraceNote(line.group, [message], self.time_us(now), duration))
         elif waiting > _WAKE_RECORDS and not self._wake.is_set():
             self._wake.set()
 
@@ -163,7 +165,7 @@ class TraceWriter:
         Raises the last of what was raised for events that are lost and counted by then.
         """
         ready: list[Written] = []
-        groups: defaultdict[Group, list[Note]] = defaultdict(list)
+        groups: defaultdict[EventGroup, list[TraceNote]] = defaultdict(list)
         for inbox in self._inboxes:
             ready += inbox.take_made()
             for note in inbox.take(self.time_us):

@@ -10,7 +10,7 @@ from window_consumer.spark.schemas import CORRUPT
 from window_consumer.spark.tables import Table
 from window_consumer.trace.event import (
     FIELDS,
-    Field,
+    EventField,
 )
 
 _KINDS: Final[dict[type, T.DataType]] = {
@@ -19,16 +19,16 @@ _KINDS: Final[dict[type, T.DataType]] = {
     float: T.DoubleType(),
 }
 
-CARRIED: Final[tuple[Field, ...]] = tuple(each for each in FIELDS if each.name != "event_id")
+CARRIED: Final[tuple[EventField, ...]] = tuple(each for each in FIELDS if each.name != "event_id")
 """The fields of an event that a batch has; the id follows from the batch."""
 
 
-def type_of(field: Field) -> T.DataType:
+def type_of(field: EventField) -> T.DataType:
     """Return the type of a field of an event."""
     return _KINDS[field.kind]
 
 
-def _column(field: Field) -> T.StructType:
+def _column(field: EventField) -> T.StructType:
     return T.StructType(
         [
             T.StructField("v", T.ArrayType(type_of(field))),

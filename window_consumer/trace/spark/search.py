@@ -26,7 +26,7 @@ from window_consumer.trace.event import (
     FIELDS,
     TraceEvent,
 )
-from window_consumer.trace.question import Question
+from window_consumer.trace.question import TraceQuery
 
 MOST_STEPS: Final = 10_000
 """Of one record that are shown."""
@@ -64,7 +64,7 @@ class Index:
         """Look at the table as it is now."""
         self._table.update_incremental()
 
-    def find(self, question: Question, most: int) -> list[TraceEvent]:
+    def find(self, question: TraceQuery, most: int) -> list[TraceEvent]:
         """Return events, the latest ``most`` of those that fit, in the order of their times."""
         where, values = question.conditions()
         found = self._rows(
@@ -85,16 +85,16 @@ class Index:
 
         ``record`` is a record's id: its ``wc-id``, or ``topic/partition/offset``.
         """
-        found = self.find(Question(root=record, cluster=cluster), MOST_STEPS)
-        return found or self.find(Question(record=record, cluster=cluster), MOST_STEPS)
+        found = self.find(TraceQuery(root=record, cluster=cluster), MOST_STEPS)
+        return found or self.find(TraceQuery(record=record, cluster=cluster), MOST_STEPS)
 
-    def count(self, question: Question) -> int:
+    def count(self, question: TraceQuery) -> int:
         """Return how many rows fit; what came twice counts twice."""
         where, values = question.conditions()
         sql = f"SELECT count(*) AS n FROM {{files}} WHERE {where}"  # noqa: S608 - as above
         return sum(row["n"] for row in self._rows(sql, values, self._files(question)))
 
-    def records(self, question: Question) -> list[str]:
+    def records(self, question: TraceQuery) -> list[str]:
         """Return the ids of the records that have rows that fit."""
         where, values = question.conditions()
         sql = f"SELECT DISTINCT record_id AS id FROM {{files}} WHERE {where}"  # noqa: S608 - as above
@@ -121,7 +121,7 @@ class Index:
         except (duckdb.IOException, IndexError, KeyError, TypeError, ValueError):
             return None
 
-    def _files(self, question: Question) -> list[str]:
+    def _files(self, question: TraceQuery) -> list[str]:
         """Return the names of the files that can have an answer, as DuckDB wants them."""
         files = self._table.file_uris(file_pruning_predicate=_bounds(question) or None)
         root = self._table.table_uri.rstrip("/")
@@ -153,7 +153,7 @@ def _plain(uri: str) -> str:
     return uri.removeprefix("file://")
 
 
-def _bounds(question: Question) -> list[tuple[str, str, Any]]:
+def _bounds(question: TraceQuery) -> list[tuple[str, str, Any]]:
     """Return what tells of a file as a whole whether it can have an answer."""
     found: list[tuple[str, str, Any]] = []
     if question.root is not None:

@@ -15,7 +15,7 @@ from window_consumer.spark.plan import BUCKETS
 from window_consumer.spark.schemas import CORRUPT
 from window_consumer.spark.tables import utc_day
 from window_consumer.trace.event import (
-    Field,
+    EventField,
     TraceEvent,
 )
 from window_consumer.trace.event_batch import FORMAT
@@ -106,11 +106,11 @@ def events(readable: DataFrame) -> DataFrame:
 # ---- the same in columns of Python's some 6,000, which is two seconds for each batch
 
 
-def _column(field: Field) -> str:
+def _column(field: EventField) -> str:
     return f"batch.columns.`{field.name}`"
 
 
-def _fits(field: Field) -> str:
+def _fits(field: EventField) -> str:
     """Tell whether a field is no column, or one that has a value for each event."""
     column = _column(field)
     values, counts = f"{column}.v", f"{column}.n"
@@ -128,14 +128,14 @@ def _fits(field: Field) -> str:
     return f"({column} IS NULL OR ({fits}))"
 
 
-def _is_whole(field: Field) -> str:
+def _is_whole(field: EventField) -> str:
     """Tell whether each event has a value of a field."""
     values = f"{_column(field)}.v"
     each_has_one = f"{values} IS NOT NULL AND NOT exists({values}, v -> v IS NULL)"
     return f"({each_has_one} OR batch.all.`{field.name}` IS NOT NULL)"
 
 
-def _values(field: Field) -> str:
+def _values(field: EventField) -> str:
     """Return the values of a field for each event of a batch, none where it is no column."""
     column = _column(field)
     nothing = f"CAST(array() AS ARRAY<{type_of(field).simpleString()}>)"
@@ -149,7 +149,7 @@ def _values(field: Field) -> str:
     return f"coalesce({found}, {nothing})"
 
 
-def _value(field: Field) -> str:
+def _value(field: EventField) -> str:
     """Return the value of a field of one event, which may stand beside the events."""
     found = [f"_event.`{field.name}`", f"_all.`{field.name}`"]
     if (default := _DEFAULTS.get(field.name)) is not None:

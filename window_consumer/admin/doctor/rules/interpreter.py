@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from window_consumer.admin.doctor.causes import (
-    Cause,
     CauseKind,
+    LikelyCause,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.runtime.pools.registry import KINDS
 
 CORES: Final = (0.6, 1.3)
@@ -21,12 +21,12 @@ LATE: Final = 0.2
 it only shares the interpreter with the poll thread and a busy machine with others."""
 
 
-def gil_bound(seen: Evidence) -> Iterator[Cause]:
+def gil_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Handlers on threads compute: one interpreter computes on one core at a time."""
     if not is_gil_bound(seen):
         return
     slots = seen.mean(lambda look: look.windows.limit_now)
-    yield Cause(
+    yield LikelyCause(
         CauseKind.GIL_BOUND,
         seen.worker,
         f"its handler computes: calls in {slots:.0f} slots had {seen.cores:.2f} processors"
@@ -43,7 +43,7 @@ def gil_bound(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def is_gil_bound(seen: Evidence) -> bool:
+def is_gil_bound(seen: WorkerEvidence) -> bool:
     """Tell whether threads have one processor together, because they compute."""
     return (
         seen.is_behind
@@ -55,11 +55,11 @@ def is_gil_bound(seen: Evidence) -> bool:
     )
 
 
-def loop_bound(seen: Evidence) -> Iterator[Cause]:
+def loop_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Coroutines compute: all of them together have one thread."""
     if not _computes_on_loop(seen):
         return
-    yield Cause(
+    yield LikelyCause(
         CauseKind.LOOP_BOUND,
         seen.worker,
         f"its coroutines compute: their event loop had {seen.loop_cores:.2f} of a processor, and it"
@@ -70,11 +70,11 @@ def loop_bound(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def loop_blocked(seen: Evidence) -> Iterator[Cause]:
+def loop_blocked(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Coroutines wait without giving the event loop back."""
     if not _is_loop_blocked(seen):
         return
-    yield Cause(
+    yield LikelyCause(
         CauseKind.LOOP_BLOCKED,
         seen.worker,
         f"its coroutines block their event loop: for {seen.loop_late:.0%} of the time it did not go"
@@ -86,7 +86,7 @@ def loop_blocked(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def _figures(seen: Evidence) -> dict[str, float | int | str | None]:
+def _figures(seen: WorkerEvidence) -> dict[str, float | int | str | None]:
     return {
         "cores": seen.loop_cores,
         "late": seen.loop_late,
@@ -97,15 +97,15 @@ def _figures(seen: Evidence) -> dict[str, float | int | str | None]:
     }
 
 
-def _computes_on_loop(seen: Evidence) -> bool:
+def _computes_on_loop(seen: WorkerEvidence) -> bool:
     return seen.is_behind and seen.loop_cores is not None and seen.loop_cores >= CORES[0]
 
 
-def _is_loop_blocked(seen: Evidence) -> bool:
+def _is_loop_blocked(seen: WorkerEvidence) -> bool:
     late = seen.loop_late
     return seen.is_behind and late is not None and late >= LATE and not _computes_on_loop(seen)
 
 
-def is_one_thread_bound(seen: Evidence) -> bool:
+def is_one_thread_bound(seen: WorkerEvidence) -> bool:
     """Tell whether calls hold each other up, so that more slots would not help."""
     return is_gil_bound(seen) or _computes_on_loop(seen) or _is_loop_blocked(seen)

@@ -10,12 +10,12 @@ from typing import Final
 from window_consumer.admin.doctor.causes import (
     BUSY,
     IDLE,
-    Cause,
     CauseKind,
     Figure,
+    LikelyCause,
     duration,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
 from window_consumer.engine.windows_snapshot import PartitionSnapshot
 
@@ -29,7 +29,7 @@ LONG_DRAIN_S: Final = 60.0
 """Who catches up within this time needs no advice."""
 
 
-def hot_key(seen: Evidence) -> Iterator[Cause]:
+def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Most of what waits has one key, and a key runs one call at a time."""
     if not seen.is_behind or seen.busy_ratio >= BUSY:
         return
@@ -38,7 +38,7 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
         if not _is_held_by_a_key(seen, partition) or seen.poison_of(partition) is not None:
             continue
         key = "" if partition.hottest_key is None else f" {partition.hottest_key!r}"
-        yield Cause(
+        yield LikelyCause(
             CauseKind.HOT_KEY,
             seen.worker,
             f"{line:.0f} of the {held:.0f} records in the window of {partition.name} wait for one"
@@ -58,7 +58,7 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def _or_poison(seen: Evidence, partition: PartitionSnapshot) -> str:
+def _or_poison(seen: WorkerEvidence, partition: PartitionSnapshot) -> str:
     """Say what else it may be, where nobody tells which records fail."""
     if not seen.blocks or not partition.failed or seen.last.blocking(partition.name):
         return ""
@@ -68,19 +68,19 @@ def _or_poison(seen: Evidence, partition: PartitionSnapshot) -> str:
     )
 
 
-def _line_of(seen: Evidence, partition: PartitionSnapshot) -> tuple[float, float]:
+def _line_of(seen: WorkerEvidence, partition: PartitionSnapshot) -> tuple[float, float]:
     """Return how many records waited for the hottest key, and how many were open, on average."""
     lines = seen.of_partition(partition.name, lambda each: each.longest_line)
     held = seen.of_partition(partition.name, lambda each: each.open)
     return fmean(lines), fmean(held)
 
 
-def _is_held_by_a_key(seen: Evidence, partition: PartitionSnapshot) -> bool:
+def _is_held_by_a_key(seen: WorkerEvidence, partition: PartitionSnapshot) -> bool:
     line, held = _line_of(seen, partition)
     return line >= max(LEAST_LINE, LINE_SHARE * held)
 
 
-def hot_partition(seen: Evidence) -> Iterator[Cause]:
+def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """One partition has most of the lag, while slots are idle."""
     if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag:
         return
@@ -97,7 +97,7 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
     if seen.poison_of(worst) is not None:
         return
     why = "its records run one after another (ordering: partition)" if one_by_one else "it is hot"
-    yield Cause(
+    yield LikelyCause(
         CauseKind.HOT_PARTITION,
         seen.worker,
         f"{worst.name} has {worst.unfinished} of the {seen.lag} records that lag ({share:.0%}):"
@@ -115,7 +115,7 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def rate(seen: Evidence) -> Iterator[Cause]:
+def rate(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """The configured rate holds calls back."""
     waiting = seen.mean(
         # A share of the looks.
@@ -123,7 +123,7 @@ def rate(seen: Evidence) -> Iterator[Cause]:
     )
     if not seen.is_behind or seen.busy_ratio >= BUSY or waiting < IDLE:
         return
-    yield Cause(
+    yield LikelyCause(
         CauseKind.RATE,
         seen.worker,
         f"rate_per_process holds it back: {seen.finished_per_s:.1f} records/s are finished,"
@@ -138,7 +138,7 @@ def rate(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def handler_slow(seen: Evidence) -> Iterator[Cause]:
+def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """More calls at once are needed than there are slots (Little's law)."""
     if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
         return
@@ -176,7 +176,7 @@ def handler_slow(seen: Evidence) -> Iterator[Cause]:
     more = f"raise concurrency to {better} or more" if better > slots else "raise concurrency"
     if seen.now.limit is not None and seen.now.limit.why:
         more = f"concurrency: auto is at {slots:.0f} ({seen.now.limit.why})"
-    yield Cause(
+    yield LikelyCause(
         CauseKind.HANDLER_SLOW,
         seen.worker,
         f"{said}: {more}, start more processes, or make the handler quicker",

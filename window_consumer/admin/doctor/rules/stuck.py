@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from window_consumer.admin.doctor.causes import (
-    Cause,
     CauseKind,
+    LikelyCause,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import (
     SILENT,
     UNHEARD,
@@ -43,13 +43,13 @@ _THEN: Final = {
 }
 
 
-def breaker_open(seen: Evidence) -> Iterator[Cause]:
+def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Most calls fail, so nothing starts."""
     breaker = seen.now.breaker
     if breaker.state not in _THEN:
         return
     since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
-    yield Cause(
+    yield LikelyCause(
         CauseKind.BREAKER_OPEN,
         seen.worker,
         f"its circuit breaker has been {breaker.state}{since}:"
@@ -65,13 +65,13 @@ def breaker_open(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def cannot_write(seen: Evidence) -> Iterator[Cause]:
+def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """The producer of copies and results gives up."""
     why = seen.now.cannot_write
     if why is None:
         return
     waiting = sum(each.failed for each in seen.now.partitions)
-    yield Cause(
+    yield LikelyCause(
         CauseKind.CANNOT_WRITE,
         seen.worker,
         f"it cannot write copies or results: {why}; {waiting} records wait for that, and the"
@@ -81,14 +81,14 @@ def cannot_write(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def halted(seen: Evidence) -> Iterator[Cause]:
+def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """A person has paused partitions, or the worker."""
     paused = [each for each in seen.now.partitions if each.halted]
     lag = sum(each.unfinished or 0 for each in paused)
     if not lag:
         return
     which = "the worker" if len(paused) == len(seen.now.partitions) else _listed(paused)
-    yield Cause(
+    yield LikelyCause(
         CauseKind.HALTED,
         seen.worker,
         f"a person has paused {which}: {lag} records wait until somebody resumes it",
@@ -104,7 +104,7 @@ def _listed(partitions: Sequence[PartitionSnapshot]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def rebalances(seen: Evidence) -> Iterator[Cause]:
+def rebalances(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Partitions come and go."""
     before = seen.first.windows.counters.rebalances
     changes, within_s = seen.now.counters.rebalances - before, seen.seconds
@@ -118,7 +118,7 @@ def rebalances(seen: Evidence) -> Iterator[Cause]:
     if changes < REBALANCES:
         said = f"its group has been rebalancing for at least {within_s:.0f} s"
     members = seen.group[-1].members if seen.group else None
-    yield Cause(
+    yield LikelyCause(
         CauseKind.REBALANCES,
         seen.worker,
         f"{said}: each time work waits and windows are drained; do members die, are they thrown"
@@ -128,7 +128,7 @@ def rebalances(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def not_in_group(seen: Evidence) -> Iterator[Cause]:
+def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """The worker is not there, or not yet, or not any more."""
     if any(look.worker.is_ready for look in seen.looks):
         return
@@ -138,7 +138,7 @@ def not_in_group(seen: Evidence) -> Iterator[Cause]:
         where = "does not answer: its poll thread stands still"
     if phase == UNHEARD:
         where = "does not answer, nor does its process: it is frozen, or starts again and again"
-    yield Cause(
+    yield LikelyCause(
         CauseKind.NOT_IN_GROUP,
         seen.worker,
         f"the worker {where}, and was so for {seen.seconds:.0f} s: it reads nothing; its log says"
@@ -148,7 +148,7 @@ def not_in_group(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def poison_record(seen: Evidence) -> Iterator[Cause]:
+def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """A record that fails again and again holds up its lane."""
     for partition in seen.now.partitions:
         record = seen.poison_of(partition)
@@ -158,7 +158,7 @@ def poison_record(seen: Evidence) -> Iterator[Cause]:
         if seen.ordering == "key":
             key = "" if record.key is None else f" {record.key!r}"
             lane, waiting = f"its key{key}", "records of that key wait behind it"
-        yield Cause(
+        yield LikelyCause(
             CauseKind.POISON_RECORD,
             seen.worker,
             f"offset {record.offset} of {partition.name} blocks {lane}"
@@ -179,7 +179,7 @@ def poison_record(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def hovering(seen: Evidence) -> Iterator[Cause]:
+def hovering(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """A start cell does not complete."""
     calls = seen.now.durations
     usual_s = calls.seconds / calls.calls if calls.calls else 0.0
@@ -194,7 +194,7 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
             longest = None
         if longest is None and seen.now.breaker.state != "closed":
             continue  # it waits for the breaker, which is told already
-        yield Cause(
+        yield LikelyCause(
             CauseKind.HOVERING,
             seen.worker,
             f"the start cell of {partition.name} has made no progress for"
@@ -215,7 +215,9 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def _what_holds(seen: Evidence, partition: PartitionSnapshot, call: CallSnapshot | None) -> str:
+def _what_holds(
+    seen: WorkerEvidence, partition: PartitionSnapshot, call: CallSnapshot | None
+) -> str:
     if call is not None:
         stack = seen.last.stack_of(call)
         where = f"; it stands at {_last_place(stack)}" if stack else ""

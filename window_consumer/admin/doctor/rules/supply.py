@@ -8,11 +8,11 @@ from typing import Final
 from window_consumer.admin.doctor.causes import (
     BUSY,
     IDLE,
-    Cause,
     CauseKind,
+    LikelyCause,
     duration,
 )
-from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.evidence import WorkerEvidence
 
 SLOW_TRIP_S: Final = 0.2
 """Within a data centre a broker answers in a few milliseconds."""
@@ -20,11 +20,11 @@ SLOW_COMMIT_S: Final = 0.5
 """A commit's ack is noticed up to 0.1 s late."""
 
 
-def broker_away(seen: Evidence) -> Iterator[Cause]:
+def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """No broker answers whoever looks, and nothing comes to the worker either."""
     if not seen.is_cluster_silent or seen.finished_per_s or seen.last.running:
         return
-    yield Cause(
+    yield LikelyCause(
         CauseKind.BROKER_AWAY,
         seen.worker,
         f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: how much"
@@ -35,7 +35,7 @@ def broker_away(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def broker_slow(seen: Evidence) -> Iterator[Cause]:
+def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Brokers take long to answer."""
     trip_s, commit_s = seen.round_trip_s, seen.commit_s
     if seen.is_cluster_silent:
@@ -48,7 +48,7 @@ def broker_slow(seen: Evidence) -> Iterator[Cause]:
         said.append(f"a small question takes {duration(trip_s)}")
     if commit_s is not None:
         said.append(f"the ack of a commit {duration(commit_s)}")
-    yield Cause(
+    yield LikelyCause(
         CauseKind.BROKER_SLOW,
         seen.worker,
         f"the brokers are slow: {' and '.join(said)}, while {(1 - seen.busy_ratio):.0%} of the"
@@ -63,7 +63,7 @@ def broker_slow(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def fetch_bound(seen: Evidence) -> Iterator[Cause]:
+def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Records lie in the log and do not come to slots that wait for them."""
     now = seen.now
     held = seen.mean(
@@ -74,7 +74,7 @@ def fetch_bound(seen: Evidence) -> Iterator[Cause]:
         return
     if now.breaker.state != "closed" or any(each.paused for each in now.partitions):
         return
-    yield Cause(
+    yield LikelyCause(
         CauseKind.FETCH_BOUND,
         seen.worker,
         f"{(1 - seen.busy_ratio):.0%} of the slots' time is idle and its windows hold {held:.0f}"

@@ -23,8 +23,12 @@ from window_consumer.runtime.calls.batch_calls import call_batch
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
-from window_consumer.runtime.pools.processes.serialization import Cargo, CrossedMessage, unpacked
-from window_consumer.runtime.pools.processes.shared_memory import TOLD, Berth
+from window_consumer.runtime.pools.processes.serialization import (
+    ReceivedMessage,
+    SerializedSlice,
+    unpacked,
+)
+from window_consumer.runtime.pools.processes.shared_memory import TOLD, SharedSlot
 
 came_back: Final[list[int]] = []
 """Holds the id of a process that a handler has forked; empty in a slot."""
@@ -57,7 +61,7 @@ Results = tuple[Sequence[int], Sequence[Produce], str]
 """The places of the records that a handler was called for, what it returned, and its name."""
 
 
-class ToldOfBatch(NamedTuple):
+class BatchReport(NamedTuple):
     """The child says what became of a batch whose handler did not just return.
 
     Records go by their place in it.
@@ -75,15 +79,15 @@ class ToldOfBatch(NamedTuple):
     """Those of ``skipped`` that are for none of the handlers."""
 
 
-class CrossedBatch:
+class ReceivedBatch:
     """A batch as the slot sees it in a child. Owner: the main thread."""
 
-    def __init__(self, cargo: Cargo, call: Call):
+    def __init__(self, serialized: SerializedSlice, call: Call):
         self.call = call
         self.lane_of: LaneOf | None = None  # one call: nothing is held behind anything
         self.messages: list[Message] = []
-        for row in unpacked(cargo):
-            message = CrossedMessage()
+        for row in unpacked(serialized):
+            message = ReceivedMessage()
             message.row = row
             self.messages.append(message)
         self.unclaimed: Iterator[Message] = iter(self.messages)
@@ -97,27 +101,27 @@ class CrossedBatch:
 
 
 def run_batch(
-    cargo: Cargo,
+    serialized: SerializedSlice,
     call: Call,
-    berth: Berth,
+    shared_slot: SharedSlot,
     say: Callable[[object], None],
     caller: Caller,
     slot: Slot,
 ) -> None:
     """Call the handler for a batch, unless it was taken back, and tell what came of it."""
-    batch = CrossedBatch(cargo, call)
-    if not berth.tokens.take(False):
+    batch = ReceivedBatch(serialized, call)
+    if not shared_slot.tokens.take(False):
         return
     call_batch(batch, caller, slot)
     if came_back:
         end()
     if batch.noted is not None:
-        say(_told(cargo.serial, batch.messages, batch.noted))
-        berth.words[TOLD] = 1
-    berth.over.add()
+        say(_batch_report(serialized.serial, batch.messages, batch.noted))
+        shared_slot.words[TOLD] = 1
+    shared_slot.over.add()
 
 
-def _told(serial: int, messages: Sequence[Message], noted: Deviations) -> ToldOfBatch:
+def _batch_report(serial: int, messages: Sequence[Message], noted: Deviations) -> BatchReport:
     places = {id(message): place for place, message in enumerate(messages)}
     numbers: dict[int, int] = {}
     failures: list[Failure] = []
@@ -127,7 +131,7 @@ def _told(serial: int, messages: Sequence[Message], noted: Deviations) -> ToldOf
         if number == len(failures):
             failures.append(failure)
         failed.append((places[id(message)], number))
-    return ToldOfBatch(
+    return BatchReport(
         serial,
         [carried(failure) for failure in failures],
         failed,

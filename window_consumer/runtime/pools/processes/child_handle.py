@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Final
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
 from window_consumer.model.record import Message
 from window_consumer.runtime.error_report import handlers_lines
-from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
-from window_consumer.runtime.pools.processes.child_logs import Line, log
-from window_consumer.runtime.pools.processes.child_main import Broken, Finished, Loaded, Ready
+from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_logs import LogLine, log
+from window_consumer.runtime.pools.processes.child_main import (
+    ChildBroken,
+    ChildLoaded,
+    Finished,
+    Ready,
+)
 from window_consumer.runtime.pools.processes.child_process import Child, end_in_words
-from window_consumer.runtime.pools.processes.child_slice import Told
-from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
-from window_consumer.runtime.pools.processes.remote_slice import Parcel, Posted
-from window_consumer.runtime.pools.processes.shared_memory import Berth
+from window_consumer.runtime.pools.processes.child_slice import RecordReport
+from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
+from window_consumer.runtime.pools.processes.remote_slice import Posted, RemoteSlice
+from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
 from window_consumer.runtime.stack_dump import ChildPicture, ChildState
 from window_consumer.runtime.threads import WatchedThread
 
@@ -68,7 +73,7 @@ MAX_STARTS: Final = 5
 """So many children in a row that never became ready, and the worker stops: nothing will change."""
 
 
-class ProcessSlot:
+class ChildHandle:
     """One slot: a thread that keeps a child, reads what it says, and replaces it when it dies.
 
     What the child has is guarded by the pool's lock.
@@ -81,10 +86,10 @@ class ProcessSlot:
         """None while there is none that could work."""
         self._living: Child | None = None
         """The child even before it can work."""
-        self.parcels: dict[int, Parcel] = {}
+        self.remote_slices: dict[int, RemoteSlice] = {}
         """Those that it works on or has lying ready, in this order."""
-        self._free: list[Berth] = []
-        self._berths: dict[int, Berth] = {}
+        self._free: list[SharedSlot] = []
+        self._shared_slots: dict[int, SharedSlot] = {}
         """By the parcel that was sent into it; busy until the child says that it is through."""
         self._seen = (0, 0)
         self.is_stuck = False
@@ -107,7 +112,7 @@ class ProcessSlot:
     @property
     def is_idle(self) -> bool:
         """It could begin with a parcel at once."""
-        return self.child is not None and not self._berths
+        return self.child is not None and not self._shared_slots
 
     @property
     def rests(self) -> bool:
@@ -120,19 +125,23 @@ class ProcessSlot:
         return self.child is not None and bool(self._free) and not self.is_stuck
 
     @property
-    def lies_ready(self) -> Parcel | None:
+    def lies_ready(self) -> RemoteSlice | None:
         """The parcel that it has not begun, if there is one behind another."""
-        parcels = list(self.parcels.values())
-        if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].begun:
+        remote_slices = list(self.remote_slices.values())
+        if (
+            len(remote_slices) < 2
+            or remote_slices[-1].shared_slot is None
+            or remote_slices[-1].begun
+        ):
             return None
-        return parcels[-1]
+        return remote_slices[-1]
 
-    def handler_of(self, parcel: Parcel) -> str:
+    def handler_of(self, remote_slice: RemoteSlice) -> str:
         """Return which handler the child calls for the record that it is on.
 
         Empty where there is only one, or none has been chosen yet.
         """
-        number = 0 if parcel.berth is None else parcel.berth.handler
+        number = 0 if remote_slice.shared_slot is None else remote_slice.shared_slot.handler
         return self._handlers[number - 1] if number else ""
 
     def ask_for_frames(self) -> bool:
@@ -155,39 +164,41 @@ class ProcessSlot:
         if running is None:
             state = ChildState.RESTING if self.rests else ChildState.IDLE
             return ChildPicture(self.name, pid, state)
-        parcel, message = running
+        remote_slice, message = running
         return ChildPicture(
             self.name,
             pid,
             ChildState.RUNNING,
-            (parcel.slice_.partition.name, message.offset()),
-            self.handler_of(parcel),
+            (remote_slice.slice_.partition.name, message.offset()),
+            self.handler_of(remote_slice),
             () if deadline is None else handlers_lines(child.asked_frames(deadline)),
         )
 
-    def _running(self) -> tuple[Parcel, Message] | None:
+    def _running(self) -> tuple[RemoteSlice, Message] | None:
         """Return the record that its child is on, and the parcel that it is in."""
-        parcel = next(iter(self.parcels.values()), None)
-        message = None if parcel is None else parcel.current
-        return None if parcel is None or message is None else (parcel, message)
+        remote_slice = next(iter(self.remote_slices.values()), None)
+        message = None if remote_slice is None else remote_slice.current
+        return None if remote_slice is None or message is None else (remote_slice, message)
 
-    def take(self, parcel: Parcel) -> None:
+    def take(self, remote_slice: RemoteSlice) -> None:
         """Send a parcel."""
         assert self.child is not None
-        berth = self._free.pop()
-        parcel.go_to(berth, self._pool.next_serial())
-        if not self._berths:
-            parcel.slice_.started = perf_counter()
-        self._berths[parcel.serial] = berth
-        self.parcels[parcel.serial] = parcel
-        number = self.child.harbour.berths.index(berth)
-        self.child.posted.put(Posted(parcel.serial, number, parcel.slice_, parcel.messages))
+        shared_slot = self._free.pop()
+        remote_slice.go_to(shared_slot, self._pool.next_serial())
+        if not self._shared_slots:
+            remote_slice.slice_.started = perf_counter()
+        self._shared_slots[remote_slice.serial] = shared_slot
+        self.remote_slices[remote_slice.serial] = remote_slice
+        number = self.child.slot_memory.shared_slots.index(shared_slot)
+        self.child.posted.put(
+            Posted(remote_slice.serial, number, remote_slice.slice_, remote_slice.messages)
+        )
 
-    def give(self, parcel: Parcel) -> bool:
+    def give(self, remote_slice: RemoteSlice) -> bool:
         """Let go of a parcel that has not begun; False where it has by now."""
-        if not parcel.take_away():
+        if not remote_slice.take_away():
             return False
-        del self.parcels[parcel.serial]
+        del self.remote_slices[remote_slice.serial]
         return True
 
     def engage(self) -> None:
@@ -197,7 +208,7 @@ class ProcessSlot:
             self._thread = WatchedThread(self._keep, f"{self.name}-keeper", self._pool.stop_worker)
             self._thread.start()
 
-    def rest(self, now: float, at_most_s: float) -> Parcel | None:
+    def rest(self, now: float, at_most_s: float) -> RemoteSlice | None:
         """Take nothing from now on, and end the child when it has rested for so long.
 
         Returns what lay ready for it and was not begun, if anything did.
@@ -209,7 +220,7 @@ class ProcessSlot:
         if self._leaves_since is not None:
             if now - self._leaves_since > LEAVE_S:
                 self._leaves_since = now
-                self._pool.say_killed(self, LEAVE_S)
+                self._pool.log_killed(self, LEAVE_S)
                 self.kill()
         elif self.is_idle and now - self._rests_since >= at_most_s:
             self._leaves_since = now
@@ -255,7 +266,7 @@ class ProcessSlot:
                 pool.gave_up(self)
                 return
             if unready:
-                pool.say_not_begun(self, wait_s, unready, MAX_STARTS)
+                pool.log_not_begun(self, wait_s, unready, MAX_STARTS)
             pool.stopping.wait(wait_s)
 
     def _is_over(self) -> bool:
@@ -271,32 +282,34 @@ class ProcessSlot:
         """Run one child to its end; tell whether it became ready, and whether we killed it."""
         pool = self._pool
         child = self._living = Child(self.name, pool.equip)
-        feeder = WatchedThread(child.feed, f"{self.name}-feeder", pool.stop_worker, (self._look,))
+        feeder = WatchedThread(
+            child.feed, f"{self.name}-feeder", pool.stop_worker, (self._drain_pipe,)
+        )
         feeder.start()
         ready, doing = False, "imported the application"
         self.failure = None
         try:
             while True:
-                said = child.hear()
+                said = child.receive()
                 if isinstance(said, Ready):
                     ready = True
                     self._handlers = said.handlers
                     self._begin(child)
-                elif isinstance(said, Loaded):
+                elif isinstance(said, ChildLoaded):
                     doing = "entered the application's lifespan"
-                elif isinstance(said, Broken):
+                elif isinstance(said, ChildBroken):
                     self.failure = (UsageError if said.is_usage else LifespanError)(said.text)
                 else:
-                    self._hear(said)
+                    self._receive(said)
         except EOFError:
             end = end_in_words(child.wait(LEAVE_S))
         except Exception as error:
             # A handler may write to any file. The slot lives on: nobody else keeps its records.
-            pool.say_garbled(self, child, error)
+            pool.log_garbled(self, child, error)
             child.wait(0.0)
             end = "was killed, having said what is no message"
         left = self._leaves_since is not None
-        killed = self._bury(child, end) or left
+        killed = self._on_child_exit(child, end) or left
         if not ready and self.failure is None:
             self.failure = RunError(f"the process {self.name} {end} while it {doing}")
         child.posted.put(None)
@@ -309,80 +322,82 @@ class ProcessSlot:
         pool = self._pool
         with pool.news:
             self.child = child
-            self._free = list(child.harbour.berths)
-            self._berths.clear()
+            self._free = list(child.slot_memory.shared_slots)
+            self._shared_slots.clear()
             self.is_stuck = False
             pool.has_begun(self)
             pool.deal()
             if pool.stopping.is_set():
                 self.end()
 
-    def _hear(self, said: object) -> None:
+    def _receive(self, said: object) -> None:
         pool = self._pool
         if isinstance(said, Finished):
             with pool.news:
-                self._free.append(self._berths.pop(said.serial))
+                self._free.append(self._shared_slots.pop(said.serial))
                 self.is_stuck = False
-                parcel = self.parcels.pop(said.serial, None)
-                following = next(iter(self.parcels.values()), None)
+                remote_slice = self.remote_slices.pop(said.serial, None)
+                following = next(iter(self.remote_slices.values()), None)
                 if following is not None:
                     following.slice_.started = perf_counter()
-                if parcel is not None:
-                    parcel.finish()
-                    parcel.slice_.elapsed = said.elapsed_s
+                if remote_slice is not None:
+                    remote_slice.finish()
+                    remote_slice.slice_.elapsed = said.elapsed_s
                     pool.news.notify_all()
-                    pool.completed(parcel)
+                    pool.completed(remote_slice)
                 pool.deal()
-        elif isinstance(said, Told):
+        elif isinstance(said, RecordReport):
             with pool.news:
-                parcel = self.parcels.get(said.serial)
-                if parcel is not None:
-                    parcel.note(said)
+                remote_slice = self.remote_slices.get(said.serial)
+                if remote_slice is not None:
+                    remote_slice.record(said)
                     pool.news.notify_all()
-        elif isinstance(said, ToldOfBatch):
+        elif isinstance(said, BatchReport):
             with pool.news:
-                parcel = self.parcels.get(said.serial)
-                if isinstance(parcel, BatchParcel):
-                    parcel.note_batch(said)
-        elif isinstance(said, Line):
+                remote_slice = self.remote_slices.get(said.serial)
+                if isinstance(remote_slice, RemoteBatch):
+                    remote_slice.record_batch(said)
+        elif isinstance(said, LogLine):
             log(said)
 
-    def _bury(self, child: Child, end: str) -> bool:
+    def _on_child_exit(self, child: Child, end: str) -> bool:
         """Sort out what the dead child had; tell whether we had killed it."""
         pool = self._pool
         with pool.news:
             was_serving, self.child = self.child is not None, None
-            parcels = list(self.parcels.values())
-            self.parcels.clear()
-            self._is_halving = any(parcel.is_halved for parcel in parcels)
-            killed = any(parcel.ending is not None for parcel in parcels)
-            for parcel in reversed(parcels):
-                parcel.slice_.elapsed = max(0.0, perf_counter() - parcel.slice_.started)
-                if parcel.bereave(pool.death_of(self, end, self.handler_of(parcel))):
-                    pool.completed(parcel)
+            remote_slices = list(self.remote_slices.values())
+            self.remote_slices.clear()
+            self._is_halving = any(remote_slice.is_halved for remote_slice in remote_slices)
+            killed = any(remote_slice.ending is not None for remote_slice in remote_slices)
+            for remote_slice in reversed(remote_slices):
+                remote_slice.slice_.elapsed = max(0.0, perf_counter() - remote_slice.slice_.started)
+                if remote_slice.on_child_exit(
+                    pool.death_of(self, end, self.handler_of(remote_slice))
+                ):
+                    pool.completed(remote_slice)
                 else:
-                    pool.put_back(parcel)
+                    pool.put_back(remote_slice)
             self._free.clear()
-            self._berths.clear()
+            self._shared_slots.clear()
             pool.news.notify_all()
             if was_serving and not pool.stopping.is_set():
-                pool.say_died(self, child, end, killed=killed)
+                pool.log_died(self, child, end, killed=killed)
             pool.deal()
         return killed
 
     # ---- the feeder's thread
 
-    def _look(self) -> float | None:
+    def _drain_pipe(self) -> float | None:
         """Take what lies ready away where the child does not get on; say when to look again."""
         with self._pool.news:
-            parcel = self.lies_ready
-            if parcel is None or self.child is None:
+            remote_slice = self.lies_ready
+            if remote_slice is None or self.child is None:
                 return None
-            (serial, first), *_ = self.parcels.items()
+            (serial, first), *_ = self.remote_slices.items()
             seen, self._seen = self._seen, (serial, first.begun)
-            if seen == self._seen and self.give(parcel):
+            if seen == self._seen and self.give(remote_slice):
                 self.is_stuck = True
-                self._pool.put_back(parcel)
+                self._pool.put_back(remote_slice)
                 self._pool.deal()
                 return None
         return STUCK_S

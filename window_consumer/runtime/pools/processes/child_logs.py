@@ -30,7 +30,7 @@ class LogSettings(NamedTuple):
         return cls({**given, "": logging.getLogger().level}, logging.root.manager.disable)
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A log record as it crosses."""
 
     fields: bytes
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
     """Send what the child logs to its parent. Call it in the child, before anything logs."""
-    handler = _Handler(say)
+    handler = _ForwardingHandler(say)
     handler.addFilter(RecordContext(keep=True))
     for name, level in settings.levels.items():
         logging.getLogger(name or None).setLevel(level)
@@ -50,12 +50,12 @@ def logs_apart() -> None:
     """Let what a process logs that a handler has forked go to stderr: the way is not its own."""
     root = logging.getLogger()
     for handler in root.handlers:
-        if isinstance(handler, _Handler):
+        if isinstance(handler, _ForwardingHandler):
             root.removeHandler(handler)
             root.addHandler(logging.StreamHandler())
 
 
-def log(line: Line) -> None:
+def log(line: LogLine) -> None:
     """Let the parent's loggers handle a child's line as one of their own."""
     record = logging.makeLogRecord(pickle.loads(line.fields))  # noqa: S301 - from our own child
     logger = logging.getLogger(record.name)
@@ -63,7 +63,7 @@ def log(line: Line) -> None:
         with_line(logger, record)
 
 
-class _Handler(logging.Handler):
+class _ForwardingHandler(logging.Handler):
     """Sends log records, made to plain values."""
 
     def __init__(self, say: Callable[[object], None]):
@@ -74,7 +74,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send one."""
         try:
-            self._say(Line(self._plain(record)))
+            self._say(LogLine(self._plain(record)))
         except Exception:
             self.handleError(record)
 

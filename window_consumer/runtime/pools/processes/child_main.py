@@ -48,12 +48,12 @@ from window_consumer.runtime.pools.processes.child_logs import (
     logs_apart,
     to_parent,
 )
-from window_consumer.runtime.pools.processes.child_slice import CrossedCall, CrossedSlice
+from window_consumer.runtime.pools.processes.child_slice import ReceivedCall, ReceivedSlice
 from window_consumer.runtime.pools.processes.serialization import (
-    Cargo,
+    SerializedSlice,
 )
 from window_consumer.runtime.pools.processes.shared_memory import (
-    Harbour,
+    SharedSlots,
 )
 
 STACK_SIGNAL: Final = signal.SIGRTMAX - 3
@@ -65,7 +65,7 @@ _NAME: Final = 15  # PR_SET_NAME
 
 
 @frozen
-class Equipment:
+class ChildTools:
     """What a child needs to call handlers."""
 
     caller: Caller
@@ -76,11 +76,11 @@ class Equipment:
     """The names by which calls tell which of several handlers they are of."""
 
 
-Equip = Callable[[], Equipment]
+Equip = Callable[[], ChildTools]
 """Makes it, in the child. It is pickled, so it holds plain values and names."""
 
 
-class Boot(NamedTuple):
+class ChildBoot(NamedTuple):
     """The first thing that a child hears."""
 
     argv: list[str]
@@ -94,7 +94,7 @@ class Boot(NamedTuple):
     switch_interval_s: float
 
 
-class Loaded(NamedTuple):
+class ChildLoaded(NamedTuple):
     """The child says: the application is imported; its lifespan comes next."""
 
 
@@ -105,7 +105,7 @@ class Ready(NamedTuple):
     """In the order of their numbers in the berths."""
 
 
-class Broken(NamedTuple):
+class ChildBroken(NamedTuple):
     """The child says: it cannot begin."""
 
     text: str
@@ -122,26 +122,26 @@ class Finished(NamedTuple):
 
 def main() -> None:
     """Run a child to its end."""
-    name, parent, down, up, stack, harbour = sys.argv[1:]
+    name, parent, down, up, stack, slot_memory = sys.argv[1:]
     _tie_to(int(parent), name)
     listening = Connection(int(down), writable=False)
-    speaker = Speaker(Connection(int(up), readable=False))
+    speaker = ChildPipe(Connection(int(up), readable=False))
     faulthandler.register(STACK_SIGNAL, int(stack), all_threads=False)
     # Not ignored: that would be passed on to programs that handlers start.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     threading.current_thread().name = name
-    harbour_ = Harbour(int(harbour))
-    fds = [int(fd) for fd in (down, up, stack, harbour)]
+    slot_memory_ = SharedSlots(int(slot_memory))
+    fds = [int(fd) for fd in (down, up, stack, slot_memory)]
     for fd in fds:
         os.set_inheritable(fd, False)
     forks.keep_apart(fds, logs_apart)
     try:
-        boot: Boot = pickle.loads(listening.recv_bytes())  # noqa: S301 - from our own parent
+        boot: ChildBoot = pickle.loads(listening.recv_bytes())  # noqa: S301 - from our own parent
         equipment = _equipped(boot, speaker)
         if equipment is not None:
-            _serve(boot, equipment, SlotLoop(equipment, harbour_, listening, speaker))
+            _serve(boot, equipment, SlotLoop(equipment, slot_memory_, listening, speaker))
     except EOFError:
         os._exit(1)  # the parent is gone, and the kernel is slow to say so
 
@@ -159,14 +159,14 @@ def _tie_to(parent: int, name: str) -> None:
         os._exit(1)  # it died before the first of these lines
 
 
-class Speaker:
+class ChildPipe:
     """Tells the parent; any thread of the child may. A child that cannot ends at once."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
         self._lock = threading.Lock()
 
-    def say(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send something that can be pickled."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with self._lock:
@@ -178,34 +178,34 @@ class Speaker:
                 os._exit(1)
 
 
-def _equipped(boot: Boot, speaker: Speaker) -> Equipment | None:
+def _equipped(boot: ChildBoot, speaker: ChildPipe) -> ChildTools | None:
     sys.argv[:] = boot.argv
     sys.path[:] = boot.path
-    to_parent(boot.logs, speaker.say)
+    to_parent(boot.logs, speaker.send)
     gc.set_threshold(*boot.gc_threshold)
     sys.setswitchinterval(boot.switch_interval_s)
     try:
         equip: Equip = pickle.loads(boot.equip)  # noqa: S301 - from our own parent
         return equip()
     except UsageError as error:
-        speaker.say(Broken(str(error), is_usage=True))
+        speaker.send(ChildBroken(str(error), is_usage=True))
     except BaseException as error:
         text = traceback.format_exc() if not isinstance(error, WindowConsumerError) else str(error)
-        speaker.say(Broken(f"the application could not be loaded: {text}", is_usage=False))
+        speaker.send(ChildBroken(f"the application could not be loaded: {text}", is_usage=False))
     return None
 
 
-def _serve(boot: Boot, equipment: Equipment, loop: SlotLoop) -> None:
+def _serve(boot: ChildBoot, equipment: ChildTools, loop: SlotLoop) -> None:
     lifespan = equipment.lifespan
-    loop.speaker.say(Loaded())
+    loop.speaker.send(ChildLoaded())
     try:
         state = lifespan.__enter__()
     except BaseException as error:
-        loop.speaker.say(Broken(str(lifespan_error(error)), is_usage=False))
+        loop.speaker.send(ChildBroken(str(lifespan_error(error)), is_usage=False))
         return
     if boot.freezes:
         gc.freeze()
-    loop.speaker.say(Ready(equipment.handlers))
+    loop.speaker.send(Ready(equipment.handlers))
     loop.run(state)
     lifespan.__exit__(None, None, None)
 
@@ -214,10 +214,14 @@ class SlotLoop:
     """Works through parcels until the parent says that it is over. Owner: the main thread."""
 
     def __init__(
-        self, equipment: Equipment, harbour: Harbour, listening: Connection, speaker: Speaker
+        self,
+        equipment: ChildTools,
+        slot_memory: SharedSlots,
+        listening: Connection,
+        speaker: ChildPipe,
     ):
         self._equipment = equipment
-        self._harbour = harbour
+        self._slot_memory = slot_memory
         self._listening = listening
         self.speaker = speaker
 
@@ -227,18 +231,20 @@ class SlotLoop:
         current_slot.set(slot)
         numbers = {name: number for number, name in enumerate(self._equipment.handlers, 1)}
         while data := self._listening.recv_bytes():
-            cargo = Cargo(*pickle.loads(data))  # noqa: S301 - from our own parent
+            serialized = SerializedSlice(*pickle.loads(data))  # noqa: S301 - from our own parent
             del data
             started = perf_counter()
-            berth = self._harbour.berths[cargo.berth]
-            before = self._equipment.attempts_before if cargo.is_copy else None
-            call = CrossedCall(cargo.attempt, state, before, berth, numbers)
+            shared_slot = self._slot_memory.shared_slots[serialized.shared_slot]
+            before = self._equipment.attempts_before if serialized.is_copy else None
+            call = ReceivedCall(serialized.attempt, state, before, shared_slot, numbers)
             call.whose = self._equipment.caller.whose
-            if not berth.take_whole():
+            if not shared_slot.take_whole():
                 pass  # somebody else has it
-            elif cargo.is_batch:
-                run_batch(cargo, call, berth, self.speaker.say, self._equipment.caller, slot)
+            elif serialized.is_batch:
+                run_batch(
+                    serialized, call, shared_slot, self.speaker.send, self._equipment.caller, slot
+                )
             else:
-                slice_ = CrossedSlice(cargo, berth, call, self.speaker.say)
+                slice_ = ReceivedSlice(serialized, shared_slot, call, self.speaker.send)
                 call_each(slice_, self._equipment.caller, slot)
-            self.speaker.say(Finished(cargo.serial, perf_counter() - started))
+            self.speaker.send(Finished(serialized.serial, perf_counter() - started))

@@ -24,14 +24,14 @@ from window_consumer.model.errors import RunError
 from window_consumer.runtime.pools.processes.child_logs import LogSettings
 from window_consumer.runtime.pools.processes.child_main import (
     STACK_SIGNAL,
-    Boot,
+    ChildBoot,
 )
 from window_consumer.runtime.pools.processes.remote_slice import Posted
 from window_consumer.runtime.pools.processes.serialization import (
     packed,
     pickled,
 )
-from window_consumer.runtime.pools.processes.shared_memory import Harbour
+from window_consumer.runtime.pools.processes.shared_memory import SharedSlots
 
 _PIPE_BYTES: Final = 2**20
 """A whole slice fits in, so that it lies ready when the child wants it."""
@@ -58,7 +58,7 @@ class Child:
 
     def __init__(self, name: str, equip: bytes):
         self.name = name
-        self.harbour = Harbour()
+        self.slot_memory = SharedSlots()
         self.posted: SimpleQueue[Posted | None] = SimpleQueue()
         """What is to be sent; None ends the child when it has done everything before."""
         child_down, down = os.pipe()
@@ -67,7 +67,7 @@ class Child:
         os.set_blocking(stack, False)
         with contextlib.suppress(OSError):  # as large as the system allows
             fcntl.fcntl(down, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        given = (child_down, child_up, child_stack, self.harbour.fd)
+        given = (child_down, child_up, child_stack, self.slot_memory.fd)
         # Signals wait until the child can take them; the process group's are for the parent.
         waiting = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
@@ -95,7 +95,7 @@ class Child:
         self._boot(equip)
 
     def _boot(self, equip: bytes) -> None:
-        boot = Boot(
+        boot = ChildBoot(
             sys.argv,
             [path or os.getcwd() for path in sys.path],  # noqa: PTH109 - sys.path has strings
             equip,
@@ -121,12 +121,12 @@ class Child:
                 break
             slice_, messages = item.slice_, item.messages
             try:
-                cargo = pickled(packed(item.serial, item.berth, slice_, messages))
+                serialized = pickled(packed(item.serial, item.shared_slot, slice_, messages))
             except Exception as error:
                 first = f"{slice_.partition.name}@{messages[0].offset()}"
                 raise RunError(f"{len(messages)} records from {first} on cannot cross") from error
-            self._send(cargo)
-            del item, slice_, messages, cargo
+            self._send(serialized)
+            del item, slice_, messages, serialized
         with contextlib.suppress(OSError):
             self._down.send_bytes(b"")
 
@@ -135,7 +135,7 @@ class Child:
         with contextlib.suppress(OSError):
             self._down.send_bytes(data)
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """Return what the child says next; EOFError once it has ended."""
         # Programs that a handler has started may keep the pipe open: its end alone says nothing.
         if all(fd == self._end for fd, _ in self._news.poll()):
@@ -195,7 +195,7 @@ class Child:
         self._up.close()
         os.close(self._stack)
         os.close(self._end)
-        self.harbour.close()
+        self.slot_memory.close()
 
 
 def end_in_words(returncode: int) -> str:

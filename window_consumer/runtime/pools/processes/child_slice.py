@@ -15,15 +15,15 @@ from window_consumer.model.record import Call, Message
 from window_consumer.runtime.pools.processes import child_batch as forks
 from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
 from window_consumer.runtime.pools.processes.serialization import (
-    Cargo,
-    CrossedMessage,
+    ReceivedMessage,
     Row,
+    SerializedSlice,
     unpacked,
 )
-from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, TOLD, Berth
+from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, TOLD, SharedSlot
 
 
-class Told(NamedTuple):
+class RecordReport(NamedTuple):
     """The child says of a record that its handler did not just return."""
 
     serial: int
@@ -39,23 +39,23 @@ class Told(NamedTuple):
     """It was skipped, for it is for none of the handlers."""
 
 
-class CrossedCall(Call):
+class ReceivedCall(Call):
     """What a parcel's records share; the parent cancels it through the berth.
 
     It looks there, too, which of several handlers is called.
     """
 
-    __slots__ = ("_berth", "_handler", "_numbers")
+    __slots__ = ("_handler", "_numbers", "_shared_slot")
 
     def __init__(
         self,
         attempt: int,
         state: Any,
         before: Callable[[Message], int] | None,
-        berth: Berth,
+        shared_slot: SharedSlot,
         numbers: Mapping[str, int],
     ):
-        self._berth = berth
+        self._shared_slot = shared_slot
         self._numbers = numbers
         super().__init__(attempt, state, before)
 
@@ -68,30 +68,36 @@ class CrossedCall(Call):
     def handler(self, name: str) -> None:
         self._handler = name
         if name:
-            self._berth.note_handler(self._numbers[name])
+            self._shared_slot.set_handler(self._numbers[name])
 
     @property
     def cancelled(self) -> bool:
         """True once the result of the call will be ignored."""
-        return bool(self._berth.words[CANCELLED])
+        return bool(self._shared_slot.words[CANCELLED])
 
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
         """Leave it to the parent."""
 
 
-class CrossedSlice:
+class ReceivedSlice:
     """A slice as the slot's loop sees it in a child. Owner: the main thread."""
 
-    def __init__(self, cargo: Cargo, berth: Berth, call: Call, say: Callable[[object], None]):
+    def __init__(
+        self,
+        serialized: SerializedSlice,
+        shared_slot: SharedSlot,
+        call: Call,
+        say: Callable[[object], None],
+    ):
         self.call = call
-        self.lane_of: LaneOf | None = cargo.ordering.lane_of if cargo.ordering else None
-        self._serial = cargo.serial
-        self._berth = berth
+        self.lane_of: LaneOf | None = serialized.ordering.lane_of if serialized.ordering else None
+        self._serial = serialized.serial
+        self._shared_slot = shared_slot
         self._say = say
         self._noted: Deviations | None = None
         self._told = 0
-        self.unclaimed: Iterator[Message] = self._claim(unpacked(cargo))
+        self.unclaimed: Iterator[Message] = self._claim(unpacked(serialized))
 
     def deviate(self) -> Deviations:
         """Return where the slot notes records whose handler did not just return."""
@@ -101,9 +107,9 @@ class CrossedSlice:
 
     def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
         """Yield the records that the parent does not take back."""
-        take, add_to_over = self._berth.tokens.take, self._berth.over.add
+        take, add_to_over = self._shared_slot.tokens.take, self._shared_slot.over.add
         came_back = forks.came_back
-        make = CrossedMessage
+        make = ReceivedMessage
         for row in rows:
             if not take(False):
                 return
@@ -114,18 +120,22 @@ class CrossedSlice:
                 forks.end()
             if self._noted is not None:
                 # Before the next one is claimed: whoever takes the rest back then knows of it.
-                self._tell()
+                self._send_report()
             add_to_over()
 
-    def _tell(self) -> None:
-        place = self._berth.over.value  # those before it are over, and nobody else adds to them
+    def _send_report(self) -> None:
+        place = (
+            self._shared_slot.over.value
+        )  # those before it are over, and nobody else adds to them
         noted, self._noted = self._noted, None
         assert noted is not None
         failure = carried(noted.failed[0][1]) if noted.failed else None
         results = noted.returned[0].results if noted.returned else ()
         skipped = bool(noted.skipped)
         filtered = bool(noted.filtered)
-        told = Told(self._serial, place, failure, skipped, results, self.call.handler, filtered)
+        told = RecordReport(
+            self._serial, place, failure, skipped, results, self.call.handler, filtered
+        )
         self._say(told)
         self._told += 1
-        self._berth.words[TOLD] = self._told
+        self._shared_slot.words[TOLD] = self._told

@@ -48,14 +48,14 @@ from window_consumer.runtime.error_report import (
     handlers_lines,
 )
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
-from window_consumer.runtime.pools.processes.child_handle import ProcessSlot
+from window_consumer.runtime.pools.processes.child_handle import ChildHandle
 from window_consumer.runtime.pools.processes.child_process import (
     STACK_S,
     Child,
 )
-from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
+from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.remote_slice import (
-    Parcel,
+    RemoteSlice,
     WatchedCall,
 )
 from window_consumer.runtime.stack_dump import ChildPicture
@@ -102,8 +102,8 @@ class ProcessPool:
         self._completions = completions
         self._logger = logger
         self.next_serial = count(1).__next__
-        self._waiting: deque[Parcel] = deque()
-        self._slots = [ProcessSlot(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
+        self._waiting: deque[RemoteSlice] = deque()
+        self._slots = [ChildHandle(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
         self._used = self._slots
         """Those that may take slices; the others rest, or have no child."""
         self._unready = set(self._used)
@@ -179,30 +179,30 @@ class ProcessPool:
     def submit(self, slice_: Slice) -> None:
         """Deal a slice; a child that has nothing to do takes it."""
         slice_.call = WatchedCall(slice_.call)
-        kind = BatchParcel if slice_.is_batch else Parcel
-        parcel = kind(slice_, self.news, self._emptied)
-        slice_.claims = parcel
+        kind = RemoteBatch if slice_.is_batch else RemoteSlice
+        remote_slice = kind(slice_, self.news, self._emptied)
+        slice_.claims = remote_slice
         with self.news:
-            self._waiting.append(parcel)
+            self._waiting.append(remote_slice)
             self.deal()
 
-    def look_at(self, stalled: Stalled) -> Failure | None:
+    def inspect(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
 
         Where it is given up its process is killed: its slice comes back at once.
         """
-        parcel = stalled.slice_.claims
-        assert isinstance(parcel, Parcel)
+        remote_slice = stalled.slice_.claims
+        assert isinstance(remote_slice, RemoteSlice)
         with self.news:
-            slot = self._slot_of(parcel)
-            if slot is None or slot.child is None or not parcel.is_on(stalled.offset):
+            slot = self._slot_of(remote_slice)
+            if slot is None or slot.child is None or not remote_slice.is_on(stalled.offset):
                 return None
             where = handlers_lines(slot.child.frames())
             note = "" if where else ", and its process does not say where it stands"
-            handler = slot.handler_of(parcel)
+            handler = slot.handler_of(remote_slice)
             failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
             if stalled.end or stalled.abandon:
-                parcel.ending = failure
+                remote_slice.ending = failure
                 slot.child.kill()
         return failure
 
@@ -217,17 +217,24 @@ class ProcessPool:
     def interrupt(self, slices: Sequence[Slice]) -> bool:
         """Kill the processes that are on these slices, whose partitions are given up."""
         with self.news:
-            for parcel in [each.claims for each in slices if isinstance(each.claims, Parcel)]:
-                slot = self._slot_of(parcel)
+            for remote_slice in [
+                each.claims for each in slices if isinstance(each.claims, RemoteSlice)
+            ]:
+                slot = self._slot_of(remote_slice)
                 if slot is not None and slot.child is not None:
-                    parcel.ending = INTERRUPTED
+                    remote_slice.ending = INTERRUPTED
                     slot.child.kill()
         return True
 
-    def _slot_of(self, parcel: Parcel) -> ProcessSlot | None:
+    def _slot_of(self, remote_slice: RemoteSlice) -> ChildHandle | None:
         """Return the slot whose child has a parcel; None while it waits, and when it is over."""
         return next(
-            (slot for slot in self._slots if slot.parcels.get(parcel.serial) is parcel), None
+            (
+                slot
+                for slot in self._slots
+                if slot.remote_slices.get(remote_slice.serial) is remote_slice
+            ),
+            None,
         )
 
     def stop(self, timeout_s: float) -> int:
@@ -236,7 +243,7 @@ class ProcessPool:
             self.stopping.set()
             for slot in self._slots:
                 slot.end()
-            busy = [slot for slot in self._slots if slot.parcels]
+            busy = [slot for slot in self._slots if slot.remote_slices]
         now = perf_counter()
         for slots, seconds in ((busy, timeout_s), (self._slots, max(timeout_s, LEAVE_S))):
             for slot in slots:
@@ -256,42 +263,42 @@ class ProcessPool:
             slot.take(self._waiting.popleft())
         for idle in [slot for slot in self._used if slot.is_idle]:
             for busy in self._slots:
-                parcel = busy.lies_ready
-                if parcel is None or not busy.give(parcel):
+                remote_slice = busy.lies_ready
+                if remote_slice is None or not busy.give(remote_slice):
                     continue
-                if parcel.messages:
-                    idle.take(parcel)
+                if remote_slice.messages:
+                    idle.take(remote_slice)
                     break
-                self.put_back(parcel)  # all of it was taken back meanwhile
+                self.put_back(remote_slice)  # all of it was taken back meanwhile
 
-    def _next_slot(self) -> ProcessSlot | None:
+    def _next_slot(self) -> ChildHandle | None:
         idle = next((slot for slot in self._used if slot.is_idle), None)
         return idle or next((slot for slot in self._used if slot.has_room), None)
 
-    def completed(self, parcel: Parcel) -> None:
+    def completed(self, remote_slice: RemoteSlice) -> None:
         """Report a slice."""
-        self._completions.put(parcel.part())
+        self._completions.put(remote_slice.part())
 
-    def put_back(self, parcel: Parcel) -> None:
+    def put_back(self, remote_slice: RemoteSlice) -> None:
         """Let a parcel that was not begun wait again, in front."""
-        if parcel.messages:
-            self._waiting.appendleft(parcel)
+        if remote_slice.messages:
+            self._waiting.appendleft(remote_slice)
         else:
-            parcel.waits = False
-            self.completed(parcel)
+            remote_slice.waits = False
+            self.completed(remote_slice)
 
-    def _emptied(self, parcel: Parcel) -> None:
+    def _emptied(self, remote_slice: RemoteSlice) -> None:
         """Report a slice whose records were all taken back while it waited."""
-        parcel.waits = False
-        self._waiting.remove(parcel)
-        self.completed(parcel)
+        remote_slice.waits = False
+        self._waiting.remove(remote_slice)
+        self.completed(remote_slice)
 
-    def has_begun(self, slot: ProcessSlot) -> None:
+    def has_begun(self, slot: ChildHandle) -> None:
         """Note that a slot has a child that can work."""
         self._unready.discard(slot)
         self.news.notify_all()
 
-    def gave_up(self, slot: ProcessSlot) -> None:
+    def gave_up(self, slot: ChildHandle) -> None:
         """Hear that a slot has no child and will not get one: stop, or do not even start."""
         failure = slot.failure
         with self.news:
@@ -307,7 +314,7 @@ class ProcessPool:
         """Hear why the worker has to stop. Any thread may call it."""
         self._completions.put(error)
 
-    def death_of(self, slot: ProcessSlot, end: str, handler: str) -> Failure:
+    def death_of(self, slot: ChildHandle, end: str, handler: str) -> Failure:
         """Return the failure of the record that a child was on when it died.
 
         ``handler`` is empty where it is the only one, or none had been chosen.
@@ -319,7 +326,7 @@ class ProcessPool:
         digest = end + where  # alike are those that ended alike
         return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)), handler)
 
-    def say_died(self, slot: ProcessSlot, child: Child, end: str, *, killed: bool) -> None:
+    def log_died(self, slot: ChildHandle, child: Child, end: str, *, killed: bool) -> None:
         """Write down that a child has died, and is replaced."""
         why = "as its call did not return" if killed else "by itself"
         self._logger.warning(
@@ -333,7 +340,7 @@ class ProcessPool:
             extra={"event": LogEvent.CHILD_DIED},
         )
 
-    def say_garbled(self, slot: ProcessSlot, child: Child, error: Exception) -> None:
+    def log_garbled(self, slot: ChildHandle, child: Child, error: Exception) -> None:
         """Write down that a child has said what cannot be understood."""
         self._logger.error(
             "%s: the process %s (%d) said what is no message; it is killed\n%s",
@@ -344,7 +351,7 @@ class ProcessPool:
             extra={"event": LogEvent.CHILD_GARBLED},  # a text holds no files open
         )
 
-    def say_not_begun(self, slot: ProcessSlot, wait_s: float, times: int, most: int) -> None:
+    def log_not_begun(self, slot: ChildHandle, wait_s: float, times: int, most: int) -> None:
         """Write down that a child could not begin, and is tried again."""
         self._logger.warning(
             "%s: no process could begin in place of %s, %d times of %d, the next one in %.1f s: %s",
@@ -357,7 +364,7 @@ class ProcessPool:
             extra={"event": LogEvent.CHILD_REFUSED},
         )
 
-    def say_killed(self, slot: ProcessSlot, seconds: float) -> None:
+    def log_killed(self, slot: ChildHandle, seconds: float) -> None:
         """Write down that a child that is not needed did not end."""
         self._logger.warning(
             "%s: the process %s is not needed, and did not leave its lifespan within %g s: it is"

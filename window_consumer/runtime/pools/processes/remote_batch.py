@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from window_consumer.engine.scheduling.slices import Returned
+from window_consumer.engine.scheduling.slices import RecordsReturned
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.pools.processes.carried_errors import restored
-from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
-from window_consumer.runtime.pools.processes.remote_slice import Parcel
+from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 
 
-class BatchParcel(Parcel):
+class RemoteBatch(RemoteSlice):
     """A batch that is claimed as a whole in a child process, or waits for one.
 
     It has one token for all of its records. ``news`` guards everything in it.
@@ -18,18 +18,18 @@ class BatchParcel(Parcel):
 
     def left(self) -> int:
         """Return how many records nobody has claimed: all of them, or none."""
-        berth = self.berth
-        is_free = self.waits if berth is None else berth.tokens.value
+        shared_slot = self.shared_slot
+        is_free = self.waits if shared_slot is None else shared_slot.tokens.value
         return len(self.messages) if is_free else 0
 
     def take_back(self) -> list[Message]:
         """Take all of it, unless a child has begun with it."""
         with self._news:
-            if self.berth is not None:
-                return self._cut(len(self.messages)) if self.berth.take_all() else []
+            if self.shared_slot is not None:
+                return self._cut(len(self.messages)) if self.shared_slot.take_all() else []
             return super().take_back()
 
-    def note_batch(self, told: ToldOfBatch) -> None:
+    def record_batch(self, told: BatchReport) -> None:
         """Note what became of records whose handler did not just return."""
         messages, noted = self.messages, self.slice_.deviate()
         failures = [restored(each) for each in told.failures]
@@ -38,19 +38,19 @@ class BatchParcel(Parcel):
         noted.skipped += [messages[place] for place in told.skipped]
         noted.filtered += [messages[place] for place in told.filtered]
         noted.returned += [
-            Returned([messages[place] for place in places], results, handler)
+            RecordsReturned([messages[place] for place in places], results, handler)
             for places, results, handler in told.returned
         ]
         self.told += 1
 
-    def bereave(self, failure: Failure) -> bool:
+    def on_child_exit(self, failure: Failure) -> bool:
         """Note that the child has died; False where it had not begun.
 
         All of it fails, unless the child had said before what became of it.
         """
-        assert self.berth is not None
-        has_begun = not self.berth.take_all() and bool(self.messages)
-        is_known = self.berth.over.value or self.told
+        assert self.shared_slot is not None
+        has_begun = not self.shared_slot.take_all() and bool(self.messages)
+        is_known = self.shared_slot.over.value or self.told
         self._leave()
         if not has_begun:
             self.slice_.started = 0.0
@@ -70,11 +70,13 @@ class BatchParcel(Parcel):
     @property
     def current(self) -> Message | None:
         """The first record of the batch that its child is on; None where it is on none."""
-        if self.berth is None or not self.begun or self.berth.over.value:
+        if self.shared_slot is None or not self.begun or self.shared_slot.over.value:
             return None
         return self.messages[0]
 
     @property
     def begun(self) -> int:
         """How many records its child has begun: all of them, or none."""
-        return 0 if self.berth is None or self.berth.tokens.value else len(self.messages)
+        return (
+            0 if self.shared_slot is None or self.shared_slot.tokens.value else len(self.messages)
+        )

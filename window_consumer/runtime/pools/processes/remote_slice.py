@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from window_consumer.engine.scheduling.slices import (
     Deviations,
-    Returned,
+    RecordsReturned,
     Slice,
 )
 from window_consumer.model.fault import Failure
@@ -21,11 +21,11 @@ from window_consumer.runtime.calls.coroutine_calls import (
     Interrupted,
 )
 from window_consumer.runtime.pools.processes.carried_errors import restored
-from window_consumer.runtime.pools.processes.child_slice import Told
+from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.shared_memory import (
     CANCELLED,
     TOLD,
-    Berth,
+    SharedSlot,
 )
 
 
@@ -33,7 +33,7 @@ class Posted(NamedTuple):
     """What is sent of a parcel."""
 
     serial: int
-    berth: int
+    shared_slot: int
     slice_: Slice
     messages: Sequence[Message]
 
@@ -41,11 +41,11 @@ class Posted(NamedTuple):
 class WatchedCall(Call):
     """A call in another process: cancelling it is seen there."""
 
-    __slots__ = ("_cancelled", "berth")
+    __slots__ = ("_cancelled", "shared_slot")
 
     def __init__(self, call: Call):
         self._cancelled = call.cancelled
-        self.berth: Berth | None = None
+        self.shared_slot: SharedSlot | None = None
         super().__init__(call.attempt, call.state, call.before)
 
     @property
@@ -56,24 +56,24 @@ class WatchedCall(Call):
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
         self._cancelled = value
-        berth = self.berth
-        if berth is not None and value:
-            berth.words[CANCELLED] = 1
+        shared_slot = self.shared_slot
+        if shared_slot is not None and value:
+            shared_slot.words[CANCELLED] = 1
 
 
-class Parcel:
+class RemoteSlice:
     """A slice whose records are claimed in a child process, or wait for one.
 
     It is the slice's ``claims``. ``news`` guards everything in it; the pool's lock.
     """
 
-    def __init__(self, slice_: Slice, news: Condition, emptied: Callable[[Parcel], None]):
+    def __init__(self, slice_: Slice, news: Condition, emptied: Callable[[RemoteSlice], None]):
         self.serial = 0
         """By which the child knows it; another one each time that it is sent."""
         self.slice_ = slice_
         self.messages: list[Message] = list(slice_.messages)
         """Those that nobody has taken back."""
-        self.berth: Berth | None = None
+        self.shared_slot: SharedSlot | None = None
         """Where it is; None while it waits, and when it is over."""
         self.told = 0
         """Deviations that the child has told of."""
@@ -95,10 +95,10 @@ class Parcel:
 
     def left(self) -> int:
         """Return how many records nobody has claimed."""
-        berth = self.berth
-        if berth is not None:
+        shared_slot = self.shared_slot
+        if shared_slot is not None:
             # It may hold another parcel by now.
-            return min(len(self.messages), berth.tokens.value)
+            return min(len(self.messages), shared_slot.tokens.value)
         return len(self.messages) if self.waits else 0
 
     def take_back(self) -> list[Message]:
@@ -107,10 +107,10 @@ class Parcel:
         Returns once everything is known of the claimed records but the last.
         """
         with self._news:
-            if self.berth is not None:
-                taken = self._cut(self.berth.take_all())
-                told = self.berth.words[TOLD]
-                self._news.wait_for(lambda: self.told >= told or self.berth is None)
+            if self.shared_slot is not None:
+                taken = self._cut(self.shared_slot.take_all())
+                told = self.shared_slot.words[TOLD]
+                self._news.wait_for(lambda: self.told >= told or self.shared_slot is None)
                 return taken
             if not self.waits:
                 return []
@@ -120,30 +120,30 @@ class Parcel:
 
     # ---- what the pool does; it holds the lock
 
-    def go_to(self, berth: Berth, serial: int) -> None:
+    def go_to(self, shared_slot: SharedSlot, serial: int) -> None:
         """Note that a child is about to get it."""
         # First: an empty berth says that all of it is claimed, and whoever asks holds no lock.
-        berth.load(1 if self.slice_.is_batch else len(self.messages))
-        self.berth, self.serial, self.waits = berth, serial, False
+        shared_slot.load(1 if self.slice_.is_batch else len(self.messages))
+        self.shared_slot, self.serial, self.waits = shared_slot, serial, False
         self.told = self._known = 0
         call = self.slice_.call
         if isinstance(call, WatchedCall):
-            call.berth = berth
+            call.shared_slot = shared_slot
             if call.cancelled:
                 call.cancelled = True
 
     def take_away(self) -> bool:
         """Take it from a child that has not begun it; False where it has."""
-        assert self.berth is not None
-        if not self.berth.take_whole():
+        assert self.shared_slot is not None
+        if not self.shared_slot.take_whole():
             return False
-        self.berth.take_all()
+        self.shared_slot.take_all()
         self._leave()
         self.slice_.started = 0.0
         self.waits = True
         return True
 
-    def note(self, told: Told) -> None:
+    def record(self, told: RecordReport) -> None:
         """Note that a record's handler did not just return."""
         message, noted = self.messages[told.place], self.slice_.deviate()
         if told.failure is not None:
@@ -152,7 +152,7 @@ class Parcel:
             noted.skipped.append(message)
             noted.filtered += [message] if told.is_filtered else ()
         elif told.results:
-            noted.returned.append(Returned((message,), told.results, told.handler))
+            noted.returned.append(RecordsReturned((message,), told.results, told.handler))
         else:
             noted.held.append(message)
         self._known = told.place + 1
@@ -162,15 +162,15 @@ class Parcel:
         """Note that the child is through with it."""
         self._leave()
 
-    def bereave(self, failure: Failure) -> bool:
+    def on_child_exit(self, failure: Failure) -> bool:
         """Note that the child has died; False where it had not begun.
 
         The record that it was on fails, those before it are over, those behind it go back.
         """
-        assert self.berth is not None
-        unclaimed = self._cut(self.berth.take_all())
+        assert self.shared_slot is not None
+        unclaimed = self._cut(self.shared_slot.take_all())
         # It may have died after it had told of a record, before that counted as over.
-        over = max(self.berth.over.value, self._known)
+        over = max(self.shared_slot.over.value, self._known)
         self._leave()
         if not self.messages:
             self.messages = unclaimed
@@ -220,15 +220,15 @@ class Parcel:
     @property
     def current(self) -> Message | None:
         """The record that its child is on; None where it is on none."""
-        if self.berth is None:
+        if self.shared_slot is None:
             return None
         begun = self.begun
-        return self.messages[begun - 1] if begun > self.berth.over.value else None
+        return self.messages[begun - 1] if begun > self.shared_slot.over.value else None
 
     @property
     def begun(self) -> int:
         """How many records its child has begun."""
-        return 0 if self.berth is None else len(self.messages) - self.berth.tokens.value
+        return 0 if self.shared_slot is None else len(self.messages) - self.shared_slot.tokens.value
 
     def _cut(self, count: int) -> list[Message]:
         rest = len(self.messages) - count
@@ -236,6 +236,6 @@ class Parcel:
         return cut
 
     def _leave(self) -> None:
-        self.berth = None
+        self.shared_slot = None
         if isinstance(self.slice_.call, WatchedCall):
-            self.slice_.call.berth = None
+            self.slice_.call.shared_slot = None

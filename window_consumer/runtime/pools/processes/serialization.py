@@ -22,12 +22,12 @@ Column = Sequence[Any]
 Row = tuple[Any, ...]
 
 
-class Cargo(NamedTuple):
+class SerializedSlice(NamedTuple):
     """A slice as it crosses. Its records are of one partition."""
 
     serial: int
     """By which the parent knows it."""
-    berth: int
+    shared_slot: int
     topic: str
     partition: int
     attempt: int
@@ -46,7 +46,9 @@ class Cargo(NamedTuple):
     times: Column
 
 
-def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) -> Cargo:
+def packed(
+    serial: int, shared_slot: int, slice_: Slice, messages: Sequence[Message]
+) -> SerializedSlice:
     """Return what crosses of a slice whose records are ``messages``, all of one class.
 
     Column by column, each by one call into C: this is the parent's share of the work.
@@ -56,9 +58,9 @@ def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) 
     headers = list(map(kind.headers, messages))
     stamps = list(map(kind.timestamp, messages))
     kinds = set(map(_KIND, stamps))
-    return Cargo(
+    return SerializedSlice(
         serial,
-        berth,
+        shared_slot,
         first.topic(),
         first.partition(),
         slice_.call.attempt,
@@ -82,34 +84,34 @@ def _offsets(slice_: Slice, messages: Sequence[Message]) -> Column:
     return list(map(type(messages[0]).offset, messages))
 
 
-def pickled(cargo: Cargo) -> memoryview:
+def pickled(serialized: SerializedSlice) -> memoryview:
     """Return the bytes of a cargo. Nothing in it is there twice, so nothing is looked up."""
     data = BytesIO()
     pickler = Pickler(data, HIGHEST_PROTOCOL)
     pickler.fast = True
-    pickler.dump(tuple(cargo))
+    pickler.dump(tuple(serialized))
     return data.getbuffer()
 
 
-def unpacked(cargo: Cargo) -> Iterator[Row]:
+def unpacked(serialized: SerializedSlice) -> Iterator[Row]:
     """Return what the messages of a cargo are made of, in their order."""
     nothing = repeat(None)
     return zip(
-        cargo.offsets,
-        cargo.keys or nothing,
-        cargo.values,
-        cargo.headers or nothing,
-        repeat(cargo.kinds) if isinstance(cargo.kinds, int) else cargo.kinds,
-        cargo.times,
-        repeat(cargo.topic),
-        repeat(cargo.partition),
+        serialized.offsets,
+        serialized.keys or nothing,
+        serialized.values,
+        serialized.headers or nothing,
+        repeat(serialized.kinds) if isinstance(serialized.kinds, int) else serialized.kinds,
+        serialized.times,
+        repeat(serialized.topic),
+        repeat(serialized.partition),
     )
 
 
 _KIND, _TIME = itemgetter(0), itemgetter(1)
 
 
-class CrossedMessage:
+class ReceivedMessage:
     """What a slot in another process has for the client's message."""
 
     # Set by whoever makes one: a call of __init__ would take three times as long as all the rest.

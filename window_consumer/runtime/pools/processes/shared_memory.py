@@ -22,7 +22,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-TALLY_BYTES: Final = 64
+NUMBER_BYTES: Final = 64
 """A line of the processor's cache: more than a semaphore needs."""
 
 _SEMAPHORES: Any = import_module("_multiprocessing").SemLock
@@ -33,7 +33,7 @@ _SEMAPHORE: Final = 1  # not a mutex
 _MOST: Final = 2**31 - 1
 
 
-class Tally:
+class SharedNumber:
     """A number that lives at a place of a shared mapping. Whoever has the mapping may use it.
 
     It starts as ``set`` says. ``take(False)`` takes one away and tells whether there was one;
@@ -70,8 +70,8 @@ class Tally:
 BERTHS: Final = 2
 
 _WORD_BYTES: Final = 8
-_TALLIES: Final = 3
-_BERTH_BYTES: Final = (1 + _TALLIES) * TALLY_BYTES
+_NUMBERS: Final = 3
+_SHARED_SLOT_BYTES: Final = (1 + _NUMBERS) * NUMBER_BYTES
 """Words, and tallies: a line of the processor's cache for each of them."""
 
 TOLD, CANCELLED, HANDLER = range(3)
@@ -80,7 +80,7 @@ _WORDS: Final = 3
 _HANDLER_BITS: Final = 16
 
 
-class Berth:
+class SharedSlot:
     """A place for one slice on its way through a child. Owner: see the module's docstring."""
 
     __slots__ = ("_whole", "over", "tokens", "words")
@@ -89,10 +89,11 @@ class Berth:
         words = memoryview(memory)[offset : offset + _WORDS * _WORD_BYTES]
         self.words = words.cast("Q")
         self._whole, self.tokens, self.over = (
-            Tally(memory, offset + number * TALLY_BYTES) for number in range(1, 1 + _TALLIES)
+            SharedNumber(memory, offset + number * NUMBER_BYTES)
+            for number in range(1, 1 + _NUMBERS)
         )
 
-    def note_handler(self, number: int) -> None:
+    def set_handler(self, number: int) -> None:
         """Note which handler is called for the record that the child is on; numbers begin at 1."""
         self.words[HANDLER] = self.over.value << _HANDLER_BITS | number
 
@@ -126,7 +127,7 @@ class Berth:
         return taken
 
 
-class Harbour:
+class SharedSlots:
     """The berths of one child. Made by the parent, joined by the child with ``fd``.
 
     It has no name in the file system: nothing stays behind, however both of them end.
@@ -138,7 +139,9 @@ class Harbour:
             os.truncate(fd, mmap.PAGESIZE)
         self.fd = fd
         memory = mmap.mmap(fd, mmap.PAGESIZE)
-        self.berths = tuple(Berth(memory, number * _BERTH_BYTES) for number in range(BERTHS))
+        self.shared_slots = tuple(
+            SharedSlot(memory, number * _SHARED_SLOT_BYTES) for number in range(BERTHS)
+        )
 
     def close(self) -> None:
         """Let go of it. The mapping stays for as long as somebody has a berth."""

@@ -1,0 +1,87 @@
+"""Names: files are called what the field calls them, classes once, methods what they do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "window_consumer"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+BANNED = {
+    *("bereave", "bury", "buries", "forget", "forgets", "go_on", "goes_on"),
+    *("hear", "heard", "hears", "look", "looked", "looks", "note", "noted"),
+    *("said", "say", "says", "tell", "tells", "told"),
+}
+"""First words of methods; record, report, return, check or remove says what happens."""
+
+_LOOKUP = re.compile(r"_*look_?up")
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def glossary_words() -> set[str]:
+    """Return the words of file names that the glossary lists."""
+    _, _, section = GLOSSARY.read_text(encoding="utf-8").partition("## Words in file names\n")
+    return set(re.findall(r"[a-z0-9]+", section.split("\n\n", 2)[2].split("\n##")[0]))
+
+
+def words_of_files() -> dict[str, Path]:
+    words: dict[str, Path] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inner = path.relative_to(PACKAGE)
+        for part in (*inner.parts[:-1], inner.stem.strip("_")):
+            if part != "init":
+                words |= dict.fromkeys(part.split("_"), path.relative_to(ROOT))
+    return words
+
+
+def is_banned(name: str) -> bool:
+    words = name.strip("_").split("_")
+    return not _LOOKUP.match(name) and (words[0] in BANNED or "_".join(words[:2]) in BANNED)
+
+
+def test_each_word_of_a_file_name_stands_in_the_glossary() -> None:
+    known = glossary_words()
+    unknown = {word: str(path) for word, path in words_of_files().items() if word not in known}
+    assert unknown == {}, "add the field's word to docs/glossary.md, or take another"
+
+
+def test_the_glossary_lists_no_word_that_no_file_has() -> None:
+    assert glossary_words() - set(words_of_files()) == set()
+
+
+def test_class_names_are_unique() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path}:{node.lineno}")
+    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_no_definition_begins_with_a_banned_verb() -> None:
+    found = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_banned(node.name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "banned"),
+    [("tell", True), ("_go_on_at", True), ("note_sent", True), ("lookup", False), ("noted", True)],
+)
+def test_a_banned_verb_is_found_at_the_beginning(name: str, banned: bool) -> None:  # noqa: FBT001 - parametrized
+    assert is_banned(name) is banned
