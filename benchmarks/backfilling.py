@@ -27,7 +27,7 @@ from window_consumer.spark.backfill import (
     ranges,
 )
 from window_consumer.spark.backfill.backlog import BackfillRun
-from window_consumer.spark.backfill.ledger import (
+from window_consumer.spark.backfill.chunk_log import (
     BackfillIdentity,
     BackfillLedger,
 )

@@ -127,7 +127,7 @@ def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str,
     """Ask for ids and keys, in this process and with the command; count what is there."""
     import duckdb  # noqa: PLC0415 - an optional extra
 
-    from window_consumer.trace.question import TraceQuery  # noqa: PLC0415 - as above
+    from window_consumer.trace.query import TraceQuery  # noqa: PLC0415 - as above
     from window_consumer.trace.spark.search import Index  # noqa: PLC0415 - as above
 
     table = Index(f"{directory}/tables/trace")

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from window_consumer.admin.commands.live_view import view
-from window_consumer.admin.commands.scene import TopScene
+from window_consumer.admin.commands.screen import TopScene
 from window_consumer.demo.cli import run_demo
 from window_consumer.engine.windows_snapshot import CellState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +21,9 @@ BANNED = {
 }
 """First words of methods; record, report, return, check or remove says what happens."""
 
+MOST_FILES = 20
+"""In one folder; with more, nobody finds a place at a glance."""
+
 _LOOKUP = re.compile(r"_*look_?up")
 
 
@@ -32,7 +35,7 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
 def glossary_words() -> set[str]:
     """Return the words of file names that the glossary lists."""
     _, _, section = GLOSSARY.read_text(encoding="utf-8").partition("## Words in file names\n")
-    return set(re.findall(r"[a-z0-9]+", section.split("\n\n", 2)[2].split("\n##")[0]))
+    return set(re.findall(r"[a-z0-9]+", section.strip().split("\n\n", 1)[1]))
 
 
 def words_of_files() -> dict[str, Path]:
@@ -58,6 +61,11 @@ def test_each_word_of_a_file_name_stands_in_the_glossary() -> None:
 
 def test_the_glossary_lists_no_word_that_no_file_has() -> None:
     assert glossary_words() - set(words_of_files()) == set()
+
+
+def test_no_folder_holds_more_files_than_one_sees_at_a_glance() -> None:
+    files = Counter(path.parent for path, _ in modules() if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in files.items() if count > MOST_FILES} == {}
 
 
 def test_class_names_are_unique() -> None:

@@ -21,7 +21,7 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
 def seen(driven: Driven | None = None, **counters: object) -> WindowsSnapshot:

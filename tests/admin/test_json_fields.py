@@ -34,11 +34,11 @@ from window_consumer.engine.windows_snapshot import (
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.replica import HttpAnswer
-from window_consumer.runtime.worker_snapshot import (
+from window_consumer.runtime.figures.worker_snapshot import (
     WorkerSnapshot,
     to_json,
 )
+from window_consumer.runtime.replica import HttpAnswer
 
 FAILED = CellPlace("charge", TopicPartition("orders", 1), None, 1)
 HANGING = CellPlace("charge", TopicPartition("orders", 0), 0)

@@ -29,7 +29,7 @@ from window_consumer.model.redaction import (
     MASKED,
     Mask,
 )
-from window_consumer.runtime.worker_snapshot import to_json
+from window_consumer.runtime.figures.worker_snapshot import to_json
 
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 

@@ -86,7 +86,7 @@ class Place:
         self, spark: SparkSession, worker: str, overrides: Sequence[str] = (), **more: Any
     ) -> BackfillRun:
         from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it needs Spark
-        from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
+        from window_consumer.spark.backfill.chunk_log import (  # noqa: PLC0415 - as above
             BackfillIdentity,
             BackfillLedger,
         )

@@ -17,7 +17,7 @@ from window_consumer.model.errors import RunError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from window_consumer.spark.backfill.ledger import (
+    from window_consumer.spark.backfill.chunk_log import (
         BackfillIdentity,
         BackfillLedger,
     )
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 def ledger(spark: SparkSession, directory: Path) -> BackfillLedger:
     """Return the ledger of another driver: one with a session of its own."""
-    from window_consumer.spark.backfill.ledger import BackfillLedger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.chunk_log import BackfillLedger  # noqa: PLC0415 - it needs Spark
 
     return BackfillLedger(spark.newSession(), str(directory))
 
 
 def about(name: str = "one") -> BackfillIdentity:
-    from window_consumer.spark.backfill.ledger import BackfillIdentity  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.chunk_log import BackfillIdentity  # noqa: PLC0415 - it needs Spark
 
     return BackfillIdentity(name, "charge", "shop", "orders", None, "all")
 
@@ -86,7 +86,7 @@ def test_of_two_drivers_that_run_a_chunk_at_once_one_records_it(
 def test_a_driver_that_begins_what_another_has_just_begun_runs_that_ones_range(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from window_consumer.spark.backfill.ledger import BackfillLedger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.chunk_log import BackfillLedger  # noqa: PLC0415 - it needs Spark
 
     other = ledger(spark, tmp_path)
 

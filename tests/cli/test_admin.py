@@ -14,7 +14,7 @@ from tests.admin.admin import Asking
 from tests.commands import DEADLINE_S, Command, Commands, kafka_of
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.runtime.worker_snapshot import from_json
+from window_consumer.runtime.figures.worker_snapshot import from_json
 
 SHOP = """
 import threading

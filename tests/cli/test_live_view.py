@@ -14,7 +14,7 @@ from window_consumer.admin.commands.live_view import (
     duration,
     view,
 )
-from window_consumer.admin.commands.scene import (
+from window_consumer.admin.commands.screen import (
     Memory,
     TopScene,
     WorkerScene,

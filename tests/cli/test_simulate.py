@@ -19,9 +19,9 @@ from window_consumer.simulator.cli import (
     SimulatedWorker,
     run,
 )
-from window_consumer.simulator.likeness import Likeness
 from window_consumer.simulator.schedule import DEATHS
 from window_consumer.simulator.system_under_test import SystemUnderTest
+from window_consumer.simulator.worker_profile import Likeness
 
 SHOP = """
 from window_consumer import App, Fatal, Record

@@ -27,7 +27,7 @@ from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     LoopSnapshot,
 )
-from window_consumer.runtime.worker_snapshot import FailingRecord
+from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 
 
 def found(seen: WorkerEvidence) -> list[str]:

@@ -15,8 +15,8 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.metrics.exposition import exposition
-from window_consumer.runtime.measures import Measures
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.measures import Measures
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
 def a_picture() -> WindowsSnapshot:

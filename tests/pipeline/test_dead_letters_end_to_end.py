@@ -20,7 +20,7 @@ from tests.integration.members import log_ends, wait_until
 from tests.model.test_dead_letter import CONNECT, SPRING
 from tests.pipeline import here
 from window_consumer.dlq.dead_letter import WrittenBy
-from window_consumer.dlq.spark import places as dead_letter_places
+from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.dlq.spark.summary import (
     ReportRequest,

@@ -21,7 +21,7 @@ from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from tests.pipeline.gates import DEADLINE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
-from window_consumer.dlq.spark import places as dead_letter_places
+from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.model.errors import RunError
 from window_consumer.spark import (

@@ -26,7 +26,7 @@ from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event_tail import EventTail
 from window_consumer.trace.journey import Journey
 from window_consumer.trace.lookup import Journeys
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 from window_consumer.trace.spark.schema import TRACE
 
 if TYPE_CHECKING:

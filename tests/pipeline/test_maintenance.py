@@ -30,7 +30,7 @@ from window_consumer.trace.event_batch import (
     decoded,
     encoded,
 )
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 from window_consumer.trace.spark import table as trace
 from window_consumer.trace.spark.schema import TRACE
 from window_consumer.trace.spark.search import Index

@@ -29,7 +29,7 @@ from window_consumer.trace.event_batch import (
     encoded,
     may_have,
 )
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 from window_consumer.trace.spark.search import (
     Index,
     NoTableError,

@@ -40,6 +40,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.figures.stack_dump import ChildState
 from window_consumer.runtime.pools.processes import (
     child_handle as process_slot,
 )
@@ -50,7 +51,6 @@ from window_consumer.runtime.pools.processes import (
     pool as process_pool,
 )
 from window_consumer.runtime.pools.processes.pool import ProcessPool
-from window_consumer.runtime.stack_dump import ChildState
 
 DEADLINE_S = 60.0
 LOGGER = logging.getLogger("tests.processes")

@@ -13,8 +13,8 @@ from attrs import evolve
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import StartStoppedError
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
 class SlowToStart:

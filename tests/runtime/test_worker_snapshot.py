@@ -16,7 +16,7 @@ from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.runtime.worker_snapshot import (
+from window_consumer.runtime.figures.worker_snapshot import (
     WorkerSnapshot,
     from_json,
     to_json,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from window_consumer.audit.consumer import ConsumerAudit
-from window_consumer.engine.kept_outcomes import (
+from window_consumer.engine.lost_partitions import (
     KeptOutcomes,
     LostPartition,
     PartitionOutcomes,

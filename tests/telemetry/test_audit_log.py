@@ -51,7 +51,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
-from window_consumer.runtime.measures import AuditFigures
+from window_consumer.runtime.figures.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.sink import (
     FakeSink,

@@ -30,13 +30,13 @@ from window_consumer.metrics.metric import (
     Metric,
     MetricKind,
 )
-from window_consumer.runtime.measures import (
+from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,
     ProcessFigures,
     TraceFigures,
 )
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
 def measures(worker: str = "charge", **more: Any) -> Measures:

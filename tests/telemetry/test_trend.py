@@ -9,7 +9,7 @@ import pytest
 from tests.engine.support import ORDERS, Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.trend import (
+from window_consumer.runtime.figures.trend import (
     Trend,
     TrendSample,
 )

@@ -13,8 +13,8 @@ from tests.engine.support import Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.http_server import HttpServer
+from window_consumer.runtime.figures.worker_snapshot import to_json
 from window_consumer.runtime.replica import HttpAnswer
-from window_consumer.runtime.worker_snapshot import to_json
 
 
 def a_snapshot() -> WindowsSnapshot:

@@ -27,16 +27,16 @@ from window_consumer.engine.guards.interventions import (
 )
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.inspection import FailedRecords
-from window_consumer.runtime.running import Running
-from window_consumer.runtime.stack_dump import CallPositions
-from window_consumer.runtime.worker import Worker
-from window_consumer.runtime.worker_snapshot import (
+from window_consumer.runtime.figures.inspection import FailedRecords
+from window_consumer.runtime.figures.stack_dump import CallPositions
+from window_consumer.runtime.figures.worker_snapshot import (
     CallStack,
     FailingRecord,
     WorkerSnapshot,
     to_json,
 )
+from window_consumer.runtime.running import Running
+from window_consumer.runtime.worker import Worker
 
 ANSWER_S: Final = 1.0
 """A poll thread that takes longer is shown as silent."""

@@ -17,7 +17,7 @@ from window_consumer.model.errors import (
     RunError,
     UsageError,
 )
-from window_consumer.runtime.worker_snapshot import (
+from window_consumer.runtime.figures.worker_snapshot import (
     WorkerSnapshot,
     from_json,
 )

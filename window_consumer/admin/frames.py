@@ -8,7 +8,7 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 MOST_CALLS: Final = 12
 """The longest calls that run; all of them are in ``/api/windows``."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.trend import (
+from window_consumer.runtime.figures.trend import (
     Trend,
     TrendSample,
 )
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 EVERY_S: Final = 2.0
 KEPT: Final = 300

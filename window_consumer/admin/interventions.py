@@ -44,7 +44,7 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
     " can be taken out of the way",
     InterventionResult.RUNNING: "its call is running, which cannot be ended safely: its lane would"
     " go on beside it; ask again when it has returned, or pause the partition first",
-    InterventionResult.IN_FLIGHT: "it is about to be called, or its copy waits for the broker's ack;"
+    InterventionResult.IN_FLIGHT: "it is about to be called, or its copy waits for an ack;"
     " ask again",
     InterventionResult.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent):"
     " skip it",

@@ -30,7 +30,7 @@ from window_consumer.model.record_contents import (
 )
 from window_consumer.model.redaction import MASKED
 from window_consumer.runtime.context import ToldKey
-from window_consumer.runtime.worker_snapshot import RecordSnapshot
+from window_consumer.runtime.figures.worker_snapshot import RecordSnapshot
 
 MOST_OF_A_KEY: Final = 200
 MOST_HEADERS: Final = 32

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
-from window_consumer.app.batch_parameters import batch_parameters_of
 from window_consumer.app.calls import (
     refuse_mixtures,
 )
 from window_consumer.app.child_spec import ChildSpec, blueprints_of
 from window_consumer.app.definition import AppDefinition, Token
+from window_consumer.app.handler_types.batch_parameters import batch_parameters_of
+from window_consumer.app.handler_types.parameters import parameters_of
 from window_consumer.app.handlers import (
     Around,
     HandlerSpec,
@@ -29,7 +30,6 @@ from window_consumer.app.lifespans import (
     Lifespan,
     refuse_what_opens_nothing,
 )
-from window_consumer.app.parameters import parameters_of
 from window_consumer.app.plan import AppPlan
 from window_consumer.app.planning import make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
-from window_consumer.app.batch_parameters import BatchParameters
-from window_consumer.app.parameters import Parameters
+from window_consumer.app.handler_types.batch_parameters import BatchParameters
+from window_consumer.app.handler_types.parameters import Parameters
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError

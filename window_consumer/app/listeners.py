@@ -35,7 +35,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
-from window_consumer.runtime.measures import ProcessFigures
+from window_consumer.runtime.figures.measures import ProcessFigures
 from window_consumer.trace.wire import (
     Tracing,
     tracing_of,

@@ -28,7 +28,7 @@ from window_consumer.audit.sums import (
     id_hashes,
 )
 from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.kept_outcomes import PartitionOutcomes
+from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition

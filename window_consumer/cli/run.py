@@ -22,16 +22,16 @@ from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel.wire import FLUSH_S, set_up
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.runtime.figures.stack_dump import (
+    CallPositions,
+    stack_of_thread,
+)
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import (
     number_of_this_copy,
     this_copy,
 )
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.stack_dump import (
-    CallPositions,
-    stack_of_thread,
-)
 
 _CHECK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 from window_consumer.admin.commands.live_view import view
-from window_consumer.admin.commands.scene import (
+from window_consumer.admin.commands.screen import (
     Memory,
     TopScene,
 )

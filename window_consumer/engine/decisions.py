@@ -17,7 +17,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
     StallRules,
 )
-from window_consumer.engine.kept_outcomes import PartitionOutcomes
+from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import (
     FailedRecord,

@@ -34,7 +34,7 @@ from window_consumer.model.record import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.engine.kept_outcomes import PartitionOutcomes
+    from window_consumer.engine.lost_partitions import PartitionOutcomes
 
 FindStrays = Callable[["Partition", RecordRun], Collection[int]]
 """Takes the strays of a run on, and returns their sequence numbers; normally there are none."""

@@ -17,7 +17,7 @@ from window_consumer.engine.guards.crash_history import (
     UncleanExits,
     unclean_ends,
 )
-from window_consumer.engine.kept_outcomes import PartitionOutcomes
+from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommittedOffset

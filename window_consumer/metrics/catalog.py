@@ -26,7 +26,7 @@ from window_consumer.metrics.metric import (
 )
 from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
-from window_consumer.runtime.measures import Measures
+from window_consumer.runtime.figures.measures import Measures
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:

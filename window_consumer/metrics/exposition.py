@@ -22,7 +22,7 @@ from window_consumer.metrics.metric import (
     Metric,
     MetricKind,
 )
-from window_consumer.runtime.measures import Measures
+from window_consumer.runtime.figures.measures import Measures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -18,19 +18,19 @@ from attrs import evolve
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
-from window_consumer.runtime.measures import (
+from window_consumer.runtime.figures.measures import (
     Measures,
     ProcessFigures,
     SpanFigures,
 )
-from window_consumer.runtime.poll_loop import Phase
-from window_consumer.runtime.replica import HttpAnswer
-from window_consumer.runtime.running import Running
-from window_consumer.runtime.trend import (
+from window_consumer.runtime.figures.trend import (
     EVERY_S,
     Trend,
     TrendSample,
 )
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.replica import HttpAnswer
+from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import (
     Worker,
     is_ready,

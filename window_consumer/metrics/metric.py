@@ -9,7 +9,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.runtime.measures import Measures
+from window_consumer.runtime.figures.measures import Measures
 
 
 class MetricKind(StrEnum):

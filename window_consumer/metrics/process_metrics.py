@@ -13,7 +13,7 @@ from window_consumer.metrics.metric import (
     MetricKind,
     Sample,
 )
-from window_consumer.runtime.measures import (
+from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,
     TraceFigures,

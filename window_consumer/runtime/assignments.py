@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from window_consumer.engine.commit_metadata import topic_hash
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.start_offset import (
     Found,
     OnNoOffset,

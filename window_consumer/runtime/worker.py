@@ -21,8 +21,8 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
 )
-from window_consumer.engine.kept_outcomes import KeptOutcomes
 from window_consumer.engine.latency_histogram import Histogram
+from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import (
     Observer,
     Observers,
@@ -58,7 +58,9 @@ from window_consumer.runtime.context import (
     ToldKey,
 )
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.inspection import Inspection
+from window_consumer.runtime.figures.inspection import Inspection
+from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.offset_reset import (
     OffsetResets,
@@ -78,7 +80,6 @@ from window_consumer.runtime.pools.pool import (
 )
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.topic_watch import (
     Ask,
     AskEnds,
@@ -86,7 +87,6 @@ from window_consumer.runtime.topic_watch import (
     TopicWatch,
 )
 from window_consumer.runtime.worker_log import WorkerLog
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 _CLOSE_S = 1.0
 HALT_S = 10.0

@@ -27,10 +27,6 @@ from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.likeness import (
-    HandlerFaultPlan,
-    Likeness,
-)
 from window_consumer.simulator.schedule import SchedulePlan as Schedule
 from window_consumer.simulator.simulator import (
     FRAMEWORK,
@@ -39,6 +35,10 @@ from window_consumer.simulator.simulator import (
     simulate,
 )
 from window_consumer.simulator.system_under_test import SystemUnderTest
+from window_consumer.simulator.worker_profile import (
+    HandlerFaultPlan,
+    Likeness,
+)
 
 SEEDS = 1000
 

@@ -17,7 +17,7 @@ from window_consumer.engine.scheduling.slices import (
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.slots import (
     Handler,
     SteppedSlots,

@@ -19,7 +19,7 @@ from window_consumer.model.protocols import (
     Commit,
     Copy,
 )
-from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.schedule import (
     RESULT_TOPICS,
     InvalidOrderError,

@@ -34,7 +34,7 @@ from window_consumer.model.record import (
     Message,
     TopicPartition,
 )
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     KnownRecord,
     Lane,
     LogLedger,

@@ -23,7 +23,7 @@ from window_consumer.model.fault import (
 )
 from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.watches.limits import check_start
 
 _REFUSES = 4

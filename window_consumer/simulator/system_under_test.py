@@ -18,7 +18,7 @@ from window_consumer.engine.engine import (
     Engine,
     MakeEngine,
 )
-from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.copy_record import (
     CopyOrigin,

@@ -25,7 +25,7 @@ from window_consumer.trace.lookup import (
     Journeys,
     TraceAnswer,
 )
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 
 MOST_FOUND: Final = 2_000
 """Steps of a key that are looked at; the page lists their records."""

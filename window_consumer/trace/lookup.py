@@ -26,7 +26,7 @@ from window_consumer.trace.event_tail import (
     EventTail,
     TailEnd,
 )
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 
 if TYPE_CHECKING:
     from window_consumer.trace.spark.search import Index

@@ -37,13 +37,13 @@ from window_consumer.metrics.otel.instruments import (
     InstrumentedWorkers,
     instrument,
 )
-from window_consumer.runtime.measures import (
+from window_consumer.runtime.figures.measures import (
     Measures,
     ProcessFigures,
     SpanFigures,
     TraceFigures,
 )
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 DEADLINE_S = 30.0
 

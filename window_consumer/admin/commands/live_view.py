@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.admin.commands.scene import (
+from window_consumer.admin.commands.screen import (
     TopScene,
     WorkerScene,
 )

@@ -16,12 +16,12 @@ from window_consumer.admin.client import (
     AskError,
     ask,
 )
-from window_consumer.admin.commands.scene import (
+from window_consumer.admin.commands.screen import (
     Memory,
     TopScene,
     WorkerScene,
 )
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _LATE_S = 2 * DEADLINE_S
 """Who has answered nothing for so long, and for twice the interval, is gone."""

@@ -20,7 +20,7 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.worker_snapshot import FailingRecord
+from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 
 BEHIND_S: Final = 2.0
 """What takes longer to be done with is lag: a busy worker always has some records in its hands."""

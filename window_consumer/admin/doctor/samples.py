@@ -12,7 +12,7 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.worker_snapshot import (
+from window_consumer.runtime.figures.worker_snapshot import (
     FailingRecord,
     WorkerSnapshot,
 )

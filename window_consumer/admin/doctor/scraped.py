@@ -25,7 +25,7 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 _LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')

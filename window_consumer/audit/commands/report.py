@@ -20,7 +20,7 @@ from window_consumer.audit.commands.printing import (
     print_json,
     print_report,
 )
-from window_consumer.audit.commands.reach import (
+from window_consumer.audit.commands.progress import (
     SeenOffsets,
     reach_ms,
 )

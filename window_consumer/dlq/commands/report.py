@@ -40,7 +40,7 @@ from window_consumer.spark.plan import PipelinePlan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.dlq.spark.places import DeadLetterRange
+    from window_consumer.dlq.spark.ranges import DeadLetterRange
     from window_consumer.dlq.spark.summary import ReportRequest
 
 _A_PAGE = b"<!DOCTYPE html>"
@@ -140,7 +140,7 @@ def _put_back(loaded: LoadedPipeline, groups: tuple[str, ...]) -> PutBack:
 def _place(
     session: SparkSession, plan: PipelinePlan, wishes: ReportRequest, *, from_kafka: bool
 ) -> Iterator[DeadLetterRange]:
-    from window_consumer.dlq.spark import places as dead_letter_places  # noqa: PLC0415 - optional, and slow
+    from window_consumer.dlq.spark import ranges as dead_letter_places  # noqa: PLC0415 - optional
 
     place = None if from_kafka else dead_letter_places.table(session, plan, wishes)
     if place is not None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from window_consumer.dlq.spark import places
+from window_consumer.dlq.spark import ranges as places
 from window_consumer.dlq.spark.reader import RECORD
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest, findings

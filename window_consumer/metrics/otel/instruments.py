@@ -22,7 +22,7 @@ from window_consumer.metrics.metric import (
     MetricKind,
 )
 from window_consumer.metrics.otel import attributes as names
-from window_consumer.runtime.measures import Measures
+from window_consumer.runtime.figures.measures import Measures
 
 
 @frozen(eq=False)

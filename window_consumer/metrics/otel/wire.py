@@ -41,7 +41,7 @@ from window_consumer.metrics.otel.spans import (
 )
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.measures import SpanFigures
+from window_consumer.runtime.figures.measures import SpanFigures
 
 FLUSH_S: Final = sdk.FLUSH_S
 """How long telemetry gets at the end to send what is left."""

@@ -40,10 +40,10 @@ from window_consumer.runtime.calls.coroutine_calls import (
 )
 from window_consumer.runtime.context import current_slot
 from window_consumer.runtime.error_report import Where, handlers_part
+from window_consumer.runtime.figures.stack_dump import Coroutines, task_stack
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolKind
-from window_consumer.runtime.stack_dump import Coroutines, task_stack
 
 _BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
 

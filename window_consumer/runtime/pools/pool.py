@@ -17,9 +17,9 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.figures.stack_dump import ChildPicture, Coroutines
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.stack_dump import ChildPicture, Coroutines
 
 
 class Pool(Protocol):

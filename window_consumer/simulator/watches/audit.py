@@ -30,7 +30,7 @@ from window_consumer.audit.count import (
 )
 from window_consumer.audit.sums import id_hash
 from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.kept_outcomes import PartitionOutcomes
+from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
@@ -46,7 +46,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import Member
+from window_consumer.simulator.log_history import Member
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.simulator.system_under_test import MakeAudit
 

@@ -10,7 +10,7 @@ from window_consumer.engine.commit_metadata import (
 )
 from window_consumer.model.protocols import Commit
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     LogLedger,
     Member,
     Tenure,

@@ -14,7 +14,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import KnownRecord, Member, Tenure
+from window_consumer.simulator.log_history import KnownRecord, Member, Tenure
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import (
     FakeLog,

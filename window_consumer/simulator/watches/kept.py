@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.commits import REMEMBERED_COMMITS
-from window_consumer.engine.kept_outcomes import KEPT_S
+from window_consumer.engine.lost_partitions import KEPT_S
 from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     Chronicle,
     LostAssignment,
     Member,

@@ -12,7 +12,7 @@ from window_consumer.engine.retry.queue import MAX_UNACKED
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import Member
+from window_consumer.simulator.log_history import Member
 from window_consumer.simulator.watches.pace import WanderingLimiter
 
 

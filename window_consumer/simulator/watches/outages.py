@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     Chronicle,
     Member,
     SimulatedCall,

@@ -12,7 +12,7 @@ from window_consumer.engine.scheduling.adaptive_concurrency import (
 )
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Message
-from window_consumer.simulator.ledger import Chronicle, Member
+from window_consumer.simulator.log_history import Chronicle, Member
 
 CHANGES = 0.1
 """The share of the looks at which a wandering limit changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from window_consumer.engine.guards.circuit_breaker import HOLD_S
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     Chronicle,
     Member,
     SimulatedCall,

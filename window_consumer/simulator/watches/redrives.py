@@ -25,7 +25,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import KnownRecord
+from window_consumer.simulator.log_history import KnownRecord
 from window_consumer.simulator.watches.copies import CopyWatch, differences
 from window_consumer.testing.fakes.log import (
     FakeLog,

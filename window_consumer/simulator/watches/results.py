@@ -12,7 +12,7 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ledger import (
+from window_consumer.simulator.log_history import (
     Lane,
     Member,
     SimulatedCall,

@@ -16,13 +16,13 @@ from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.spark.backfill import job as reading
+from window_consumer.spark.backfill.chunk_log import (
+    BackfillIdentity,
+    BackfillLedger,
+)
 from window_consumer.spark.backfill.job import (
     handled,
     read_and_handled,
-)
-from window_consumer.spark.backfill.ledger import (
-    BackfillIdentity,
-    BackfillLedger,
 )
 from window_consumer.spark.backfill.ranges import (
     Spans,

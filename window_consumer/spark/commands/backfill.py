@@ -187,7 +187,7 @@ def _run(
 ) -> int:
     from window_consumer.spark import session  # noqa: PLC0415 - as above
     from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it imports Spark
-    from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
+    from window_consumer.spark.backfill.chunk_log import (  # noqa: PLC0415 - as above
         BackfillIdentity,
         BackfillLedger,
     )

@@ -24,7 +24,7 @@ from window_consumer.trace.commands.index import (
     print_notes,
 )
 from window_consumer.trace.event import Step
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 
 _PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
 

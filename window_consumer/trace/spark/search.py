@@ -26,7 +26,7 @@ from window_consumer.trace.event import (
     FIELDS,
     TraceEvent,
 )
-from window_consumer.trace.question import TraceQuery
+from window_consumer.trace.query import TraceQuery
 
 MOST_STEPS: Final = 10_000
 """Of one record that are shown."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
 from window_consumer.model.record import Message
 from window_consumer.runtime.error_report import handlers_lines
+from window_consumer.runtime.figures.stack_dump import ChildPicture, ChildState
 from window_consumer.runtime.pools.processes.child_batch import BatchReport
 from window_consumer.runtime.pools.processes.child_logs import LogLine, log
 from window_consumer.runtime.pools.processes.child_main import (
@@ -27,7 +28,6 @@ from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.remote_slice import Posted, RemoteSlice
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
-from window_consumer.runtime.stack_dump import ChildPicture, ChildState
 from window_consumer.runtime.threads import WatchedThread
 
 if TYPE_CHECKING:

@@ -47,6 +47,7 @@ from window_consumer.runtime.error_report import (
     class_name,
     handlers_lines,
 )
+from window_consumer.runtime.figures.stack_dump import ChildPicture
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
 from window_consumer.runtime.pools.processes.child_handle import ChildHandle
 from window_consumer.runtime.pools.processes.child_process import (
@@ -58,7 +59,6 @@ from window_consumer.runtime.pools.processes.remote_slice import (
     RemoteSlice,
     WatchedCall,
 )
-from window_consumer.runtime.stack_dump import ChildPicture
 
 REST_S = 60.0
 """A child that is not needed rests: starting one takes a good part of a second, and a limit that is

@@ -9,7 +9,7 @@ from attrs import frozen
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
 @frozen

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from attrs import evolve
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 WITHIN_S: Final = 60.0
 EVERY_S: Final = 5.0

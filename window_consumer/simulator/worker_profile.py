@@ -24,7 +24,7 @@ from window_consumer.model.record import (
 from window_consumer.runtime.calls.batch_calls import failed_of
 from window_consumer.runtime.offset_reset import OnOutOfRange
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.schedule import (
     DEATHS,
     SchedulePlan,

@@ -23,7 +23,7 @@ from typing import Any, Union
 import cattrs
 from attrs import frozen
 
-from window_consumer.app.structures import structure_of
+from window_consumer.app.handler_types.structures import structure_of
 from window_consumer.model.conditions.lookup import first_topic
 from window_consumer.model.errors import HandlerSignal, Undecodable, UsageError
 from window_consumer.model.record import Record

@@ -9,12 +9,12 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.decoders import (
+from window_consumer.app.handler_types.decoders import (
     Decoder,
     decoder_by,
     decoder_of,
 )
-from window_consumer.app.parameters import (
+from window_consumer.app.handler_types.parameters import (
     hints_of,
     required,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.decoders import (
+from window_consumer.app.handler_types.decoders import (
     Decoder,
     decoder_by,
     decoder_of,

@@ -1,0 +1,1 @@
+"""What a handler takes: the parameters of its signature, and how a record becomes them."""
