@@ -298,10 +298,10 @@ def test_workers_go_on_after_the_cluster_said_that_it_had_no_brokers(
 
     Some of them do not say so.
     """
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.3)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.3)
     if not clients_say_so:
         monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
-        monkeypatch.setattr(watchdog.ClientWatchdog, "note", lambda _self, _error: None)
+        monkeypatch.setattr(watchdog.ClientWatchdog, "record_error", lambda _self, _error: None)
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,

@@ -154,7 +154,7 @@ def test_settings_that_the_client_refuses_are_its_own_to_tell() -> None:
 
 def test_messages_that_expire_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all messages expire before a silence is long enough, none of them is an answer."""
-    monkeypatch.setattr(ClientWatchdog, "note", lambda _self, _error: None)
+    monkeypatch.setattr(ClientWatchdog, "record_error", lambda _self, _error: None)
     suspicions: list[str] = []
     monkeypatch.setattr(ClientWatchdog, "suspect", lambda _self: suspicions.append("it"))
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -189,10 +189,10 @@ def fenced(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FencedBroker]:
     """Have clients that lose their way; the second kind does not say so, as it happens."""
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.2)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.2)
     if not request.param:
         monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
-        monkeypatch.setattr(ClientWatchdog, "note", lambda _self, _error: None)
+        monkeypatch.setattr(ClientWatchdog, "record_error", lambda _self, _error: None)
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,

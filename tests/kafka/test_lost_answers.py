@@ -73,7 +73,7 @@ def test_members_whose_heartbeats_are_answered_too_late_read_everything(
 ) -> None:
     monkeypatch.setattr(group_watch, "SURE_S", 3.0)
     monkeypatch.setattr(group_watch, "ASK_S", 0.5)
-    monkeypatch.setattr(group_watch, "LOOK_S", 0.2)
+    monkeypatch.setattr(group_watch, "CHECK_S", 0.2)
     monkeypatch.setattr(group_watch, "GENTLE_S", 1.0)
     group, always, sometimes = (unique_name(name) for name in ("deaf", "always", "sometimes"))
     admin = AdminClient({"bootstrap.servers": own.bootstrap})
