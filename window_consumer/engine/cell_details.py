@@ -1,4 +1,4 @@
-"""One cell with its records, for a person who wants to know more about it."""
+"""One cell with its records, for display."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from window_consumer.model.record import (
 )
 
 MOST_RECORDS: Final = 100
-"""So many records of a cell are told, those that are not finished first."""
+"""The most records of a cell that are shown, unfinished ones first."""
 
 MOST_FAILING: Final = 10
-"""So many failing records of a partition are told, of all partitions MOST_RECORDS."""
+"""The most failing records of a partition that are shown; MOST_RECORDS for all partitions."""
 
 MOST_BLOCKING: Final = 3
-"""So many records of a partition are told that hold up their lanes."""
+"""The most records of a partition that are shown as blocking their lanes."""
 
 _OUTCOMES: Final = {
     Outcome.DONE: "done",
@@ -50,17 +50,17 @@ class RecordDetails:
 
     offset: int
     state: str
-    """What became of it, or what it waits for, in words."""
+    """Its outcome, or what it waits for, as text."""
     message: Message | None = None
-    """The record itself; None where it is finished, and not held any more."""
+    """The record itself; None if it is finished and no longer held."""
     attempts: int = 0
-    """Calls that have ended or run, since it was delivered from where it is."""
+    """Calls that have ended or run since it was delivered from its current topic."""
     error: str = ""
-    """Class and message of the last failure, as they may be told."""
+    """Class and message of the last failure, redacted."""
     due_s: float | None = None
-    """How long until its next call, where it waits for that."""
+    """Seconds until its next call, if it waits for one."""
     running_s: float | None = None
-    """How long its slice has been running, where its call may be."""
+    """Seconds since its slice started, if its call may be running."""
     behind: int = 0
     """How many records of its lane wait for it."""
 
@@ -75,16 +75,16 @@ class CellDetails:
     count: int
     open: int
     hovering_s: float
-    """For how long nothing has become of it, where it is the start cell."""
+    """Seconds without progress, if it is the start cell."""
     records: tuple[RecordDetails, ...]
     source: str
-    """The topic whose records, or copies, these are."""
+    """The topic of these records, or of the originals of these copies."""
 
 
 def cell_details(
     engine: Engine, name: TopicPartition, number: int, now: float
 ) -> CellDetails | None:
-    """Return a cell by its number, see ``Window.slid``; None where it is not in the window."""
+    """Return a cell by its number, see ``Window.slid``; None if it is not in the window."""
     partition = engine.partitions.get(name)
     if partition is None:
         return None
@@ -107,7 +107,7 @@ def cell_details(
 
 
 def number_of(engine: Engine, name: TopicPartition, offset: int) -> int | None:
-    """Return the number of the cell that holds a record, None where none does."""
+    """Return the number of the cell that holds a record; None if none does."""
     partition = engine.partitions.get(name)
     if partition is None or offset < partition.window.next_offset:
         return None
@@ -124,12 +124,12 @@ class Failing:
 
     name: TopicPartition
     source: str
-    """The topic whose records, or copies, these are."""
+    """The topic of these records, or of the originals of these copies."""
     records: tuple[RecordDetails, ...]
 
 
 def failing(engine: Engine, now: float) -> list[Failing]:
-    """Return the records of each partition that began to fail last; those without are left out.
+    """Return each partition's latest failing records; partitions without are left out.
 
     Cost: a few microseconds a partition, however many fail.
     """
@@ -141,7 +141,7 @@ def failing(engine: Engine, now: float) -> list[Failing]:
 
 
 def blocking(engine: Engine, now: float) -> list[Failing]:
-    """Return the records of each partition that began to fail first, and hold up their lanes.
+    """Return each partition's earliest failing records that block their lanes.
 
     Cost: as ``failing``.
     """
@@ -154,7 +154,7 @@ def blocking(engine: Engine, now: float) -> list[Failing]:
 
 
 def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Message, str] | None:
-    """Return a record that is not finished, and its source topic; None where it is not held."""
+    """Return an unfinished record and its source topic; None if it is not held."""
     if number_of(engine, name, offset) is None:
         return None
     partition = engine.partitions[name]
@@ -169,7 +169,7 @@ def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Mes
 def _records(
     engine: Engine, partition: Partition, cell: Cell, now: float
 ) -> Iterator[RecordDetails]:
-    """Yield the first of its records: those that are not finished, then the others."""
+    """Yield details of the cell's first records, unfinished ones first."""
     seqs = range(cell.first_seq, cell.end_seq)
     is_open = [seq for seq in seqs if cell.states[seq - cell.first_seq] == OPEN]
     finished = (seq for seq in seqs if cell.states[seq - cell.first_seq] != OPEN)
@@ -243,7 +243,7 @@ def _due_s(failed: FailedRecord | None, slice_: Slice | None, now: float) -> flo
 
 
 def _running(engine: Engine, partition: Partition) -> Iterator[tuple[int, Slice]]:
-    """Yield the records whose call runs."""
+    """Yield the records whose call is running."""
     for slice_ in engine.dispatcher.slices_of(partition):
         claimed = slice_.claimed() if slice_.started else 0
         first = 0 if slice_.is_batch else max(0, claimed - 1)
@@ -252,7 +252,7 @@ def _running(engine: Engine, partition: Partition) -> Iterator[tuple[int, Slice]
 
 
 def _messages(engine: Engine, partition: Partition) -> dict[int, Message]:
-    """Return the messages that are out, or wait to start, by their sequence numbers."""
+    """Return the messages in progress or waiting to start, by sequence number."""
     slices = engine.dispatcher.slices_of(partition)
     out = (pair for each in slices for pair in zip(each.seqs, each.messages, strict=False))
     return dict(chain(partition.ordering.waiting(), out))

@@ -1,19 +1,23 @@
-"""The string that travels with a commit: which records beyond next_offset are finished already.
+"""The metadata string of a commit: which records beyond next_offset are already finished.
 
-Layout (before base64url without padding, behind the prefix ``wc1.``): 8 bytes hash of the
-topic's id (0: not known); then varints: next_offset, flags (bit 0: the end was clean; bits 1-2:
-how the ranges are written; bit 3: crashes follow), unclean ends at this place, suspect (0: none,
-else its distance from next_offset, counted from 1), partitions that the topic had when the group
-first read it (0: not known); where bit 3 says so, how often all suspects were passed, and the
-crashes: their number, then for each the distance of its record from next_offset and how often; then
-the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
-bitmap (least significant bit first), whichever is shorter.
+Layout before base64url encoding without padding, after the prefix ``wc1.``:
 
-A text with a flag that is not known here is not read at all: whoever adds something to the format
-takes a new flag for it, so that older readers do not take it for finished ranges.
+- 8 bytes: hash of the topic's id (0: unknown)
+- varint: next_offset
+- varint: flags (bit 0: the end was clean; bits 1-2: encoding of the ranges; bit 3: crashes follow)
+- varint: unclean ends at this offset
+- varint: suspect (0: none, else its distance from next_offset, counted from 1)
+- varint: partitions that the topic had when the group first read it (0: unknown)
+- if bit 3 is set, varints: how often all suspects were passed; the number of crashes; then for each
+  the distance of its record from next_offset, and its count
+- the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
+  bitmap (least significant bit first), whichever is shorter
 
-Offsets are written, not cells: cell borders are different after a restart. A bytes limit cuts
-from the far end; the records that are cut off run again, none is lost.
+A text with an unknown flag is not read at all. An extension of the format must use a new flag, so
+that older readers do not take it for finished ranges.
+
+Offsets are written, not cells: cell boundaries change after a restart. A byte limit cuts from the
+far end; the records cut off run again, none is lost.
 """
 
 from __future__ import annotations
@@ -39,35 +43,35 @@ _BIT_OF_BYTE = bytes([ord("0")]) + bytes([ord("1")]) * 255
 _LONGEST_VARINT = 10
 
 MAX_CRASHES = 8
-"""Records whose crashes are remembered, of one partition. Normally it is one."""
+"""The most records of a partition whose crashes are kept. Normally there is one."""
 
 _LONGEST_CRASH = 5
-"""Of a window without holes: three bytes for the distance, two for the count."""
+"""Bytes for a window without holes: three for the distance, two for the count."""
 
 
 @frozen
 class CommitNote:
-    """What a commit's metadata says."""
+    """The content of a commit's metadata."""
 
     next_offset: int
     topic_hash: int = 0
     clean: bool = False
     finished: tuple[range, ...] = ()
-    """Ranges of offsets at or beyond next_offset, ascending, apart from each other."""
+    """Ranges of offsets at or beyond next_offset, ascending and disjoint."""
     unclean_ends: int = 0
-    """How often the process ended uncleanly with this place committed."""
+    """How often the process ended uncleanly with this offset committed."""
     suspect: int | None = None
-    """The offset of the record that is started alone, where one is."""
+    """The offset of the record that is started alone, if there is one."""
     known_partitions: int = 0
-    """How many partitions the topic had when the group first read it, 0 where nobody knows."""
+    """How many partitions the topic had when the group first read it; 0 if unknown."""
     passes: int = 0
-    """How often all suspects had been passed at this place, and the process ended again."""
+    """How often all suspects had been passed at this offset, and the process ended again."""
     crashes: tuple[tuple[int, int], ...] = ()
-    """Offsets at or beyond next_offset, ascending, and how often the process ended on them."""
+    """Offsets at or beyond next_offset, ascending, and how often the process ended on each."""
 
 
 def topic_hash(topic_id: str | None) -> int:
-    """Return the 64-bit hash of a topic's id; 0 where the cluster does not tell it."""
+    """Return the 64-bit hash of a topic's id; 0 if the cluster reports none."""
     if not topic_id:
         return 0
     digest = blake2b(topic_id.encode(), digest_size=_HASH_BYTES).digest()
@@ -75,7 +79,7 @@ def topic_hash(topic_id: str | None) -> int:
 
 
 def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
-    """Return the note as text of at most ``max_bytes``, and whether all its ranges fitted."""
+    """Return the note as text of at most ``max_bytes``, and whether all its ranges fit."""
     room = (max_bytes - len(_PREFIX)) * 3 // 4
     note = _with_crashes_that_fit(note, room)
     if not note.finished:
@@ -90,7 +94,7 @@ def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
 
 
 def decode(text: str | None) -> CommitNote | None:
-    """Read a note back; None for whatever was not written by ``encode``."""
+    """Decode a note; return None for text that ``encode`` did not write."""
     if not text or not text.startswith(_PREFIX):
         return None
     body = text[len(_PREFIX) :]
@@ -124,7 +128,7 @@ def _head(note: CommitNote, encoding: int) -> bytes:
 
 
 def _with_crashes_that_fit(note: CommitNote, room: int) -> CommitNote:
-    """Leave out the furthest crashes where there is no room for them."""
+    """Leave out the furthest crashes that do not fit."""
     while note.crashes and (len(note.crashes) > MAX_CRASHES or len(_head(note, _ENCODING)) > room):
         note = evolve(note, crashes=note.crashes[:-1])
     return note
@@ -135,7 +139,7 @@ def _text(data: bytes) -> str:
 
 
 def _runs(note: CommitNote, room: int) -> tuple[bytes, int]:
-    """Write as many ranges as fit; return the bytes and the number of ranges."""
+    """Encode as many ranges as fit; return the bytes and the number of ranges."""
     out = bytearray()
     position = note.next_offset
     written = 0
@@ -152,7 +156,7 @@ def _runs(note: CommitNote, room: int) -> tuple[bytes, int]:
 
 
 def _bitmap(note: CommitNote, room: int) -> tuple[bytes, int]:
-    """Write as many whole ranges as fit; return the bytes and the number of ranges."""
+    """Encode as many whole ranges as fit; return the bytes and the number of ranges."""
     base = note.next_offset
     fitting: Sequence[range] = note.finished
     if fitting[-1].stop - base > room * 8:
@@ -163,7 +167,7 @@ def _bitmap(note: CommitNote, room: int) -> tuple[bytes, int]:
     flags = bytearray(size * 8)
     for finished in fitting:
         flags[finished.start - base : finished.stop - base] = b"\1" * len(finished)
-    # A string of binary digits becomes a number in C; the highest digit stands first.
+    # A string of binary digits becomes a number in C; the highest digit comes first.
     flags.reverse()
     number = int(flags.translate(_BIT_OF_BYTE), 2)
     return number.to_bytes(size, "little"), len(fitting)

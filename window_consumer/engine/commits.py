@@ -1,4 +1,4 @@
-"""When a partition is committed, and with what: offset and finished ranges from one snapshot."""
+"""When a partition is committed, and what: offset and finished ranges from one snapshot."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_BYTES_PER_S = 4096
 """Metadata written per partition and second: the offsets topic is compacted, not free."""
 
 REMEMBERED_COMMITS = 15
-"""Of those that were sent since one was acked: the broker may have taken any of them."""
+"""How many commits sent since the last ack are kept: the broker may have taken any of them."""
 
 TIGHT_SHARE = 0.75
-"""Above this share of the metadata's budget a partition takes no new records."""
+"""Above this share of the metadata budget a partition takes no new records."""
 
 
 class CommitState:
-    """What is committed of one partition's assignment and what should be. Owner: poll thread."""
+    """What is and what should be committed for one assignment. Owner: poll thread."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class CommitState:
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
         self._known: Commit | None = None
-        """The last one that the broker is known to have taken, or held at the beginning."""
+        """The last commit the broker is known to have taken, or held at the start."""
         self._perhaps: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
-        """The last ones that were sent after it."""
+        """The last commits sent after it."""
         self._due_at = 0.0
         self._affordable_at = 0.0
         self.crash_history: CrashHistory | None = None
-        """Where the last end was unclean: what commits say about it, until that is over."""
+        """Set after an unclean end: what commits record about it until it is resolved."""
         self.changed = False
-        """Something was finished, or the position moved, since the last snapshot."""
+        """Something finished, or the position moved, since the last snapshot."""
         self.sent_at = 0.0
         """When the commit in flight was made."""
         self.tight = False
-        """The finished ranges nearly fill, or overflow, what a commit may carry."""
+        """The finished ranges nearly fill, or exceed, what a commit may carry."""
 
     @property
     def in_flight(self) -> bool:
@@ -63,21 +63,21 @@ class CommitState:
 
     @property
     def bytes_in_flight(self) -> int:
-        """The length of the metadata that was sent and not answered."""
+        """The length of the metadata in flight."""
         return 0 if self._in_flight is None else len(self._in_flight.metadata)
 
     def acknowledge_start(self, next_offset: int, text: str) -> None:
-        """Note what was committed before this assignment, so that it is not sent again."""
+        """Record what was committed before this assignment, so that it is not sent again."""
         self._acked = self._known = Commit(self._name, next_offset, text)
 
     @property
     def perhaps_committed(self) -> frozenset[tuple[int, str]]:
-        """Offset and metadata of the commits that the broker may have taken last."""
+        """Offset and metadata of each commit that the broker may hold now."""
         known = () if self._known is None else (self._known,)
         return frozenset((each.next_offset, each.metadata) for each in (*known, *self._perhaps))
 
     def due(self, now: float) -> bool:
-        """Tell whether a commit should be made now."""
+        """Return whether a commit should be made now."""
         if self.crash_history is not None and self.crash_history.unsaid:
             return self._in_flight is None and now >= self._affordable_at
         return self.changed and self._in_flight is None and now >= self._due_at
@@ -91,7 +91,7 @@ class CommitState:
         *,
         clean: bool,
     ) -> Commit | None:
-        """Take a snapshot; None where it says what the broker knows already."""
+        """Take a snapshot; return None if the broker already has it."""
         finished = tuple(finished)
         crash_history, interval_s = self.crash_history, self._interval_s
         about_ends: dict[str, Any] = {}
@@ -110,7 +110,7 @@ class CommitState:
             **about_ends,
         )
         text, complete = metadata.encode(note, max_bytes)
-        # Where the broker takes very little, what has to be said may fill it without any range.
+        # If the broker accepts very little, the mandatory part may fill it without any range.
         self.tight = bool(finished) and (not complete or len(text) > TIGHT_SHARE * max_bytes)
         self.changed = False
         self._affordable_at = now + len(text) / MAX_BYTES_PER_S
@@ -126,7 +126,7 @@ class CommitState:
         return commit
 
     def acked(self) -> None:
-        """The broker took the commit in flight."""
+        """Record that the broker accepted the commit in flight."""
         self._acked = self._known = self._in_flight
         self._in_flight = None
         self._perhaps.clear()
@@ -134,9 +134,9 @@ class CommitState:
             self.crash_history.acked()
 
     def refused(self) -> None:
-        """The commit in flight failed; the next one carries what it carried and more.
+        """Record that the commit in flight failed; the next one carries at least as much.
 
-        It may have been taken all the same, so what the broker holds is not known now.
+        The broker may have taken it all the same, so what it holds is now unknown.
         """
         self._acked = self._in_flight = None
         self.changed = True

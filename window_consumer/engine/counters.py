@@ -1,4 +1,4 @@
-"""What one worker has done so far, in records unless said otherwise."""
+"""What one worker has done so far, in records unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 @define
 class Counters:
-    """Running totals of one engine. Owner: poll thread; anyone may read (a little stale)."""
+    """Running totals of one engine. Owner: poll thread; any thread may read (a little stale)."""
 
     delivered: int = 0
     """Records that the Source delivered."""
@@ -23,43 +23,43 @@ class Counters:
     moved: int = 0
     """Records whose copies in a retry topic were acked."""
     moved_to: Counter[str] = field(factory=Counter)
-    """The same by the name of the level."""
+    """``moved`` by the name of the level."""
     dead_lettered: int = 0
     dead_by: Counter[str] = field(factory=Counter)
-    """Records whose copies among the dead letters were acked, by reason; the expired as well."""
+    """Records whose dead-letter copies were acked, by reason, including expired ones."""
     dropped: int = 0
     expired: int = 0
-    """Records that were older than their time to live, whether a copy was kept or not."""
+    """Records older than their time to live, with or without a copy."""
     unroutable: int = 0
-    """Of the dead-lettered: those for which no handler's condition held."""
+    """Dead-lettered records that matched no handler's condition."""
     gone: int = 0
-    """Offsets that were gone from the log before they were read, or were passed over then."""
+    """Offsets that the log lost before they were read, or that were then skipped."""
     earlier: int = 0
     """Delivered again although finished in an earlier assignment; no handler was called."""
     stale: int = 0
-    """Delivered for a partition that is not ours any more, or twice in one assignment."""
+    """Delivered for a partition that is no longer ours, or twice in one assignment."""
     late: int = 0
-    """Results that were ignored because their partition was gone, or their call was given up."""
+    """Results ignored because their partition was released or their call abandoned."""
     outlived: int = 0
-    """Calls that were still running when their partition was given up."""
+    """Calls that were still running when their partition was released."""
     stalled: int = 0
-    """Calls that were reported because they did not return."""
+    """Calls reported because they did not return."""
     abandoned: int = 0
-    """Calls that were given up for that; their records have climbed the ladder."""
+    """Calls abandoned for that reason; their records have climbed the ladder."""
     taken_back: int = 0
-    """Records that were moved from a slow slice to others."""
+    """Records moved from a slow slice to others."""
     publish_failures: int = 0
-    """Copies that the broker did not ack (each is tried again), and calls with such results."""
+    """Copies that the broker did not ack (each is retried), and calls with such results."""
     rebalances: int = 0
-    """How often partitions were given to this worker or taken from it; an eager one is two."""
+    """Changes of this worker's assignment; an eager rebalance counts as two."""
     limit_changes: Counter[str] = field(factory=Counter)
-    """How often another number of calls at once was found better, by ``LimitCause``."""
+    """How often another number of concurrent calls proved better, by ``LimitCause``."""
     breaker_opened: int = 0
     """How often the circuit breaker has opened."""
     commits: int = 0
     """Acked commits of a partition."""
     commits_s: float = 0.0
-    """Seconds from sending those to hearing of their acks, together."""
+    """Total seconds from sending those commits to their acks."""
     commit_failures: int = 0
 
     @property
@@ -69,7 +69,7 @@ class Counters:
         return self.processed + self.skipped + left
 
     def copy(self) -> Counters:
-        """Return what it is at this moment; it does not change any more."""
+        """Return a snapshot that no longer changes."""
         return evolve(
             self,
             moved_to=self.moved_to.copy(),

@@ -42,30 +42,30 @@ class EngineRules:
     """What the configuration of one worker means to its Engine; bytes and seconds."""
 
     slots: int
-    """The most that may be busy."""
+    """The most slots that may be busy."""
     limit: LimitRules | None = None
-    """Set where how many are busy follows from what they get done."""
+    """Set if the number of busy slots adapts to throughput."""
     rate: RateRules | None = None
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))
     stall: StallRules = field(factory=StallRules)
     batch: BatchRules | None = None
-    """Set where a handler gets lists of records."""
+    """Set if a handler gets lists of records."""
     window_cells: int = 32
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
-    """What ``memory`` leaves beside the client's prefetch."""
+    """The part of ``memory`` that the client's prefetch leaves."""
     batch_records: int = field()
-    """How many records go in one go: from the Source, and to a slot at most."""
+    """The most records in one batch from the Source, and in one slice."""
     enough: EnoughRules = field(factory=EnoughRules)
-    """How much of a partition is held in partition order, while another one waits for records."""
+    """How much of a partition is held in partition order while another one waits for records."""
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
 
     @batch_records.default
     def _measured_batch_records(self) -> int:
-        # More gain nothing measurable, fewer cost a hand-over more often. The more keys are out,
+        # More gain nothing measurable; fewer cost more hand-overs. The more keys are in progress,
         # the more records find theirs busy and have to wait in line.
         return 2000 if self.ordering == "key" else 6000
 
@@ -82,21 +82,21 @@ class Assigned:
     known_partitions: int = 0
     """How many partitions the topic had when the group first read it."""
     committed: tuple[int, str] | None = None
-    """Offset and metadata that the broker holds already; None makes a commit due at once."""
+    """Offset and metadata that the broker already holds; None makes a commit due at once."""
     opened: bool = True
-    """What the broker holds says that the partition is in use: dying now is an unclean end."""
+    """The commit that the broker holds marks the partition as in use: a crash is an unclean end."""
     unclean: UncleanExits | None = None
-    """Ends that give cause to suspect a record."""
+    """Unclean ends that make a record suspect."""
     partitions: int = 0
-    """How many partitions the topic has now, 0 where nobody knows."""
+    """How many partitions the topic has now; 0 if unknown."""
     kept: PartitionOutcomes | None = None
-    """What this member had finished when it lost the partition, where that still counts:
-    ``finished`` is what of it lies beyond next_offset."""
+    """What this member had finished when it lost the partition, if still valid. ``finished`` is the
+    part of it beyond next_offset."""
 
 
 @frozen
 class HeadOfLineBlocked:
-    """News: a partition's start cell makes no progress."""
+    """A partition's start cell makes no progress."""
 
     name: TopicPartition
     offset: int
@@ -106,23 +106,23 @@ class HeadOfLineBlocked:
 
 @frozen
 class Outlived:
-    """News: a call was still running when its partition was given up; it changes nothing now."""
+    """A call was still running when its partition was released; its result changes nothing."""
 
     name: TopicPartition
     offset: int
     key: bytes | None
     counts: bool = False
-    """It is a copy's call, and only the partition of its source was given up: its result is that of
+    """It is a copy's call, and only the partition of its source was released: its result belongs to
     a partition that is still ours."""
     abandoned: bool = False
-    """It was given up before that, and what becomes of its record was decided then."""
+    """It was abandoned before that, and its record's outcome was decided then."""
     hangs: bool = False
-    """It was known to hang: many of these are one piece of news."""
+    """It was known to hang: many of these are reported together."""
 
 
 @frozen
 class OwnerAway:
-    """News: copies wait, because another member owns the partition of their source."""
+    """Copies wait because another member owns the partition of their source."""
 
     name: TopicPartition
     home: TopicPartition
@@ -132,7 +132,7 @@ class OwnerAway:
 
 @frozen
 class OutOfOrderRecords:
-    """News: records came after later ones of their partition. They are not handled."""
+    """Records came after later ones of their partition. They are not handled."""
 
     name: TopicPartition
     offsets: range
@@ -146,20 +146,20 @@ class Decisions:
     dispatch: list[Slice] = field(factory=list)
     publish: list[FailedRecord] = field(factory=list)
     produce: list[Production] = field(factory=list)
-    """Calls whose results are to be sent."""
+    """Calls whose results have to be sent."""
     commit: list[Commit] = field(factory=list)
     pause: list[TopicPartition] = field(factory=list)
     resume: list[tuple[TopicPartition, int]] = field(factory=list)
-    """With the offset to go on from."""
+    """With the offset to resume from."""
     failed: list[FailedRecord] = field(factory=list)
-    """News: calls that failed since the last tick."""
+    """Calls that failed since the last tick."""
     hovering: list[HeadOfLineBlocked] = field(factory=list)
     away: list[OwnerAway] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
     limit: LimitNews | None = None
     passed_over: list[OutOfOrderRecords] = field(factory=list)
     stalled: list[Stalled] = field(factory=list)
-    """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""
+    """Calls to inspect; ``Engine.on_looked_at`` receives the stack of each."""
     returned: list[AbandonedReturned] = field(factory=list)
     stop: str | None = None
-    """Why the worker has to stop, where it has to."""
+    """Why the worker has to stop, if it has to."""

@@ -1,8 +1,7 @@
-"""What a Source may deliver of a partition, and what its records passed over.
+"""Checks of a Source's deliveries: the partition of its records, and the holes between them.
 
-The rules of an Engine hold for records that come in offset order, of the partition that they are
-said to be of. Were they believed without a look, a Source that mixes partitions up would let
-offsets be committed that nobody has read.
+The Engine's rules hold for records in offset order, of the partition they are delivered for.
+Without this check, a Source that mixes partitions up would let unread offsets be committed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message
 
 REMEMBERED_HOLES = 64
-"""Of one partition: a log that is written in transactions has a hole after each of them."""
+"""Kept for each partition: a log written in transactions has a hole after each of them."""
 
 
 class ImpossibleRecordsError(RunError):
@@ -28,7 +27,7 @@ class ImpossibleRecordsError(RunError):
 
 
 def check_names(batch: Batch) -> None:
-    """Raise ImpossibleRecordsError where the ends of a batch are another partition's records."""
+    """Raise ImpossibleRecordsError if the first or last record belongs to another partition."""
     name = batch.name
     for message in (batch.messages[0], batch.messages[-1]):
         if message.partition() != name.partition or message.topic() != name.topic:
@@ -40,9 +39,9 @@ def check_names(batch: Batch) -> None:
 
 
 class Holes:
-    """The offsets that one assignment's deliveries went over, the latest ones. Owner: poll thread.
+    """The latest offsets that one assignment's deliveries skipped. Owner: poll thread.
 
-    A record there comes too late: the offset behind it may be committed.
+    A record there comes too late: the offset after it may be committed.
     """
 
     __slots__ = ("_ranges",)
@@ -51,7 +50,7 @@ class Holes:
         self._ranges: deque[range] = deque(maxlen=REMEMBERED_HOLES)
 
     def record(self, messages: Sequence[Message], expected: int) -> None:
-        """Note what new records go over; ``expected`` is the offset that would leave no hole."""
+        """Record the holes that new records leave; ``expected`` is the offset that leaves none."""
         first, last = messages[0].offset(), messages[-1].offset()
         if first == expected and is_contiguous(first, last, len(messages)):
             return
@@ -61,7 +60,7 @@ class Holes:
             expected = run.stop
 
     def within(self, messages: Sequence[Message]) -> range | None:
-        """Return what these records cover of the holes, first to last; None for nothing."""
+        """Return the range that these records cover of the holes, first to last; None for none."""
         found = [
             offset
             for message in messages

@@ -1,32 +1,29 @@
-"""The Engine: all rules of one worker behind one door. Events go in, decisions come out.
+"""The Engine: all rules of one worker behind one interface. Events go in, decisions come out.
 
-The runtime, the simulator and the test kit drive the same Engine. Events only note what
-happened; ``on_tick`` then says what to do about all of it, so that a loop that has drained a
-hundred completions decides once.
+The runtime, the simulator and the test kit drive the same Engine. Events only record what happened.
+``on_tick`` then decides once about all of it, even after a hundred completions.
 
 =============== ==================================================== =========================
-event           says                                                 answered (in a later tick)
+event           meaning                                              decisions (in a later tick)
 =============== ==================================================== =========================
 on_assigned     this partition is ours, from this offset on          commit of the start
 on_records      the Source delivered these, in offset order          dispatch, pause; False for
-                                                                     what cannot be of this log
-on_completion   a slot is through with a slice                       dispatch, publish, produce,
+                                                                     records of another log
+on_completion   a slot has finished a slice                          dispatch, publish, produce,
                                                                      stop
-on_looked_at    where a call stands that does not return             dispatch, publish
-on_published    the broker acked a copy, or did not                  dispatch, publish, stop
-on_produced     the broker acked a result, or did not                dispatch, publish, produce
-on_committed    the broker took a commit, or did not                 commit
-on_positions    how far the client has read                          commit
-on_topics       how many partitions the topics have that are read    dispatch
-on_revoking     this partition will be given up: start nothing more
-on_revoked      it is given up now                                   (returns the last commits)
-on_lost         it is gone already
-on_stood_still  the whole process did nothing for long               (returns suspect calls)
-on_halted       a person pauses a partition or all, or lets them     dispatch
-                go on
-on_intervention a person skips a failed record, or sends it to the   dispatch, publish
-                dead letters
-on_stopping     drain: nothing new is taken in or started
+on_looked_at    the stack of a call that does not return             dispatch, publish
+on_published    the broker acked or refused a copy                   dispatch, publish, stop
+on_produced     the broker acked or refused a result                 dispatch, publish, produce
+on_committed    the broker accepted or refused a commit              commit
+on_positions    the positions of the client                          commit
+on_topics       the partition counts of the subscribed topics        dispatch
+on_revoking     this partition will be revoked: start nothing more
+on_revoked      it is revoked now                                    (returns final commits)
+on_lost         it is already lost
+on_stood_still  the whole process was frozen                         (returns suspect calls)
+on_halted       a user pauses or resumes one partition or all        dispatch
+on_intervention a user skips a failed record or dead-letters it      dispatch, publish
+on_stopping     drain: take in and start nothing more
 =============== ==================================================== =========================
 """
 
@@ -124,7 +121,7 @@ from window_consumer.model.record import (
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel]], "Engine"]
 
 SUSPECTS = 20
-"""How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
+"""How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""
 
 REMEMBERED_CHANGES = 32
 
@@ -139,7 +136,7 @@ class Engine:
     """One worker's rules, composed. Owner: poll thread."""
 
     partition_type = Partition
-    """What it makes of an assignment; the test kit has one that tells what it hears."""
+    """The class of each assignment; the test kit uses one that records what happens to it."""
 
     def __init__(
         self,
@@ -149,11 +146,11 @@ class Engine:
     ):
         self.rules = rules
         self._retry_levels = retry_levels
-        """The topics that are no sources; whoever gave it adds topics that are read later on."""
+        """Retry topics by name. The caller that passed it adds topics that are subscribed later."""
         self.counters = Counters()
         self.durations = LatencyHistograms()
         self.changes: deque[float] = deque(maxlen=REMEMBERED_CHANGES)
-        """When partitions were given or taken, the last times."""
+        """The times of the last changes of the assignment."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.failures = RetryQueue(rules.retry, jitter, self.counters)
@@ -226,19 +223,19 @@ class Engine:
         self.observer: Observer | None = None
         self.stopping = False
         self.slots_ready = True
-        """False while the runtime has not got as many slots yet as the limiter wants."""
+        """False until the runtime has as many slots as the limiter wants."""
         self._passed_over: list[OutOfOrderRecords] = []
         self._epochs = 0
         self._doubt_until = float("-inf")
 
     def observe(self, observer: Observer) -> None:
-        """Let somebody listen from now on; what it raises would be raised here."""
+        """Report to this observer from now on; its exceptions propagate."""
         self.observer = self.completion.observer = self.housekeeping.observer = observer
 
     # ---- events
 
     def on_rebalance(self, now: float) -> None:
-        """Note that the group has given us partitions, or taken them."""
+        """Record that the group has changed our assignment."""
         self.counters.rebalances += 1
         self.changes.append(now)
 
@@ -294,19 +291,19 @@ class Engine:
         self.housekeeping.is_due_at(now)
 
     def leaves_hole(self, batch: Batch) -> bool:
-        """Tell whether records begin beyond what was expected: the log's end must be told then.
+        """Return whether records begin beyond the expected offset, so that the log's end is needed.
 
-        That is ``on_log_ends``, with an end that is no older than the records.
+        If so, call ``on_log_ends`` next, with an end read after these records.
         """
         partition = self.partitions.get(batch.name)
         return partition is not None and batch.messages[0].offset() > partition.next_delivery
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
-        """Take delivered records, which are in offset order, into the partition's window.
+        """Take delivered records, in offset order, into the partition's window.
 
-        ``wall_ms``, milliseconds since 1970, is what the due times of copies are compared with.
-        Returns False where nothing was taken because the records leave a hole and lie beyond the
-        log's end: they are none of this log. Raises ImpossibleRecordsError for another partition's.
+        ``wall_ms`` (milliseconds since 1970) is compared with the due times of copies. Return
+        False, and take nothing, if the records leave a hole and lie beyond the log's end: they
+        belong to another log. Raise ImpossibleRecordsError if they belong to another partition.
         """
         check_names(batch)
         partition = self.partitions.get(batch.name)
@@ -352,7 +349,7 @@ class Engine:
         return unseen
 
     def on_completion(self, slice_: Slice, now: float) -> None:
-        """Read what became of a slice's records."""
+        """Process the results of a slice's records."""
         self._advance_rates(now)
         if self.stalls.has_returned(slice_, now):
             return
@@ -370,9 +367,9 @@ class Engine:
             self.breaker.probe_is_back(slice_)
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
-        """Hear where a call stands that has not returned for long; None where it has now.
+        """Process the stack of a long-running call; ``failure`` is None if it has returned.
 
-        Where it was to be abandoned, its slot has been replaced.
+        If the call was to be abandoned, its slot has been replaced.
         """
         self._advance_rates(now)
         if failure is not None and self.observer is not None:
@@ -382,7 +379,7 @@ class Engine:
     def on_published(
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
     ) -> None:
-        """Finish a record whose copy was acked; keep it open and try again otherwise."""
+        """Finish a record whose copy was acked; otherwise keep it open and retry."""
         failed.partition.publishing -= 1
         self.failures.answered()
         if failed.partition.owned:
@@ -393,11 +390,11 @@ class Engine:
     def on_produced(
         self, production: Production, index: int, error: PublishFailedError | None, now: float
     ) -> None:
-        """Finish the records of a call when the last of its results was acked."""
+        """Finish the records of a call once its last result is acked."""
         self.completion.produced(production, index, error, now)
 
     def on_committed(self, results: CommitResults, now: float) -> None:
-        """Note what became of commits; a refused one is made anew when the next is due."""
+        """Process the results of commits; a refused commit is recreated when it is next due."""
         for name, error in results.items():
             partition = self.partitions.get(name)
             if partition is None or not partition.commit.in_flight:
@@ -413,7 +410,7 @@ class Engine:
             self.counters.commit_failures += 1
 
     def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Note how far the client has read: markers may follow a partition's last record."""
+        """Record the client's positions: transaction markers may follow the last record."""
         for name, position in positions.items():
             partition = self.partitions.get(name)
             if partition is not None and position > partition.position:
@@ -422,7 +419,7 @@ class Engine:
                     partition.commit.changed = True
 
     def on_gone(self, name: TopicPartition, offsets: range, now: float) -> None:
-        """Note that reading goes on behind these offsets, which the log does not have any more."""
+        """Record that the log no longer has these offsets and that reading continues after them."""
         partition = self.partitions.get(name)
         if partition is None:
             return
@@ -433,20 +430,20 @@ class Engine:
             self.observer.gone(partition, gone, now)
 
     def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note how long the logs are; only people want to know."""
+        """Record the logs' end offsets. They are only displayed."""
         for name, end in ends.items():
             partition = self.partitions.get(name)
             if partition is not None:
                 partition.log_end = end
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
-        """Note how many partitions each topic has that is read."""
+        """Record how many partitions each subscribed topic has."""
         self.lane_ownership.on_topics(sizes, now)
 
     def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
-        """Start nothing more of these partitions; take back what has not started.
+        """Start nothing more of these partitions and take back unstarted records.
 
-        Neither do copies start whose lanes go with them.
+        Copies whose lanes leave with these partitions do not start either.
         """
         self._advance_rates(now)
         self.start_gate.in_a_hurry = True
@@ -466,11 +463,11 @@ class Engine:
     def on_revoked(
         self, names: Iterable[TopicPartition], now: float
     ) -> tuple[list[Commit], list[Outlived]]:
-        """Give partitions up; return their last commits and the calls that are still running.
+        """Release partitions; return their final commits and the calls that are still running.
 
-        A partition with nothing running and nothing open ends clean. One in which nothing has
-        started, or whose suspects have not passed, says nothing about its place: were that taken
-        for innocence, members that come and go would let a record end one process after another.
+        A partition with nothing running and nothing open ends clean. If nothing has started in it,
+        or its suspects have not passed, its commit makes no claim about crashes. Otherwise members
+        that come and go would clear a record that ends one process after another.
         """
         commits = []
         owned = [name for name in names if name in self.partitions]
@@ -485,9 +482,9 @@ class Engine:
         return commits, self.on_lost(owned, now)
 
     def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
-        """Give partitions up without a commit; return the calls that are still running.
+        """Release partitions without a commit; return the calls that are still running.
 
-        Those for copies are among them whose lanes went with a source's partition.
+        These include calls for copies whose lanes left with a source partition.
         """
         self._advance_rates(now)
         outlived = []
@@ -528,10 +525,10 @@ class Engine:
         return outlived
 
     def on_stood_still(self, doubt_s: float, now: float) -> list[Outlived]:
-        """Take back what has not started, and start and commit nothing for ``doubt_s``.
+        """Take back unstarted records, and start and commit nothing for ``doubt_s`` seconds.
 
-        Somebody else may own the partitions by now. Returns the calls that were running
-        meanwhile, or may have been: of each slice the last ones that were begun.
+        Another member may own the partitions by now. Return the calls that were or may have been
+        running during the freeze: the last ones begun in each slice.
         """
         self._advance_rates(now)
         self._doubt_until = now + doubt_s
@@ -552,9 +549,9 @@ class Engine:
         return suspects
 
     def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
-        """Pause a partition, or the worker for None, or let it go on; see ``manual_pause``.
+        """Pause or resume a partition, or the whole worker for None; see ``manual_pause``.
 
-        Returns False for a partition that is not ours.
+        Return False for a partition that is not ours.
         """
         self._advance_rates(now)
         return self.manual_pauses.halt(name, now, halted=halted)
@@ -562,40 +559,40 @@ class Engine:
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
     ) -> InterventionResult:
-        """Take one failed record out of the way; see ``interventions``."""
+        """Skip or dead-letter one failed record; see ``interventions``."""
         self._advance_rates(now)
         return self.interventions.intervene(name, offset, wanted, now)
 
     def on_stopping(self, now: float) -> None:
-        """Take nothing in and start nothing any more; what runs may finish."""
+        """Take nothing in and start nothing more; running calls may finish."""
         self.stopping = True
         self.on_revoking(list(self.partitions), now)
 
     # ---- questions
 
     def busy(self, names: Iterable[TopicPartition]) -> bool:
-        """Tell whether anything of these partitions is running or waits for an ack.
+        """Return whether anything of these partitions is running or awaits an ack.
 
-        Calls for copies count, too, whose lanes go with these partitions.
+        This includes calls for copies whose lanes leave with these partitions.
         """
         owned = [self.partitions[name] for name in names if name in self.partitions]
         return any(partition.busy or self.lane_ownership.busy(partition) for partition in owned)
 
     def worth_waiting_for(self, now: float) -> bool:
-        """Tell whether something is running, or waits for an ack, that is not known to hang."""
-        # What was taken back whole is only queued, perhaps behind calls that hang.
+        """Return whether a call that is not known to hang is running, or an ack is pending."""
+        # A slice that was taken back whole is only queued, perhaps behind calls that hang.
         begun = [each for each in self.dispatcher.out if each.messages]
         calls = any(not self.stalls.hangs(each, now) for each in begun)
         return calls or any(each.publishing for each in self.partitions.values())
 
     def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
-        """Return the slices of these partitions that slots have not given back."""
+        """Return the slices of these partitions that slots have not completed."""
         owned = {self.partitions[name] for name in names if name in self.partitions}
         return [slice_ for slice_ in self.dispatcher.out if slice_.partition in owned]
 
     @property
     def waiting_for_results(self) -> bool:
-        """A slot or the broker will report something without being asked again."""
+        """A slot or the broker will report a result without further action."""
         return bool(self.dispatcher.out or self.failures.unacked or self.producing.unacked)
 
     def unfinished(self) -> int:
@@ -603,16 +600,16 @@ class Engine:
         return sum(each.window.open + each.buffered for each in self.partitions.values())
 
     def first_unfinished(self) -> Sequence[tuple[TopicPartition, int]]:
-        """Return the first such record of each partition that has any."""
+        """Return the first unfinished record of each partition that has one."""
         offsets = ((each.name, each.first_unfinished) for each in self.partitions.values())
         return [(name, offset) for name, offset in offsets if offset is not None]
 
     def appetite(self, *, for_copies: bool = False) -> int:
-        """How many records to ask the Source for now, 0 for none.
+        """How many records to request from the Source now; 0 for none.
 
-        ``for_copies`` asks, too, while there is enough to do but copies are expected: the client
-        hands out in the order of fetching, and a copy that will be due comes behind all that was
-        prefetched of the source. So the windows of the source fill up until it is paused.
+        With ``for_copies``, request records even while there is enough work, if copies are
+        expected. The client delivers in fetch order, so a due copy comes after everything
+        prefetched of the source. The source's windows then fill until it is paused.
         """
         for_copies = for_copies and self._expects_copies
         if self.stopping:
@@ -627,7 +624,7 @@ class Engine:
 
     @property
     def _wanted(self) -> int:
-        """How many records could be put to use now."""
+        """How many records could be used now."""
         if self.in_turn is not None:
             return self.in_turn.appetite(self.partitions.values())
         return self.dispatcher.appetite if self.dispatcher.hungry else 0
@@ -638,7 +635,7 @@ class Engine:
         return any(each.retry_level.is_copy and not each.paused for each in partitions)
 
     def wait_s(self, now: float, longest_s: float) -> float:
-        """How long the runtime may wait for an event before the next tick."""
+        """How long the runtime may wait for an event before the next tick, in seconds."""
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
         elif self.waiting_for_results or self.suspects.cases:
@@ -661,7 +658,7 @@ class Engine:
     # ---- decisions
 
     def on_tick(self, now: float) -> Decisions:
-        """Decide what to do now; cheap enough to be called after every batch."""
+        """Decide what to do now; cheap enough to call after every batch."""
         if self.rates is not None:
             for partition in self.rates.refill(now):
                 if partition.is_active:
@@ -697,9 +694,9 @@ class Engine:
 
     @property
     def _may_retry(self) -> bool:
-        """Some record has failed and will be called again, or may be."""
+        """Some failed record will be called again, or may be."""
         if self.breaker.state is not BreakerState.HALF_OPEN:
-            return False  # nobody asks
+            return False  # the result is not used in this state
         return any(
             failed.reason is None or may_be_pardoned(failed)
             for partition in self.partitions.values()
@@ -710,7 +707,7 @@ class Engine:
     def _unknown(self) -> int:
         """How many new records have been running since before the breaker held."""
         if self.breaker.state is not BreakerState.HOLDING:
-            return 0  # nobody asks
+            return 0  # the result is not used in this state
         return sum(
             len(slice_.messages) if slice_.is_batch else 1
             for slice_ in self.dispatcher.out
@@ -720,12 +717,12 @@ class Engine:
     # ---- limit and rate
 
     def _advance_rates(self, now: float) -> None:
-        """Let the rates know how late it is: what has been taken was taken before."""
+        """Advance the clock of the rates: what has been taken was taken before now."""
         if self.rates is not None:
             self.rates.now = now
 
     def _siblings(self, name: TopicPartition, retry_level: RetryTopicLevel) -> list[Partition]:
-        """Return the partitions whose records may have their lanes in common with those of one."""
+        """Return the partitions whose records may share lanes with those of ``name``."""
         return [
             each
             for each in self.partitions.values()
@@ -734,7 +731,7 @@ class Engine:
         ]
 
     def _lanes_of(self, siblings: Sequence[Partition]) -> Lanes:
-        """Return the lanes of siblings; new ones for the first of them."""
+        """Return the siblings' lanes; new ones if there are no siblings."""
         return siblings[0].ordering.lanes if siblings else Lanes()
 
     def _ordering(self, lanes: Lanes) -> Ordering:
@@ -742,12 +739,12 @@ class Engine:
         return ordering if self.rates is None else PacedOrdering(ordering, self.rates)
 
     def slots_can_rest(self) -> None:
-        """Hear that the runtime holds the limit: slices may wait for a slot as without one."""
+        """Record that the runtime enforces the limit itself, so slices may queue for a slot."""
         if self.limiter is not None:
             self.dispatcher.slices_per_slot = self.limiter.ahead = SLICES_PER_SLOT
 
     def _measure_slice(self, limiter: AdaptiveConcurrency, slice_: Slice, now: float) -> None:
-        """Let the limiter hear of a slice that is over."""
+        """Report a finished slice to the limiter."""
         records = slice_.settled + len(slice_.messages)
         deviations = slice_.deviations
         if not records or not slice_.elapsed:

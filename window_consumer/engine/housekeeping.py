@@ -1,4 +1,4 @@
-"""Periodic work of the engine: buffers, pauses, commits, and cells that make no progress."""
+"""Periodic work of the engine: buffers, pauses, commits, and blocked heads of line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from window_consumer.model.record import TopicPartition
 
 
 class HeadOfLineWatch:
-    """Reports a start cell that hovers, once every ``hover_s`` seconds. Owner: poll thread."""
+    """Reports a blocked head of line every ``hover_s`` seconds. Owner: poll thread."""
 
     def __init__(self, hover_s: float):
         self._hover_s = hover_s
         self._reported: dict[TopicPartition, float] = {}
 
     def check(self, partition: Partition, now: float) -> HeadOfLineBlocked | None:
-        """Return what has to be reported of a partition now."""
+        """Return what has to be reported about a partition now."""
         since = partition.window.hovering_since()
         reported = self._reported.get(partition.name, float("-inf"))
         if since is None or now - max(since, reported) < self._hover_s:
@@ -31,22 +31,23 @@ class HeadOfLineWatch:
         seq = partition.window.cells[0].first_open_seq()
         failed = partition.failed.get(seq)
         if failed is None and partition.ordering.waits:
-            return None  # nothing is wrong: it waits for its rate
+            return None  # not blocked: it waits for its rate
         self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
         attempt = failed.calls + 1 if failed else 1
         return HeadOfLineBlocked(partition.name, offset, attempt, now - since)
 
     def remove(self, name: TopicPartition) -> None:
-        """Note that a partition is given up."""
+        """Remove a released partition."""
         self._reported.pop(name, None)
 
 
 HOUSEKEEPING_S = 0.005
-"""How often commits, pauses and hovering cells are looked at."""
+"""How often commits, pauses and heads of line are checked."""
 
 _SMALLEST_METADATA = 32
-"""Offset and suspect still fit, and they have to: a suspect waits for the ack of its commit."""
+"""The smallest metadata limit. Offset and suspect must fit: a suspect waits for the ack of its
+commit."""
 
 
 class Housekeeping:
@@ -67,30 +68,30 @@ class Housekeeping:
         self._metadata_bytes = MAX_BYTES
         self._due_at = 0.0
         self.next_due = float("inf")
-        """When the next copy is due that waits in a buffer."""
+        """When the next buffered copy is due."""
 
     def is_due_at(self, now: float) -> None:
-        """Look at everything in the next tick."""
+        """Check everything in the next tick."""
         self._due_at = now
 
     def wait_for(self, partition: Partition) -> None:
-        """Note that a partition has copies that are not due."""
+        """Record that a partition has copies that are not due."""
         self.next_due = min(self.next_due, partition.next_due)
 
     def remove(self, name: TopicPartition) -> None:
-        """Note that a partition is given up."""
+        """Remove a released partition."""
         self._hover_watch.remove(name)
 
     def write_less(self, refused_bytes: int) -> None:
-        """Note that a broker has found a commit's metadata of so many bytes too large.
+        """Record that a broker refused a commit's metadata of ``refused_bytes`` as too large.
 
-        Of several that are refused together each says the same: the limit is halved once.
+        Several commits refused together say the same: the limit is halved once.
         """
         less = max(_SMALLEST_METADATA, refused_bytes // 2)
         self._metadata_bytes = min(self._metadata_bytes, less)
 
     def let_in(self, now: float) -> None:
-        """Let copies into their windows whose wait is over."""
+        """Move copies into their windows when their wait is over."""
         if now < self.next_due:
             return
         self.next_due = float("inf")
@@ -99,7 +100,7 @@ class Housekeeping:
                 self._refill(partition, now)
 
     def run(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
-        """Refill, pause, resume, commit, and tell of cells that hover, when it is time."""
+        """Refill, pause, resume, commit, and report blocked heads of line, when it is time."""
         if now < self._due_at:
             return
         self._due_at = now + HOUSEKEEPING_S
@@ -134,10 +135,10 @@ class Housekeeping:
             self.wait_for(partition)
 
     def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
-        """Take one snapshot of offset and ranges; None where the broker knows it already.
+        """Take one snapshot of offset and ranges; None if the broker already has it.
 
-        The client's position counts only where nothing is in the window and everything up to it
-        was taken in: transaction markers may follow the last record.
+        The client's position counts only if the window is empty and everything up to it was taken
+        in: transaction markers may follow the last record.
         """
         next_offset = partition.window.next_offset
         nothing_is_left = partition.idle and not partition.window.cells

@@ -1,8 +1,8 @@
-"""How far a partition is behind: in records, and in seconds.
+"""How far a partition is behind, in records and in seconds.
 
-Records say how much there is to do, seconds how long somebody has waited for it: a hundred records
-are nothing for a busy topic, and a lost day for a quiet one. Records that are not due yet are late
-by no second, and count for nothing.
+Records show how much there is to do, seconds how long the oldest has waited: a hundred records are
+nothing for a busy topic, and a lost day for a quiet one. Records that are not due yet count as zero
+in both.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from window_consumer.model.record import (
 
 
 def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: float) -> Lag:
-    """Return how far a partition is behind; ``slices`` are those of its that are out.
+    """Return how far a partition is behind; ``slices`` are its slices in progress.
 
-    Takes a walk through what is out and what waits at the front: for people who look, not for
-    every turn of the poll thread.
+    Walks the records in progress and at the front of the queue: for display, not for every turn of
+    the poll thread.
     """
     oldest = min(_candidates(partition, slices, now), key=_offset, default=None)
     seconds = 0.0 if oldest is None else _age_s(partition, oldest, wall_ms)
@@ -30,9 +30,9 @@ def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: f
 
 
 def _candidates(partition: Partition, slices: Iterable[Slice], now: float) -> Iterable[Message]:
-    """Yield records that are not finished; the oldest of all is among them.
+    """Yield unfinished records; the oldest of all is among them.
 
-    Whoever stands in line behind another record of its lane is younger than that.
+    A record that waits behind another of its lane is younger than that one.
     """
     for slice_ in slices:
         if slice_.messages:
@@ -53,7 +53,7 @@ def _records(partition: Partition, now: float) -> int | None:
         return max(0, partition.log_end - partition.window.next_offset)
     due = [len(messages) for at, messages in partition.buffer if at <= now]
     unread = max(0, partition.log_end - partition.next_delivery)
-    # Copies of a level lie in the order in which they are due.
+    # Copies in a level are ordered by due time.
     all_due = len(due) == len(partition.buffer)
     return partition.window.open + sum(due) + (unread if all_due else 0)
 

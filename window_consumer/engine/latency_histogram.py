@@ -14,8 +14,8 @@ BOUNDS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
     *(30.0, 60.0),
 )
-"""The upper ends of the buckets: those that OpenTelemetry's messaging conventions name, and some
-below for handlers that only compute, some above for those that wait for people."""
+"""The upper bounds of the buckets: those of OpenTelemetry's messaging conventions, some below for
+handlers that only compute, and some above for handlers that wait for people."""
 
 
 @frozen
@@ -23,18 +23,18 @@ class Histogram:
     """What was noted up to a moment."""
 
     counts: tuple[int, ...] = ()
-    """A bucket each, the last one for all that took longer than the last bound."""
+    """One count for each bucket; the last one for calls beyond the last bound."""
     seconds: float = 0.0
     computed_s: float = 0.0
-    """How long calls on threads had a processor; 0 for other calls."""
+    """Processor time of calls on threads; 0 for other calls."""
 
     @property
     def calls(self) -> int:
-        """How many there were."""
+        """The number of calls."""
         return sum(self.counts)
 
     def since(self, earlier: Histogram) -> Histogram:
-        """Return what was noted after ``earlier``; all of it where that is of another process."""
+        """Return what was recorded after ``earlier``; everything if that is of another process."""
         counts = tuple(map(sub, self.counts, earlier.counts))
         if len(self.counts) != len(earlier.counts) or min(counts, default=0) < 0:
             return self
@@ -45,10 +45,10 @@ class Histogram:
         )
 
     def quantile(self, share: float) -> float | None:
-        """Return what so many of the calls (0 to 1) took at most, about; None without calls.
+        """Return about the duration that ``share`` (0 to 1) of the calls did not exceed.
 
-        Within a bucket calls are taken to lie evenly. The last bucket has no end: what lies there
-        took at least the last bound, which is returned.
+        Return None without calls. Calls are assumed to be spread evenly within a bucket. The last
+        bucket has no end: for calls there the last bound, their minimum, is returned.
         """
         wanted = share * self.calls
         below = 0
@@ -70,9 +70,9 @@ class LatencyHistograms:
     computed_s: float = 0.0
 
     def record(self, slice_: Slice) -> None:
-        """Take note of a slice that is over: each of its calls counts with their mean.
+        """Record a finished slice: each of its calls counts with their mean.
 
-        Slow handlers have slices of one record or a few; a batch is one call.
+        Slices of slow handlers hold one record or a few; a batch is one call.
         """
         calls = 1 if slice_.is_batch else slice_.settled + len(slice_.messages)
         elapsed = slice_.elapsed
@@ -82,5 +82,5 @@ class LatencyHistograms:
             self.computed_s += slice_.computed
 
     def histogram(self) -> Histogram:
-        """Return what was noted so far."""
+        """Return a snapshot."""
         return Histogram(tuple(self.counts), self.seconds, self.computed_s)

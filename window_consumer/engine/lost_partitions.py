@@ -1,11 +1,11 @@
-"""Lost partitions: which records had finished, for when one comes back to the same member.
+"""Lost partitions: which records had finished, in case the partition returns to this member.
 
 A member whose session timed out may get its partitions back, and what it finished after its last
-commit is committed nowhere. Where the group's entry is still one that this member wrote, or found,
-nobody has moved the offset meanwhile: what had finished need not run again.
+commit is committed nowhere. If the group's committed entry is still one that this member wrote or
+found, nobody has moved the offset in the meantime: finished records need not run again.
 
-Only for workers without an order: that nobody has committed does not prove that nobody else has
-called a handler meanwhile (decision 35).
+Only for unordered workers: a missing commit does not prove that no other member has called a
+handler in the meantime (decision 35).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 KEPT_S = 300.0
-"""After so long somebody else has the partition and has committed: memory is not for that."""
+"""After this time another member has the partition and has committed, so the memory is freed."""
 
 
 @frozen(eq=False)
@@ -41,12 +41,12 @@ class PartitionOutcomes:
     until: float
 
     def beyond(self, next_offset: int) -> tuple[range, ...]:
-        """Return what had finished from an offset on."""
+        """Return what had finished at or beyond an offset."""
         return tuple(range(*each) for each in without(self.finished, ((0, next_offset),)))
 
 
 class LostPartition(Protocol):
-    """A partition that is lost: what is remembered of it, and where it is noted."""
+    """A lost partition: what is kept of it, and where."""
 
     name: TopicPartition
     commit: CommitState
@@ -58,9 +58,9 @@ class LostPartition(Protocol):
 
 
 class KeptOutcomes:
-    """Remembers lost partitions until they come back, for five minutes. Owner: poll thread.
+    """Keeps lost partitions for five minutes in case they return. Owner: poll thread.
 
-    Memory: ranges, as many as the lost windows had, and the notes of observers.
+    Memory: as many ranges as the lost windows had, and the data of observers.
     """
 
     def __init__(self, *, ordered: bool):
@@ -69,9 +69,9 @@ class KeptOutcomes:
         self._kept: dict[TopicPartition, PartitionOutcomes] = {}
 
     def keep(self, partition: LostPartition, now: float) -> None:
-        """Remember a partition that is lost, before it is given up."""
+        """Keep a lost partition's outcomes, before it is released."""
         commits = partition.commit.perhaps_committed
-        # Without an id nobody could tell a topic that was made anew.
+        # Without an id a recreated topic could not be recognised.
         if not (self.remembers and commits and partition.commit.topic_hash):
             return
         passed = (min(offset for offset, _ in commits), partition.window.next_offset)
@@ -83,25 +83,25 @@ class KeptOutcomes:
             self._kept[partition.name] = partition.kept
 
     def knows(self, name: TopicPartition) -> bool:
-        """Tell whether something is remembered of a partition."""
+        """Return whether outcomes of a partition are kept."""
         return name in self._kept
 
     def recall(
         self, name: TopicPartition, committed: CommittedOffset, topic_hash: int, log_end: int
     ) -> PartitionOutcomes | None:
-        """Return, once, what is remembered of a partition that begins; None where it is void."""
+        """Return, once, what is kept of a partition that begins; None if it is void."""
         kept = self._kept.pop(name, None)
         if kept is None or not self.counts(kept, committed):
             return None
-        # A shorter log was cut: nobody knows which records its offsets are now.
+        # A shorter log was truncated: its offsets may belong to other records now.
         is_same_log = kept.topic_hash == topic_hash and kept.finished[-1][1] <= log_end
         return kept if is_same_log else None
 
     def counts(self, kept: PartitionOutcomes, committed: CommittedOffset) -> bool:
-        """Tell whether nobody else has moved what is committed."""
+        """Return whether the committed offset was not moved by another member."""
         return (committed.next_offset, committed.metadata) in kept.commits
 
     def expire(self, now: float) -> None:
-        """Forget what was lost long ago."""
+        """Discard what was lost long ago."""
         if self._kept:
             self._kept = {name: each for name, each in self._kept.items() if now < each.until}

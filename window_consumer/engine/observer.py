@@ -1,7 +1,7 @@
-"""Who listens to an Engine: traces, audits and spans hear what becomes of records.
+"""Observers of an Engine: traces, audits and spans record what happens to records.
 
-Observers listen and never decide: none of them can change, or slow down much, what the Engine does.
-``Observers`` is the one door to them, and keeps what they raise away from the poll thread.
+Observers never decide: none of them can change, or much delay, what the Engine does. All calls go
+through ``Observers``, which keeps their exceptions away from the poll thread.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ P = ParamSpec("P")
 
 
 class Observer:
-    """Hears what becomes of records; does nothing with it. Called on the poll thread.
+    """Receives what happens to records; the methods do nothing. Called on the poll thread.
 
-    Implementations take notes and leave the work to threads of their own: a method is called for
-    each slice, not for each record, and has a few microseconds. Times are those of the worker's
-    clock, in monotonic seconds. What is handed over belongs to the Engine and must not be changed;
-    messages may be kept. A record is new to each assignment: after a rebalance or a restart it
-    may be heard of again, with the same topic, partition and offset.
+    Implementations record the facts and leave the work to their own threads: a method is called for
+    each slice, not for each record, and has a few microseconds. Times are monotonic seconds of the
+    worker's clock. Arguments belong to the Engine and must not be changed; messages may be kept. A
+    record is new to each assignment: after a rebalance or a restart it may be reported again, with
+    the same topic, partition and offset.
     """
 
     def assigned(self, partition: Partition, now: float) -> None:
-        """Hear of a partition that is ours from now on."""
+        """Called for a partition that is ours from now on."""
 
     def given_up(self, partition: Partition, now: float) -> None:
-        """Hear that nothing more will be heard of a partition, and nothing more committed."""
+        """Called when a partition is released: no more reports or commits follow."""
 
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
-        """Hear of records that were delivered, in offset order.
+        """Called for delivered records, in offset order.
 
-        Those among them that an earlier assignment has finished are not heard of again.
+        Records among them that an earlier assignment finished are not reported again.
         """
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
@@ -55,10 +55,10 @@ class Observer:
         """
 
     def over(self, slice_: Slice, now: float) -> None:
-        """Hear that a slot is through with a slice, before its records are heard of.
+        """Called when a slot has finished a slice, before its records are reported.
 
-        The slice may have been cut meanwhile: what ran before was settled then. Its partition may
-        be given up; its records' results are ignored then.
+        The slice may have been split meanwhile: earlier records were then completed already. If its
+        partition was released, its records' results are ignored.
         """
 
     def finished(
@@ -69,33 +69,33 @@ class Observer:
         slice_: Slice | None,
         now: float,
     ) -> None:
-        """Hear of records whose handler returned (DONE) or skipped them (SKIPPED).
+        """Called for records whose handler returned (DONE) or skipped them (SKIPPED).
 
-        FILTERED are those that no handler is for, where nothing is done with them.
-        ``slice_`` is what they ran in; None where their results had to be acked first.
+        FILTERED are records that match no handler, if they need no action. ``slice_`` is the slice
+        they ran in; None if their results had to be acked first.
         """
 
     def failed(self, failed: FailedRecord, now: float) -> None:
-        """Hear of a failed call: ``reason`` is None where the handler is called again here."""
+        """Called for a failed call: ``reason`` is None if the handler is called again here."""
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Hear that a record left the ladder for good: MOVED, DEAD_LETTERED, EXPIRED or DROPPED.
+        """Called when a record leaves the ladder: MOVED, DEAD_LETTERED, EXPIRED or DROPPED.
 
-        SKIPPED is one that a person took out of the way, with reason MANUAL. Copies are acked by
-        now. ``failed.is_dropped`` tells what has no copy.
+        A record that a user skipped is SKIPPED, with reason MANUAL. Copies are acked by then.
+        ``failed.is_dropped`` says that a record has no copy.
         """
 
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
-        """Hear of a call that does not return, and where it stands."""
+        """Called for a call that does not return, with its stack."""
 
     def breaker(self, news: BreakerNews, now: float) -> None:
-        """Hear that the circuit breaker has changed its state."""
+        """Called when the circuit breaker has changed its state."""
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:
-        """Hear of a commit that is about to be sent.
+        """Called for a commit that is about to be sent.
 
-        It says that everything is finished that was heard of as finished or left, at least what
-        lies before ``commit.next_offset``; what its metadata has no room for may run again.
+        The commit covers all records reported as finished or left, at least those before
+        ``commit.next_offset``. Others may run again if its metadata has no room for them.
         """
 
 
@@ -106,7 +106,7 @@ def _does_something(hear: Callable[..., None], name: str) -> bool:
 def _to_each(
     method: Callable[Concatenate[Observer, P], None],
 ) -> Callable[Concatenate[Observers, P], None]:
-    """Return the method of Observers that calls one of each observer."""
+    """Return a method of Observers that calls the same method of each observer."""
     name = method.__name__
 
     def notify(self: Observers, /, *about: P.args, **more: P.kwargs) -> None:
@@ -123,15 +123,15 @@ def _to_each(
 
 @define(eq=False)
 class Observers(Observer):
-    """Tells each of several observers, and keeps what they raise away from who tells it."""
+    """Calls several observers and keeps their exceptions away from the caller."""
 
     observers: Sequence[Observer]
     on_error: Callable[[Exception], None]
-    """Hears of each exception; must not raise."""
+    """Called with each exception; must not raise."""
     failures: int = 0
-    """How often one of them has raised."""
+    """How often an observer has raised."""
     _hearers: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)
-    """By method: those of the observers that have one of their own. The others need not hear."""
+    """By method name: the methods that observers have overridden. Only these are called."""
 
     def __attrs_post_init__(self) -> None:
         names = [name for name in vars(Observer) if not name.startswith("_")]

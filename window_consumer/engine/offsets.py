@@ -1,8 +1,8 @@
-"""Offsets in delivered order: the one place that counts on from an offset.
+"""Offsets in delivered order: the only module that counts on from an offset.
 
-A log has holes (compaction, transaction markers), so the record that follows offset 7 may have
-offset 19. Everything else in ``core`` therefore speaks of *sequence numbers*: 0 for the first
-record that an assignment delivered, 1 for the second, without holes. This module translates.
+A log has holes (compaction, transaction markers), so the record after offset 7 may have offset 19.
+The rest of the engine therefore uses *sequence numbers*: 0 for the first record that an assignment
+delivered, 1 for the second, without holes. This module translates.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 
 def after(offset: int) -> int:
-    """Return the next_offset (exclusive) that says: everything up to ``offset`` is finished."""
+    """Return the next_offset (exclusive) that covers everything up to ``offset``."""
     return offset + 1
 
 
 def is_contiguous(first: int, last: int, count: int) -> bool:
-    """Tell whether ``count`` strictly increasing offsets from first to last leave no hole."""
+    """Return whether ``count`` strictly increasing offsets from first to last leave no hole."""
     return last - first == count - 1
 
 
@@ -31,9 +31,9 @@ def runs_of(offsets: Sequence[int]) -> Iterator[range]:
 
 
 class DeliveredOffsets:
-    """The offsets of the records that one assignment delivered, addressed by sequence number.
+    """The offsets of the records that one assignment delivered, by sequence number.
 
-    Kept as runs without holes, so a plain log costs nothing a record. Owner: poll thread.
+    Stored as runs without holes, so a log without holes costs nothing a record. Owner: poll thread.
     """
 
     __slots__ = ("_firsts", "_seqs", "next_offset", "next_seq")
@@ -43,10 +43,10 @@ class DeliveredOffsets:
         self._firsts: list[int] = []
         self.next_seq = 0
         self.next_offset = next_offset
-        """One past the last delivered record; a delivery below it has been seen before."""
+        """One past the last delivered record; offsets below it have been delivered before."""
 
     def append(self, offsets: range) -> int:
-        """Note a delivered run and return the sequence number of its first record."""
+        """Record a delivered run and return the sequence number of its first record."""
         if offsets.start < self.next_offset:
             msg = f"offset {offsets.start} was delivered although {self.next_offset} was next"
             raise ValueError(msg)
@@ -59,17 +59,17 @@ class DeliveredOffsets:
         return seq
 
     def offset_of(self, seq: int) -> int:
-        """Return the offset of a record that has not been forgotten."""
+        """Return the offset of a record that has not been dropped."""
         run = bisect_right(self._seqs, seq) - 1
         return self._firsts[run] + (seq - self._seqs[run])
 
     def seq_of(self, offset: int) -> int:
-        """Return the sequence number of a delivered offset that has not been forgotten."""
+        """Return the sequence number of a delivered offset that has not been dropped."""
         run = bisect_right(self._firsts, offset) - 1
         return self._seqs[run] + (offset - self._firsts[run])
 
     def drop_before(self, seq: int) -> None:
-        """Let go of the runs that end before ``seq``."""
+        """Drop the runs that end before ``seq``."""
         run = bisect_right(self._seqs, seq) - 1
         if run > 0:
             del self._seqs[:run]

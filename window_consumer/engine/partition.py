@@ -1,4 +1,4 @@
-"""One assignment of one partition: its window, its order, its buffer and its commit state."""
+"""One assignment of one partition: its window, ordering, buffer and commit state."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     from window_consumer.engine.lost_partitions import PartitionOutcomes
 
 FindStrays = Callable[["Partition", RecordRun], Collection[int]]
-"""Takes the strays of a run on, and returns their sequence numbers; normally there are none."""
+"""Takes over the strays of a run and returns their sequence numbers; normally there are none."""
 
 DUE_TOGETHER_S = 0.02
-"""Copies whose due times differ by less start together: one by one they would cost a slice each."""
+"""Copies whose due times differ by less start together. Singly, each would cost a slice."""
 
 
 class Partition:
-    """Everything about one partition from its assignment (an epoch) to its end.
+    """Everything about one partition from its assignment (an epoch) until it is released.
 
     Owner: poll thread.
     """
 
     find_strays: FindStrays | None = None
-    """Sorts out copies that belong elsewhere, see ``lane_ownership``; None where none can."""
+    """Finds copies that belong to another partition, see ``lane_ownership``; None if none can."""
 
     kept: PartitionOutcomes | None = None
-    """Set when it is lost: what had finished, in case that it comes back, see ``kept_outcomes``."""
+    """Set when the partition is lost: what had finished, in case it returns (``kept_outcomes``)."""
     recalled: PartitionOutcomes | None = None
-    """What had finished before it was lost and need not run again; set while observers hear of the
-    assignment."""
+    """What had finished before it was lost and need not run again. Set only while observers are
+    notified of the assignment."""
 
     def __init__(  # noqa: PLR0913 - its parts; made in one place
         self,
@@ -72,65 +72,68 @@ class Partition:
         self.name = name
         self.retry_level = retry_level
         self.siblings: list[Partition] = []
-        """The other partitions with the same lanes: of the source topic, and of its copies."""
+        """The other partitions with the same lanes: the source partition and those of its copies.
+        """
         self.epoch = epoch
         self.window = window
         self.ordering = ordering
         self.commit = commit
         self.position = 0
-        """The client's position: beyond the last delivered record, transaction markers included."""
+        """The client's position: beyond the last delivered record and any transaction markers."""
         self.log_end: int | None = None
-        """One past the log's last offset, as far as the client has heard."""
+        """One past the log's last offset, if the client has reported it."""
         self.holes = Holes()
         self.bytes = 0
         """Payload of unfinished and buffered records."""
         self._budget = budget
         self.buffer: deque[tuple[float, list[Message]]] = deque()
-        """Delivered while the window was full, or not due yet: when they are due, and who."""
+        """Batches delivered while the window was full or before they were due: due time and
+        records."""
         self.buffered = 0
         self.failed: dict[int, FailedRecord] = {}
-        """By sequence number: who failed and has no final outcome."""
+        """By sequence number: failed records without a final outcome."""
         self.slices = 0
-        """Slices that are out."""
+        """Slices in progress."""
         self.publishing = 0
-        """Copies that are not acked, and calls whose results are not."""
+        """Unacked copies, and calls with unacked results."""
         self.dispatched_at = float("-inf")
         self.state = PartitionState.ACTIVE
         self.holds: frozenset[HoldReason] = frozenset()
-        """Why it is held back; normally there is no reason."""
-        # What follows from state and holds is asked for each slice: computed when they change.
+        """Why it is held back; normally empty."""
+        # Derived from state and holds. These are read for each slice, so they are computed on
+        # change.
         self.is_active = True
-        """It takes records in and starts them, unless something holds it back."""
+        """It takes in and starts records unless a hold prevents that."""
         self.owned = True
-        """It was not given up: results for it count."""
+        """It has not been released: results for it count."""
         self.may_start = True
-        """No reason keeps its records from starting by themselves."""
+        """No hold keeps its records from starting."""
         self.may_take_in = True
-        """No reason keeps delivered records in the buffer."""
+        """No hold keeps delivered records in the buffer."""
         self.paused = False
         """The client fetches nothing for it, see ``backpressure``."""
         self.refused_records = False
-        """Some came in while it was being revoked: the client's position is beyond them."""
+        """Some arrived during the revocation: the client's position is beyond them."""
         self.is_tried = False
-        """When it was to be given up something had started, and all suspects had passed."""
+        """When it was revoked, something had started and all suspects had passed."""
         self.held_calls: deque[FailedRecord] = deque()
-        """Whose next call was due while it was held back."""
+        """Failed records whose next call came due while the partition was held back."""
         self.unreadable: set[int] = set()
-        """Offsets of records that have not left yet and whose headers are lost."""
+        """Offsets of open records whose headers are lost."""
         self._finished_before = deque(finished_before)
 
     @property
     def busy(self) -> bool:
-        """Something of this partition is running or waits for an ack."""
+        """Something of this partition is running or awaits an ack."""
         return bool(self.slices or self.publishing)
 
     @property
     def is_suspended(self) -> bool:
-        """It starts nothing at all, suspects included."""
+        """It starts nothing at all, not even suspects."""
         return not self.holds.isdisjoint(STOPS_EVERYTHING)
 
     def set_hold(self, reason: HoldReason, *, held: bool) -> None:
-        """Let a reason hold it back, or no more."""
+        """Set or clear a reason to hold it back."""
         if held == (reason in self.holds):
             return
         self.holds ^= {reason}
@@ -138,7 +141,7 @@ class Partition:
         self.may_take_in = self.holds.isdisjoint(STOPS_INTAKE)
 
     def revoke(self) -> None:
-        """Take nothing in and start nothing any more: it is about to be given up."""
+        """Take in and start nothing more: it is about to be released."""
         self._enter(PartitionState.REVOKING)
 
     def _enter(self, state: PartitionState) -> None:
@@ -148,12 +151,12 @@ class Partition:
 
     @property
     def idle(self) -> bool:
-        """Everything that was delivered is finished."""
+        """All delivered records are finished."""
         return not (self.window.open or self.buffered)
 
     @property
     def first_unfinished(self) -> int | None:
-        """The offset of the first record without a final outcome, None where there is none."""
+        """The offset of the first record without a final outcome; None if there is none."""
         window = self.window
         if window.open:
             first = next(cell for cell in window.cells if cell.open)
@@ -161,14 +164,14 @@ class Partition:
         return _offset(self.buffer[0][1][0]) if self.buffer else None
 
     def unseen(self, messages: list[Message]) -> list[Message]:
-        """Return the messages that were not delivered before in this epoch (normally all)."""
+        """Return the messages not delivered before in this epoch (normally all)."""
         expected = self.next_delivery
         if messages[0].offset() >= expected:
             return messages
         return [m for m in messages if m.offset() >= expected]
 
     def is_beyond_log(self, messages: list[Message]) -> bool:
-        """Tell whether records leave a hole and lie beyond the log's end, as far as it is known."""
+        """Return whether records leave a hole and lie beyond the log's end, if that is known."""
         leaves_hole = messages[0].offset() > self.next_delivery
         return leaves_hole and self.log_end is not None and messages[-1].offset() >= self.log_end
 
@@ -180,14 +183,14 @@ class Partition:
         return self.window.offsets.next_offset
 
     def record_unreadable(self, offsets: Iterable[int], unseen: Sequence[Message]) -> None:
-        """Note which of the records that come in have lost their headers."""
+        """Record which of the incoming records have lost their headers."""
         first = _offset(unseen[0])
         self.unreadable.update(each for each in offsets if each >= first)
 
     def take_in(self, messages: list[Message], size: int, now: float) -> int:
-        """Take new records, ``size`` bytes of payload: into the window while it has room.
+        """Take new records with ``size`` bytes of payload into the window while it has room.
 
-        The others wait in the buffer. Returns how many an earlier assignment had finished.
+        The rest wait in the buffer. Return how many an earlier assignment had finished.
         """
         if len(messages) <= self.window.room and not self.buffered and self.may_take_in:
             return self._admit(messages, size, now)
@@ -196,9 +199,9 @@ class Partition:
         return self._refill(now)
 
     def take_in_later(self, messages: list[Message], now: float, wall_ms: float) -> int:
-        """Take new copies that have to wait until they are due; returns as ``take_in`` does.
+        """Take new copies that wait until they are due; return the same count as ``take_in``.
 
-        Those that are due within a few milliseconds of each other wait for the last of them.
+        Copies due within a few milliseconds of each other wait for the last of them.
         """
         dues = [now + self.retry_level.wait_s(message, wall_ms) for message in messages]
         start = 0
@@ -211,12 +214,12 @@ class Partition:
 
     @property
     def has_started(self) -> bool:
-        """Something of it has gone to a slot in this assignment."""
+        """Something has gone to a slot in this assignment."""
         return self.dispatched_at > float("-inf")
 
     @property
     def is_full(self) -> bool:
-        """Nothing more comes in before something is finished."""
+        """Nothing more is taken in until something finishes."""
         no_room = self.paused or not self.window.room
         return (
             no_room
@@ -226,13 +229,13 @@ class Partition:
 
     @property
     def next_due(self) -> float:
-        """When the first buffered record is due; infinity where none waits."""
+        """When the first buffered record is due; infinity if none waits."""
         return self.buffer[0][0] if self.buffer else float("inf")
 
     def slide(self, now: float) -> int:
-        """Let go of what is complete at the window's start, and refill the window.
+        """Release the complete cells at the window's start and refill the window.
 
-        Returns how many of the records that came in an earlier assignment had finished.
+        Return how many of the records taken in an earlier assignment had finished.
         """
         self.window.slide(now)
         return self._refill(now) if self.buffered else 0
@@ -278,12 +281,12 @@ class Partition:
                     self.commit.changed = True
                 position = stop
         if finished:
-            # Nothing else may be left to finish that would let the window slide.
+            # Nothing else may be left to finish and slide the window.
             self.window.slide(now)
         return finished
 
     def _let_start(self, run: RecordRun) -> None:
-        """Let records wait to start, strays left out."""
+        """Queue records to start, except strays."""
         if self.find_strays is None or not (strays := self.find_strays(self, run)):
             self.ordering.add(run)
             return
@@ -292,25 +295,25 @@ class Partition:
                 self.ordering.add(RecordRun.of([message], range(seq, seq + 1)))
 
     def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
-        """Give records their final outcome and let go of their ``size`` bytes."""
+        """Give records their final outcome and release their ``size`` bytes."""
         self.window.finish(seqs, outcome, now)
         self.let_go(size)
         self.commit.changed = True
 
     def on_first_failure(self, failed: FailedRecord) -> None:
-        """Note that a record has failed for the first time: its lane waits for it."""
+        """Record a record's first failure: its lane waits for it."""
         self.failed[failed.seq] = failed
         failed.hold = self.ordering.acquire((failed.lane,))
 
     def on_failure_resolved(self, seq: int) -> None:
-        """Note that a record that failed has its final outcome."""
+        """Record that a failed record has its final outcome."""
         self.failed.pop(seq).hold.release()
 
     def finished_ranges(self) -> Iterator[range]:
-        """Yield the offsets beyond ``window.next_offset`` that are finished, in order.
+        """Yield the finished offsets beyond ``window.next_offset``, in order.
 
-        What an earlier assignment finished counts although it has not been delivered yet: a
-        partition may be taken away before its first record arrives.
+        Records that an earlier assignment finished count even before they are delivered: a
+        partition may be revoked before its first record arrives.
         """
         last: range | None = None
         for each in chain(self.window.finished_ranges(), self._not_delivered_again()):
@@ -330,28 +333,28 @@ class Partition:
                 yield range(max(each.start, delivered), each.stop)
 
     def waiting(self, now: float) -> int:
-        """Return how many records could run if nothing held the partition back, roughly."""
+        """Return roughly how many records could run if nothing held the partition back."""
         due = self.buffered if self.next_due <= now else 0
         return self.window.open + due
 
     def hold(self, size: int) -> None:
-        """Account for ``size`` bytes that came in."""
+        """Account for ``size`` bytes that arrived."""
         self.bytes += size
         self._budget.used += size
 
     def join(self, siblings: Sequence[Partition]) -> None:
-        """Note who shares its lanes, and is woken when some are free."""
+        """Link the partitions that share its lanes; each is woken when lanes become free."""
         self.siblings.extend(siblings)
         for sibling in siblings:
             sibling.siblings.append(self)
 
     def let_go(self, size: int) -> None:
-        """Account for ``size`` bytes that are not needed any more."""
+        """Account for ``size`` bytes that are no longer needed."""
         self.bytes -= size
         self._budget.used -= size
 
     def give_up(self) -> None:
-        """Forget what waits; what still runs will be ignored."""
+        """Discard everything that waits; late results will be ignored."""
         is_revoking = self.state is PartitionState.REVOKING
         self._enter(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
         self.let_go(self.bytes)
@@ -365,7 +368,7 @@ class Partition:
         self.buffered = 0
 
     def _pieces(self, run: range) -> Iterator[tuple[range, Outcome]]:
-        """Split delivered offsets into those finished before this assignment and the others."""
+        """Split delivered offsets into those finished before this assignment and the rest."""
         start = run.start
         while start < run.stop:
             while self._finished_before and self._finished_before[0].stop <= start:

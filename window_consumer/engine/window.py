@@ -1,8 +1,8 @@
 """The window of one partition: its open cells in order, from the start cell to the end cell.
 
 A cell is a run of consecutive delivered records with their outcomes. The window knows sequence
-numbers (see ``offsets``), never messages: what is finished is let go of at once, only its
-outcome stays until its cell slides out.
+numbers (see ``offsets``), never messages. A finished record is released at once; only its outcome
+stays until its cell slides out.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Cell:
     def __init__(self, first_seq: int, now: float):
         self.first_seq = first_seq
         self.states = bytearray()
-        """One ``Outcome`` a record."""
+        """One ``Outcome`` for each record."""
         self.open = 0
-        """How many of the records are not finished."""
+        """How many of its records are not finished."""
         self.opened = now
-        """When its first record came."""
+        """When its first record arrived."""
         self.touched = now
-        """When the last of its records was finished, or when it was opened."""
+        """When its last record finished; before that, when it was opened."""
 
     @property
     def end_seq(self) -> int:
@@ -50,7 +50,7 @@ class Cell:
 class Window:
     """The open cells of one partition's assignment. Owner: poll thread.
 
-    At most ``max_cells`` cells of ``cell_records`` records each. The end cell takes further
+    It holds at most ``max_cells`` cells of ``cell_records`` records each. The end cell takes
     records until it is full; every other cell is closed.
     """
 
@@ -58,9 +58,9 @@ class Window:
         self.offsets = DeliveredOffsets(next_offset)
         self.cells: list[Cell] = []
         self.open = 0
-        """Records in the window that are not finished."""
+        """Unfinished records in the window."""
         self.slid = 0
-        """Cells that have slid out: with its place it makes a cell's number, which stays."""
+        """Cells that have slid out. Added to a cell's index, it gives the cell a stable number."""
         self._starts: list[int] = []  # first_seq of each cell, for bisect
         self._max_cells = max_cells
         self._cell_records = cell_records
@@ -68,7 +68,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many further records fit."""
+        """How many more records fit."""
         left = (self._max_cells - len(self.cells)) * self._cell_records
         if self.cells:
             left += self._cell_records - len(self.cells[-1].states)
@@ -89,8 +89,8 @@ class Window:
     def append(self, offsets: range, now: float, outcome: Outcome = Outcome.OPEN) -> int:
         """Take a delivered run without holes, no longer than ``room``, into the end cells.
 
-        ``outcome`` is OPEN, or EARLIER for records that an earlier assignment finished.
-        Returns the sequence number of the first record.
+        ``outcome`` is OPEN, or EARLIER for records that an earlier assignment finished. Return the
+        sequence number of the first record. Raise ValueError if the run does not fit.
         """
         count = len(offsets)
         if count > self.room:
@@ -113,7 +113,7 @@ class Window:
         return seq
 
     def finish(self, seqs: Sequence[int], outcome: Outcome, now: float) -> None:
-        """Give open records their final outcome; ``ValueError`` if one has one already.
+        """Give open records their final outcome; raise ValueError if one already has one.
 
         ``seqs`` are sequence numbers: a range costs O(cells), anything else O(records).
         """
@@ -124,14 +124,14 @@ class Window:
                 self._finish_range(seq, seq + 1, outcome, now)
 
     def is_open(self, seq: int) -> bool:
-        """Tell whether a record of the window has no final outcome yet."""
+        """Return whether a record in the window has no final outcome."""
         if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
             return False
         cell = self._cell_of(seq)
         return cell.states[seq - cell.first_seq] == OPEN
 
     def place_of(self, seq: int) -> int | None:
-        """Return which of the cells holds a record, None where it is not in the window."""
+        """Return the index of the cell that holds a record; None if it is not in the window."""
         if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
             return None
         return bisect_right(self._starts, seq) - 1
@@ -139,7 +139,7 @@ class Window:
     def slide(self, now: float) -> int:
         """Release the leading run of complete cells and return how many records they held.
 
-        Afterwards ``next_offset`` is what may be committed. Cost: O(cells released).
+        Afterwards ``next_offset`` may be committed. Cost: O(cells released).
         """
         complete = 0
         records = 0
@@ -157,19 +157,19 @@ class Window:
         return records
 
     def hovering_since(self) -> float | None:
-        """Return when the start cell last made progress, None where nothing is open.
+        """Return when the start cell last made progress; None if nothing is open.
 
-        Progress is that one of its records was finished, or that it became the start cell.
+        Progress means that one of its records finished, or that it became the start cell.
         """
         if not self.cells:
             return None
         return max(self._start_since, self.cells[0].touched)
 
     def finished_ranges(self) -> Iterator[range]:
-        """Yield the offsets of finished records at or beyond ``next_offset``, in order.
+        """Yield the finished offsets at or beyond ``next_offset``, in order.
 
-        Holes in the log between two finished records count as finished: nothing can be delivered
-        there any more.
+        Holes in the log between two finished records count as finished: nothing more can be
+        delivered there.
         """
         started = stopped = -1
         for start, stop in self._finished_seqs():

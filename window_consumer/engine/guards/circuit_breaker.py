@@ -1,34 +1,34 @@
 """The circuit breaker: keeps a general outage from emptying a topic into the dead letters.
 
 It judges by *new records*: those whose handler is called for the first time since they were
-delivered from a source topic, or were put back. Retries and the copies in retry levels say how bad
-some records are, not how the world is: they neither open nor reopen it.
+delivered from a source topic, or were put back. Retries and copies in retry levels show how bad
+some records are, not whether there is an outage: they neither open nor reopen it.
 
 ========= ============================ ====================================================
-state     meaning                      left
+state     meaning                      leaves
 ========= ============================ ====================================================
-closed    everything goes its way      to holding when most of the last ``min_calls`` new records
+closed    normal operation             to holding when most of the last ``min_calls`` new records
                                        failed or asked to be called later
-holding   calls go on, but records     to closed when enough of the last new records returned, or
-          whose attempts are spent     after HOLD_S: what failed is too few for an outage. To open
-          stay where they are          when more than ``failures`` of the new records failed, beyond
-                                       chance: within ``window``, or after HOLD_S among the last
-                                       ones; calls that began before and still run count as
+holding   calls continue, but records  to closed when enough of the last new records returned, or
+          whose attempts are spent     after HOLD_S if the failures are too few for an outage. To
+          do not leave                 open when more than ``failures`` of the new records failed,
+                                       beyond chance: within ``window``, or after HOLD_S among the
+                                       last ones. Calls that began before and still run count as
                                        returned until ``cool_down`` is over. To paused when most
                                        asked to be called later
 open      nothing starts, nothing      to half-open when ``cool_down`` is over
           leaves
-paused    the same, and no attempt     to half-open when what they asked for is over, at most
+paused    as open, and no attempt      to half-open when the requested time is over, at most
           is spent                     ``cool_down``
-half-open one new record at a time;    to closed when a new record returns, or a retry where none
-          where there is none, one     is called, or when nothing failed is left; to open when
-          retry; nothing leaves        PROBES new records failed, or one hangs; to paused when the
-                                       one asks to be called later. A retry that fails changes
+half-open one new record at a time;    to closed when a new record returns, or a retry if no new
+          if there is none, one        record is called, or when no failed record is left; to open
+          retry; nothing leaves        when PROBES new records failed, or one hangs; to paused when
+                                       the probe asks to be called later. A failed retry changes
                                        nothing
 ========= ============================ ====================================================
 
-Only what another call could mend counts as failed; a call that says nothing about the world around
-the handler (Fatal, Skip) does not count at all.
+Only a failure that another call could resolve counts. A call that says nothing about the handler's
+environment (Fatal, Skip) does not count at all.
 """
 
 from __future__ import annotations
@@ -41,31 +41,32 @@ from attrs import evolve, frozen
 from window_consumer.engine.guards.outage_evidence import OutageEvidence
 
 HOLD_S = 0.5
-"""How long it holds until the last records decide: longer than a connection takes to come back,
-and than the first local retry."""
+"""How long it holds until the last records decide: longer than a reconnect and than the first local
+retry."""
 
 FORGIVEN_S = 0.1
-"""Records whose attempts were spent while this was held at least so long are called once more:
-what is shorter comes from bad records that stand one behind another."""
+"""Records whose attempts were spent while it held at least this long are called once more. Shorter
+holds come from a run of bad records."""
 
 SETTLE_S = 0.02
-"""A spent record leaves this much later: by then it shows whether it was the first of many."""
+"""How long after its last attempt a spent record leaves: by then it shows whether it was the first
+of many."""
 
 AT_ONCE = 5
-"""... unless fewer than this many have left in as long a time: too few for an outage."""
+"""How many spent records may leave sooner within SETTLE_S: too few for an outage."""
 
 PROBES = 3
-"""A single record that always fails must not keep it open."""
+"""How many new records must fail to reopen it: a single bad record must not keep it open."""
 
 SHORTEST_PAUSE_S = 0.1
-"""Records that ask to be called later at once are not asked more often than this."""
+"""The shortest pause: records that ask for an immediate call are not called more often."""
 
 _NEVER = float("-inf")
 
 
 @frozen
 class BreakerRules:
-    """The ``breaker`` section of a worker's configuration; seconds."""
+    """The ``breaker`` section of a worker's configuration; durations in seconds."""
 
     failures: float = 0.5
     """Above this share of failed new records it holds and opens; at 1.0 when all of them failed."""
@@ -98,50 +99,50 @@ _NEXT: Mapping[BreakerState, frozenset[BreakerState]] = {
 
 @frozen
 class BreakerNews:
-    """The breaker has come into another state, or pardons again while it is half-open."""
+    """A change of the breaker's state, or a further pardon while it is half-open."""
 
     state: BreakerState
     why: str
-    """In words."""
+    """The reason, as text."""
     worth_a_line: bool = True
-    """Holding comes and goes with every handful of bad records."""
+    """False for holding, which comes and goes with every handful of bad records."""
     pardon: bool = False
-    """Records whose attempts were spent meanwhile are to be called once more ..."""
+    """Records whose attempts were spent in the meantime are called once more."""
     once: bool = False
-    """... unless they were because it held before: it holds often where many are bad."""
+    """Records that an earlier hold pardoned are excluded: it holds often if many are bad."""
 
 
 class CircuitBreaker:
-    """Hears of all calls of one worker and says what may go on. Owner: poll thread."""
+    """Records all calls of one worker and decides what may proceed. Owner: poll thread."""
 
     def __init__(self, rules: BreakerRules):
         self.rules = rules
         self.state = BreakerState.CLOSED
         self.probe: object | None = None
-        """The call of a new record that is made to find out, while it is half-open."""
+        """The call of a new record that probes while it is half-open."""
         self.trial: object | None = None
-        """A retry that is made because no new record was there."""
+        """A retry that probes because there was no new record."""
         self.since = _NEVER
-        """When it came into this state; the first look stands for the beginning."""
+        """When it entered this state; initially the first ``advance``."""
         self._evidence = OutageEvidence(rules.failures, rules.window_s, rules.min_calls)
         self._probes_failed = 0
         self._ends_at = 0.0
-        """When it is paused no more; when it is half-open no more, whatever became of the probe."""
+        """When the pause ends; when half-open, when the probe's time is up."""
         self._at_once = 0
         self._at_once_until = 0.0
         self._last_error = ""
         self.why = ""
-        """Why it has opened, or paused, the last time."""
+        """Why it last opened or paused."""
         self._asked_s = 0.0
-        """How long the last one that asked to be called later wants to wait."""
+        """How long the last record that asked to be called later wants to wait."""
         self._news: list[BreakerNews] = []
 
-    # ---- what it hears
+    # ---- events
 
     def returned(
         self, calls: int, now: float, source: object = None, *, is_new: bool = True
     ) -> None:
-        """Note calls of a slice that returned; ``source`` tells a probe from other calls."""
+        """Record calls of a slice that returned; ``source`` identifies a probe."""
         if not self.rules.enabled or not calls:
             return
         if self.lets_start:
@@ -156,7 +157,7 @@ class CircuitBreaker:
             self._enter(BreakerState.CLOSED, now, "a call has returned", pardon=True)
 
     def failed(self, now: float, error: str, source: object = None, *, is_new: bool = True) -> None:
-        """Note a call that failed with what another call could mend; ``error`` in words."""
+        """Record a failure that another call could resolve; ``error`` is its text."""
         if not self.rules.enabled:
             return
         if self.lets_start:
@@ -171,7 +172,7 @@ class CircuitBreaker:
     def asked_later(
         self, now: float, after_s: float, source: object = None, *, is_new: bool = True
     ) -> None:
-        """Note a call that asked to be made again after a time (RetryLater)."""
+        """Record a call that asked to be repeated after a time (RetryLater)."""
         if not self.rules.enabled:
             return
         if self.lets_start:
@@ -186,10 +187,10 @@ class CircuitBreaker:
     def advance(
         self, now: float, *, may_retry: bool = False, unknown: int = 0
     ) -> list[BreakerNews]:
-        """Let time pass; return the states it came into since the last look.
+        """Advance the time; return the state changes since the last call.
 
-        ``may_retry`` tells whether some record has failed and will be called again, or may be.
-        ``unknown`` is how many new records have been running since before it held.
+        ``may_retry`` says whether some failed record will be called again, or may be. ``unknown``
+        is how many new records have been running since before it held.
         """
         if self.since == _NEVER:
             self.since = now
@@ -207,7 +208,7 @@ class CircuitBreaker:
         return news
 
     def probing(self, source: object, now: float, *, is_new: bool = True) -> None:
-        """Note which call is made to find out; it has as long as a cool-down takes."""
+        """Record which call is the probe; it has as long as a cool-down takes."""
         if is_new:
             self.probe = source
         else:
@@ -215,17 +216,17 @@ class CircuitBreaker:
         self._ends_at = now + self.rules.cool_down_s
 
     def probe_is_back(self, source: object) -> None:
-        """Note that a probe is over; where it said nothing, another one follows."""
+        """Record that a probe is over; if it was inconclusive, another one follows."""
         if source is self.probe:
             self.probe = None
         if source is self.trial:
             self.trial = None
 
-    # ---- what it says
+    # ---- queries
 
     @property
     def lets_start(self) -> bool:
-        """Calls may start as they come."""
+        """Calls may start freely."""
         state = self.state
         return state is BreakerState.CLOSED or state is BreakerState.HOLDING
 
@@ -236,26 +237,26 @@ class CircuitBreaker:
 
     @property
     def wants_trial(self) -> bool:
-        """One retry may start where no new record can."""
+        """One retry may start if no new record can."""
         return self.wants_probe and self.trial is None
 
     @property
     def spares(self) -> bool:
-        """Who asks to be called later is not charged for that: most new records do."""
+        """A record that asks to be called later is not charged: most new records ask."""
         return self.state is BreakerState.PAUSED or (
             self.state is BreakerState.HALF_OPEN and self._evidence.most_asked
         )
 
     def is_finding_out(self, source: object) -> bool:
-        """Tell whether a call is made to find out."""
+        """Return whether a call is a probe."""
         return source is not None and (source is self.probe or source is self.trial)
 
     def lets_leave(
         self, spent_at: float, now: float, *, in_a_hurry: bool = False, later: bool = False
     ) -> bool:
-        """Tell whether a record whose attempts were spent at a time may leave now.
+        """Return whether a record whose attempts were spent at ``spent_at`` may leave now.
 
-        ``later`` tells that it asked to be called later at last: it would have waited anyway.
+        With ``later``, its last call asked to be called later: it would have waited anyway.
         """
         if self.state is not BreakerState.CLOSED:
             return False
@@ -271,13 +272,13 @@ class CircuitBreaker:
         return self._at_once <= AT_ONCE
 
     def settled_at(self, spent_at: float, *, later: bool = False) -> float:
-        """Return when a record may leave at the latest, as things are."""
+        """Return when a record may leave at the latest, in the present state."""
         if self.state is not BreakerState.CLOSED:
             return float("inf")
         return spent_at + (HOLD_S if later else SETTLE_S)
 
     def next_look(self) -> float:
-        """Return when it has to be looked at again although nothing happens."""
+        """Return when it has to be checked again even if nothing happens."""
         if self.state is BreakerState.HOLDING:
             return self._ends_at
         if self.state is BreakerState.OPEN:
@@ -291,26 +292,26 @@ class CircuitBreaker:
         seen = self._evidence.window(now)
         return seen.failed, seen.calls
 
-    # ---- its rules
+    # ---- rules
 
     def _judge(self, now: float) -> None:
-        """Judge after a new record that did not return."""
+        """Decide after a new record that did not return."""
         if self.state is BreakerState.CLOSED and self._evidence.is_bad:
             self._evidence.begin()
             self._enter(BreakerState.HOLDING, now, "")
             self._ends_at = now + HOLD_S
 
     def _decide_held(self, now: float, unknown: int) -> None:
-        """Open or pause when it is clear; after HOLD_S close, unless it may still turn out so.
+        """Open or pause on clear evidence; after HOLD_S close, unless that may still come.
 
-        ``unknown`` calls began before it held: what fails at once is heard of before what takes its
-        time, so they count as returned.
+        ``unknown`` calls began before it held. Immediate failures are recorded before slow
+        successes, so these calls count as returned.
         """
         evidence, seen = self._evidence, self._evidence.window(now)
         last = evidence.last
         held_s = now - self.since
         if held_s >= self.rules.cool_down_s:
-            unknown = 0  # they take longer than anybody waits for
+            unknown = 0  # they have run too long to wait for
         lately = [last, evidence.since] if held_s >= HOLD_S else []
 
         def is_clear(bad: str, more: int = 0) -> bool:
@@ -329,14 +330,14 @@ class CircuitBreaker:
         ):
             self._pause(now, self._who_asked)
         elif held_s >= HOLD_S and not (unknown and is_clear("bad", unknown)):
-            # Too few for an outage, and no more have come: what is spent leaves. The next new
-            # record that fails makes it hold again.
+            # Too few for an outage, and no more have come: spent records leave. The next new record
+            # that fails makes it hold again.
             self._enter(BreakerState.CLOSED, now, "")
         elif held_s >= HOLD_S:
             self._ends_at = self.since + self.rules.cool_down_s
 
     def _find_out_otherwise(self, now: float, *, may_retry: bool) -> None:
-        """Go on while half-open: the call that was to find out hangs, or there was none."""
+        """Proceed while half-open if the probe hangs, or if there was none."""
         if self.probe is not None:
             self.probe = None
             self._enter(BreakerState.OPEN, now, "the call that was to find out does not return")
@@ -382,7 +383,7 @@ class CircuitBreaker:
         self._news.append(BreakerNews(state, why, bool(why), pardon))
 
     def _decides(self, source: object) -> bool:
-        """Tell whether what becomes of a call decides: a retry only without a new record."""
+        """Return whether a call's result decides: a retry's only without a new record."""
         return self._is_probe(source) or (
             source is not None and source is self.trial and self.probe is None
         )
@@ -391,6 +392,6 @@ class CircuitBreaker:
         return source is not None and source is self.probe
 
     def _start_anew(self) -> None:
-        """Forget the calls of an outage that is over."""
+        """Discard the calls of an outage that is over."""
         self.probe = self.trial = None
         self._evidence.drop_old()

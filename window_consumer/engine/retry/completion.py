@@ -1,4 +1,4 @@
-"""What becomes of the records of a slice: outcomes, next steps, lanes that are free again."""
+"""What happens to the records of a finished slice: outcomes, next steps, released lanes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 
 COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
-"""What becomes of a record after a call that counts as failed for the breaker."""
+"""The reasons after which a call counts as failed for the breaker; None is a retry."""
 
 SINGLY_SHARE = 0.125
-"""Where this share of a slice's calls returned results, lanes are dealt out one record a slice."""
+"""If this share of a slice's calls returned results, each slice gets one record of a lane."""
 
 
 class Completion:
-    """Reads results of slots and of copies. Owner: poll thread."""
+    """Processes the results of slots and copies. Owner: poll thread."""
 
     def __init__(
         self,
@@ -65,15 +65,15 @@ class Completion:
         self._bad_lanes = BadLanes()
         self.observer: Observer | None = None
         self.unacked_probes: set[Slice] = set()
-        """The breaker's probes, while the results of their calls are not acked."""
+        """The breaker's probes whose results are not acked."""
 
     def take_news(self) -> list[FailedRecord]:
-        """Return the calls that have failed since this was asked last."""
+        """Return the calls that have failed since the last time this was called."""
         news, self._news = self._news, []
         return news
 
     def complete(self, slice_: Slice, now: float) -> None:
-        """Settle a slice that a slot is through with."""
+        """Process a slice that a slot has finished."""
         partition = slice_.partition
         if slice_.plain:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
@@ -94,10 +94,11 @@ class Completion:
         self.advance(partition, now)
 
     def take_back(self, slice_: Slice, now: float) -> int:
-        """Take a slice's unclaimed records back; return how many they were."""
+        """Take a slice's unclaimed records back; return how many there were."""
         partition = slice_.partition
         past, unclaimed, seqs = self._dispatcher.split(slice_)
-        # Later records of a lane go back before earlier ones, so that those end up in front.
+        # Later records of a lane go back before earlier ones, so that the earlier ones end in
+        # front.
         if unclaimed and partition.is_active:
             self._dispatcher.join_up(partition)
             if slice_.call.attempt == 1:
@@ -111,7 +112,7 @@ class Completion:
         return len(unclaimed)
 
     def copied(self, failed: FailedRecord, error: PublishFailedError | None, now: float) -> None:
-        """Finish a record whose copy was acked; keep it open and try again otherwise."""
+        """Finish a record whose copy was acked; otherwise keep it open and retry."""
         partition = failed.partition
         partition.let_go(len(failed.message))
         if error is not None:
@@ -145,7 +146,7 @@ class Completion:
         self.advance(partition, now)
 
     def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
-        """Let the record leave whose call is given up; its lane is busy until the call returns."""
+        """Let the record of an abandoned call leave; its lane is busy until the call returns."""
         partition = slice_.partition
         self.take_back(slice_, now)
         self._dispatcher.abandon(slice_)
@@ -166,7 +167,7 @@ class Completion:
         self.advance(partition, now)
 
     def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
-        """Let all records of a batch leave: nobody can tell which of them its call hangs at."""
+        """Let all records of a batch leave: it is unknown on which of them its call hangs."""
         partition = slice_.partition
         together = self._failures.together()
         slice_.settled += len(slice_.messages)
@@ -189,7 +190,7 @@ class Completion:
     ) -> None:
         """Finish the records of a call once all of its results are acked.
 
-        Where one is refused for good the call counts as failed.
+        If one is permanently refused, the call counts as failed.
         """
         producing, partition = self._producing, production.partition
         if not producing.answered(production, index, error):
@@ -218,13 +219,13 @@ class Completion:
         self.advance(failed.partition, now)
 
     def skip(self, failed: FailedRecord, now: float) -> None:
-        """Finish a record that failed, as a person asks for."""
+        """Finish a failed record that a user skips."""
         self._counters.skipped += 1
         self._finish(failed, Outcome.SKIPPED, now)
         self.advance(failed.partition, now)
 
     def advance(self, partition: Partition, now: float) -> None:
-        """Slide, refill and look for work after something was finished or released."""
+        """Slide, refill and schedule work after something finished or was released."""
         self._counters.earlier += partition.slide(now)
         if partition.is_active:
             self._dispatcher.wake(partition)
@@ -232,11 +233,11 @@ class Completion:
             self._dispatcher.wake(sibling)
 
     def _settle(self, slice_: Slice, now: float) -> None:
-        """Give each record of a slice that is over its outcome or its next step."""
+        """Give each record of a finished slice its outcome or its next step."""
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
         if died_on(slice_):
-            # It says nothing of any record, and so the breaker does not hear of it.
+            # The death says nothing about a single record, so the breaker does not count it.
             self._dispatcher.part(slice_)
             return
         results = slice_.results()
@@ -269,7 +270,7 @@ class Completion:
             put_back(slice_, results.held, failed, self._failures, now)
 
     def _finish_called(self, slice_: Slice, results: SliceResults, now: float) -> None:
-        """Finish the records whose handler returned, or skipped them."""
+        """Finish the records whose handler returned or skipped them."""
         partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
         failed_before = slice_.call.attempt > 1
         observer = self.observer
@@ -297,7 +298,7 @@ class Completion:
                     observer.finished(partition, skipped, outcome, slice_, now)
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: RecordsReturned) -> int:
-        """Let a call's results be produced; return for how many bytes they count."""
+        """Produce a call's results; return how many bytes they count for."""
         if self._breaker.is_finding_out(slice_):
             self.unacked_probes.add(slice_)
         return self._producing.add(
@@ -309,10 +310,10 @@ class Completion:
         )
 
     def _learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
-        """Learn from the calls of a slice how much is produced, and by how many of them."""
+        """Learn from a slice's calls how much is produced, and by how many of them."""
         self._producing.learn(calls, size)
         self._dispatcher.longest = self._producing.longest_slice
-        # The results of a batch are those of one call: its records need not wait for each other.
+        # A batch's results are those of one call: its records need not wait for each other.
         singly = producing >= calls * SINGLY_SHARE > 0 and not slice_.is_batch
         slice_.partition.ordering.singly = singly
 
@@ -330,7 +331,7 @@ class Completion:
         self._breaker.returned(len(seqs), now, production.source, is_new=is_new)
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
-        """Let the records of a call climb the ladder: one of its results was refused."""
+        """Move the records of a call up the ladder: one of its results was refused."""
         partition = production.partition
         together = self._failures.together() if len(production.seqs) > 1 else None
         is_new = _is_new(partition, production.seqs)
@@ -356,7 +357,7 @@ class Completion:
         calls: int = 1,
         together: RetryGroup | None = None,
     ) -> FailedRecord:
-        """Note that a record's call failed, as news."""
+        """Record a failed call of a record, and report it."""
         failed = self._failures.add(
             partition, message, seq, lane, failure, now, calls, together=together
         )
@@ -364,13 +365,13 @@ class Completion:
         return self._notify_failed(failed)
 
     def _notify_failed(self, failed: FailedRecord) -> FailedRecord:
-        """Let whoever listens hear of a failed call."""
+        """Report a failed call to the observer."""
         if self.observer is not None:
             self.observer.failed(failed, failed.last_failure)
         return failed
 
     def _drop_spent(self, records: Iterable[FailedRecord], now: float) -> None:
-        """Drop those where the breaker has no say, once all that failed with them are known."""
+        """Drop the spent records that the breaker does not hold, once all failures are recorded."""
         for failed in records:
             if failed.is_dropped and failed.reason not in PARDONED:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
@@ -382,10 +383,11 @@ class Completion:
         failed: Iterable[FailedRecord],
         now: float,
     ) -> None:
-        """Note the calls of a slice in their order, those that say nothing left out.
+        """Record the calls of a slice in order, except those without evidence.
 
-        Each record of a batch counts as a call: so an outage is known before more records have
-        left than may. A batch that is a probe is one call, which has returned if some of it has.
+        Each record of a batch counts as a call, so that an outage is detected before more records
+        leave than allowed. A batch that is a probe is one call, which has returned if any of it
+        has.
         """
         calls: list[tuple[int, int, FailedRecord | None]] = [
             (seqs[0], len(seqs), None) for seqs in done
@@ -411,11 +413,11 @@ class Completion:
                 self._breaker.failed(now, in_words(each), slice_, is_new=is_new)
 
     def _is_repeat(self, failed: FailedRecord, now: float) -> bool:
-        """Tell whether a new record's failure says nothing that its lane has not said before."""
+        """Return whether a new record's failure only repeats an earlier one of its lane."""
         return self._bad_lanes.is_repeat(failed.lane, now) and self._breaker.lets_start
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Give a record that failed its final outcome and release its lane."""
+        """Give a failed record its final outcome and release its lane."""
         partition = failed.partition
         partition.on_failure_resolved(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
@@ -437,10 +439,10 @@ class Completion:
 
 
 def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
-    """Tell whether the records of one call that returned were called for the first time."""
+    """Return whether the records of one call were called for the first time."""
     return partition.retry_level.level is None and not any(seq in partition.failed for seq in seqs)
 
 
 def in_words(failed: FailedRecord) -> str:
-    """Return what a record's last call failed with."""
+    """Return the error of a record's last call, as text."""
     return failed.failure.fault.words

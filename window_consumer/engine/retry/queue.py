@@ -1,7 +1,7 @@
-"""Failed records: who waits for the next call, who waits for an acknowledged copy.
+"""Failed records: which wait for the next call, and which for an acknowledged copy.
 
-Waiting occupies no slot. A record that leaves is finished only when the broker has acknowledged
-its copy. Until then it is open, its lane is busy and its offset is held.
+A waiting record occupies no slot. A record that leaves is finished only when the broker has
+acknowledged its copy. Until then it is open, its lane is busy and its offset is held.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
 
 PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
-"""Why records leave that another call may save, when what they failed of is over. The call of one
-that stalled may still be running."""
+"""Reasons to leave that another call may resolve once the cause is over. The call of a stalled
+record may still be running."""
 
 
 class RetryGroup:
-    """Lets the failed records of one batch go on together. Owner: poll thread.
+    """Lets the failed records of one batch continue together. Owner: poll thread.
 
-    Those that wait equally long come back in one batch, so they wait for one and the same time. Of
-    one lane all that may be called again go the way of the first: else two of them could be called
-    at once, or the later one first.
+    Records with equal waits come back in one batch, so they share one jitter. All records of a lane
+    that may be called again take the step of the first. Otherwise two of them could be called at
+    once, or the later one first.
     """
 
     def __init__(self, draw: float):
@@ -60,7 +60,7 @@ class RetryGroup:
         return self._draw
 
     def step_of(self, lane: Lane | None, step: Retry | Spent) -> Retry | Spent:
-        """Return a record's next step: its own, or that of the first one of its lane."""
+        """Return a record's next step: its own, or that of the first record of its lane."""
         leaves_alone = isinstance(step, Spent) and step.reason not in PARDONED
         if lane is None or leaves_alone:
             return step
@@ -68,14 +68,14 @@ class RetryGroup:
 
 
 Alike = tuple[Partition, int, object]
-"""What records have in common that may be called again in one slice: partition, attempts, and the
-key where each has a rate."""
+"""What records that may share a slice have in common: partition, attempts, and the key if each key
+has a rate."""
 
 MAX_UNACKED = 1000
-"""Copies on their way to the broker at once: enough for its batches, little to hold twice."""
+"""The most copies in flight to the broker: enough for its batches, little to hold twice."""
 
 MayLeave = Callable[[FailedRecord], bool]
-"""Tells whether a record may leave now; when not, those behind it may not either."""
+"""Returns whether a record may leave now; if not, those behind it may not either."""
 
 
 class RetryQueue:
@@ -88,18 +88,18 @@ class RetryQueue:
         self._due: list[tuple[float, int, FailedRecord]] = []
         self._ties = count()
         self._ready: dict[Alike, deque[FailedRecord]] = {}
-        """Whose next call is due; who was ready first stands in front."""
+        """Records whose next call is due; the first one ready is in front."""
         self._leaving: deque[FailedRecord] = deque()
         self.rates: RateLimits | None = None
-        """Set where calls may start only so fast."""
+        """Set if a rate limits calls."""
         self._dry: dict[Alike, deque[FailedRecord]] = {}
-        """Those of the ready ones that were found to wait for their rate since the last look."""
+        """Ready records that were found to wait for their rate since the last check."""
         self.spares = False
-        """Who asks to be called later stays and is not charged: most new records do so."""
+        """A record that asks to be called later stays and is not charged: most new records ask."""
         self.unacked = 0
-        """Copies on their way to the broker."""
+        """Copies in flight to the broker."""
         self.stop: str | None = None
-        """Why the worker has to stop, once a rule says so."""
+        """Why the worker has to stop, once a rule requires it."""
 
     def add(  # noqa: PLR0913 - what a failed call consists of
         self,
@@ -112,9 +112,9 @@ class RetryQueue:
         calls: int = 1,
         together: RetryGroup | None = None,
     ) -> FailedRecord:
-        """Note a failed call, or so many of them, and decide where its record goes next.
+        """Record one failed call, or ``calls`` of them, and decide where its record goes next.
 
-        ``together`` is what it has in common with the other failed records of its batch.
+        ``together`` is what it shares with the other failed records of its batch.
         """
         failed = partition.failed.get(seq)
         if failed is None:
@@ -166,12 +166,12 @@ class RetryQueue:
         return failed
 
     def together(self) -> RetryGroup:
-        """Return what failed records of one batch have in common."""
+        """Return a group for the failed records of one batch."""
         return RetryGroup(self._jitter())
 
     @property
     def when_spent(self) -> WhenSpent:
-        """What becomes of a record where the ladder ends."""
+        """What happens to a record at the end of the ladder."""
         return self._rules.when_spent
 
     @property
@@ -181,13 +181,13 @@ class RetryQueue:
 
     @property
     def writes_dead_letters(self) -> bool:
-        """The worker has dead-letter topics, whatever a record failed of."""
+        """The worker has dead-letter topics, whatever the failure."""
         return self._rules.when_spent == "dead_letter"
 
     def take_out(self, failed: FailedRecord) -> bool:
-        """Forget a record that waits, for its next call or to leave; False where it does not.
+        """Remove a record that waits for its next call or to leave; False if it does not wait.
 
-        A walk over all that wait, for what a person asks for.
+        Walks all waiting records; only a user's request needs it.
         """
         waiting = len(self._due)
         self._due = [each for each in self._due if each[2] is not failed]
@@ -208,7 +208,7 @@ class RetryQueue:
         return False
 
     def leave_first(self, failed: FailedRecord) -> None:
-        """Let a record leave that a person sends to the dead letters, before all others."""
+        """Let a record that a user dead-letters leave before all others."""
         self._leaving.appendleft(failed)
 
     def send_home(self, stray: FailedRecord) -> None:
@@ -217,7 +217,7 @@ class RetryQueue:
         self._leaving.appendleft(stray)
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
-        """Try a copy again later, smaller if it was too large."""
+        """Retry a copy later, smaller if it was too large."""
         self._counters.publish_failures += 1
         failed.publish_failures += 1
         if error.too_large and not failed.is_stray:
@@ -227,7 +227,8 @@ class RetryQueue:
                 return
             if failed.detail is Detail.WITHOUT_ERROR_TEXTS:
                 if self._rules.on_oversize == "reference" and failed.end == "dead_letter":
-                    # A level has to call the handler with the value: the reference ends the way.
+                    # A level must call the handler with the value, so the reference ends the
+                    # ladder.
                     failed.detail, failed.level, failed.end = Detail.REFERENCE, None, "dead_letter"
                     self._leaving.append(failed)
                     return
@@ -241,13 +242,13 @@ class RetryQueue:
         self._wait(failed)
 
     def answered(self) -> None:
-        """Note that a copy's fate is known."""
+        """Record that a copy was acked or refused."""
         self.unacked -= 1
 
     def release_due(self, now: float) -> None:
-        """Let those go on whose wait is over."""
+        """Release records whose wait is over."""
         if self._dry:
-            # Who was ready first stands in front.
+            # The first one ready is in front.
             self._ready, self._dry = self._dry, self._ready
             for alike, line in self._dry.items():
                 self._ready.setdefault(alike, deque()).extend(line)
@@ -265,10 +266,10 @@ class RetryQueue:
         return bool(self._ready)
 
     def next_calls(self, at_most: int) -> list[FailedRecord]:
-        """Return records of one partition, called equally often, whose next call is due.
+        """Return records of one partition and equal attempts whose next call is due.
 
-        Empty where there are none. Those of a batch that are called again together are not parted,
-        which may make them more than ``at_most``, but no more than a batch holds.
+        Empty if there are none. Records of a batch that are called again together are not
+        separated, so there may be more than ``at_most``, but never more than a batch holds.
         """
         while self._ready:
             alike = partition, _, _ = next(iter(self._ready))
@@ -295,7 +296,7 @@ class RetryQueue:
             self._line_of(failed).append(failed)
 
     def _room(self, line: Sequence[FailedRecord], at_most: int) -> int:
-        """Return how many of those who wait in a line may be called now."""
+        """Return how many records of a line may be called now."""
         rates = self.rates
         if rates is None:
             return at_most
@@ -303,7 +304,7 @@ class RetryQueue:
         if not rates.may_start(partition, message):
             return 0
         bucket = rates.bucket(partition, message)
-        # They came in one list, so the burst is enough for them: they wait until it is there.
+        # They came in one list, so the burst suffices for them: they wait until it is available.
         if bucket.room < min(_batch_in_front(line), rates.rules.burst):
             rates.refused(bucket)
             return 0
@@ -318,9 +319,9 @@ class RetryQueue:
         return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
 
     def pardon(self, *, once: bool = False) -> None:
-        """Let the records that were about to leave be called once more, where that can help.
+        """Let records that were about to leave be called once more, if that can help.
 
-        With ``once`` only those for which that was not done before.
+        With ``once``, skip records that were pardoned this way before.
         """
         leaving, self._leaving = self._leaving, deque()
         for failed in leaving:
@@ -332,28 +333,28 @@ class RetryQueue:
                 self._leaving.append(failed)
 
     def spare(self, records: Iterable[FailedRecord]) -> None:
-        """Take back what those were charged that asked to be called later at last."""
+        """Undo the charges of records whose last call asked to be called later."""
         for failed in records:
             if failed.asks_later:
                 failed.spared = failed.asked_later
 
     def not_called(self, records: Sequence[FailedRecord]) -> None:
-        """Take records back whose next call was handed out and did not start."""
+        """Take back records whose next call was dispatched and did not start."""
         self._counters.retried -= len(records)
         for failed in reversed(records):
             self._line_of(failed).appendleft(failed)
 
     def to_publish(self, budget: MemoryBudget, may_leave: MayLeave) -> Iterator[FailedRecord]:
-        """Yield the records whose copies should be sent now, as many as may be unacked.
+        """Yield the records whose copies should be sent now, up to the unacked limit.
 
-        A copy is held beside its record. One is always sent, whatever its size. Among them are
-        those that are to be dropped by now, which have no copies.
+        A copy takes memory beside its record. One is always sent, whatever its size. Records that
+        are dropped now, which have no copies, are included.
         """
         while self._leaving and self.unacked < MAX_UNACKED:
             failed = self._leaving[0]
             if self.unacked and not budget.has_room_for(len(failed.message)):
                 return
-            # Who is sent away by hand is no part of an outage.
+            # A record that a user dead-letters is not part of an outage.
             if failed.reason is not Reason.MANUAL and not may_leave(failed):
                 return
             self._leaving.popleft()
@@ -365,11 +366,11 @@ class RetryQueue:
                 yield failed
 
     def next_to_leave(self) -> FailedRecord | None:
-        """Return the record that leaves next, None where none wants to."""
+        """Return the record that leaves next; None if none is about to."""
         return self._leaving[0] if self._leaving else None
 
     def next_due(self) -> float | None:
-        """Return when the next record that waits is due, None where none waits."""
+        """Return when the next waiting record is due; None if none waits."""
         return self._due[0][0] if self._due else None
 
     def _wait(self, failed: FailedRecord) -> None:
@@ -377,12 +378,12 @@ class RetryQueue:
 
 
 def may_be_pardoned(failed: FailedRecord) -> bool:
-    """Tell whether a record that is about to leave may be called once more instead."""
+    """Return whether a record that is about to leave may be called once more instead."""
     return failed.reason in PARDONED and not failed.publish_failures
 
 
 def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> None:
-    """Move records between what is called now and who waits, so that no batch is parted."""
+    """Move records between this call and the waiting line, so that no batch is separated."""
     last = records[-1]
     if not _same_batch(last, line[0]):
         return
@@ -421,5 +422,5 @@ def _why_to_stop(failed: FailedRecord) -> str:
 
 
 def describe(failed: FailedRecord) -> str:
-    """Name a record the way that messages do."""
+    """Return the record's name as messages show it."""
     return f"{failed.partition.name}@{failed.message.offset()}"

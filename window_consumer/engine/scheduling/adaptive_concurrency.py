@@ -1,29 +1,28 @@
-"""How many slots may be busy: a limit that finds its place between two ends by trying.
+"""How many slots may be busy: a limit that is found by trial between two bounds.
 
-What is optimised is throughput, and of limits that do about as well the lowest one is kept: a
-downstream that has to queue calls answers later and does no more. The limit is held while a
-*stretch* is measured, then another limit is tried for a stretch, and kept or not:
+The goal is throughput. Of limits with about the same throughput the lowest is kept: a downstream
+system that has to queue calls answers later and does no more. The limit is held while a *stretch*
+is measured, then another limit is tried for a stretch, and kept or not:
 
 ======== ================================= =====================================================
-tries    when                              is kept
+trial    when                              kept if
 ======== ================================= =====================================================
-more     at first, and now and then        where at least half of the added slots were of use
-fewer    when more were of no use, or when where throughput stays within a few percent of the best
-         calls take longer than before     that was measured since it began to go down
+more     at first, and now and then        at least half of the added slots were useful
+fewer    when more were not useful, or     throughput stays within a few percent of the best
+         calls take longer than before     measured since the limit began to go down
 ======== ================================= =====================================================
 
-Throughput follows from Little's law, as the slices that were out on average, divided by how long
-they took from being handed out to being heard of. Counting completions in a span of time would do
-where calls differ much, and does: but calls that began together and are alike end together, and a
-span holds one such wave more or less. The time includes waiting for a thread, for the interpreter
-and for the poll loop: slots that only wait for each other are of no use, whatever each call says of
-itself. How many records a slice holds matters to none of this.
+Throughput follows from Little's law: the mean number of slices in progress, divided by the time
+from dispatch to completion. Counting completions in a span works, and is used, if durations vary
+widely. But equal calls that began together end together, and a span may hold one wave more or less.
+The time includes waiting for a thread, for the interpreter and for the poll loop: slots that only
+wait for each other are useless, whatever each call measures. The records in a slice do not matter.
 
-The sources: Little's law (J. Little, 1961); trying other limits and keeping what throughput says
-from .NET's thread pool (Hellerstein, Morrison, Eilebrecht: Applying Control Theory in the Real
-World, 2009) and BBR's probing for bandwidth (Cardwell et al., 2016). Netflix' concurrency-limits
-(Vegas after TCP Vegas by Brakmo and Peterson, 1995, and Gradient2) compares each latency with the
-best or usual one; decision 20 has the measurements by which trying was chosen.
+The sources: Little's law (J. Little, 1961); trying other limits and keeping the best, from .NET's
+thread pool (Hellerstein, Morrison, Eilebrecht: Applying Control Theory in the Real World, 2009) and
+BBR's probing for bandwidth (Cardwell et al., 2016). Netflix' concurrency-limits (Vegas after TCP
+Vegas by Brakmo and Peterson, 1995, and Gradient2) compares each latency with the best or usual one;
+decision 20 has the measurements behind this choice.
 """
 
 from __future__ import annotations
@@ -34,50 +33,51 @@ from math import log, sqrt
 from attrs import define, frozen
 
 FIRST = 10
-"""Where it begins: some concurrency, and no burst for who has just come up."""
+"""The initial limit: some concurrency without a burst at startup."""
 
 STEPS = (2.0, 1.25, 1.1)
-"""By which factors more are tried: coarse ones until a limit is too high, then finer ones."""
+"""The factors by which more slots are tried: coarse until a limit is too high, then finer."""
 
 USEFUL = 0.5
-"""Of the added slots this share has to be of use. There throughput divided by latency is largest:
+"""The share of the added slots that must be useful. There throughput divided by latency is largest:
 Kleinrock's power (Power and Deterministic Rules of Thumb, 1979)."""
 
 AS_GOOD = 0.97
-"""Fewer slots are as good where this share of the best throughput is left."""
+"""Fewer slots are as good if they keep this share of the best throughput."""
 
 CHANGED = 1.25
-"""When calls take so many times longer, or throughput falls so much, fewer are tried at once."""
+"""If calls take this many times longer, or throughput falls as much, fewer slots are tried at
+once."""
 
 RETREAT = 0.75
-"""... by this factor, again and again while that is as good."""
+"""The factor by which fewer slots are tried then, repeatedly while that is as good."""
 
 REST_S = 2.0
-"""How long a limit stays when neither more nor fewer were better; trying costs some throughput."""
+"""How long a limit stays when neither more nor fewer were better; a trial costs some throughput."""
 
 STRETCH_S = 0.1
 FINE_STRETCH_S = 0.25
-"""A stretch is no shorter, the second where small steps are tried: other processes take the
-processor for tens of milliseconds."""
+"""The shortest stretch, the second one for small steps: other processes take the processor for tens
+of milliseconds."""
 
 STRETCH_CALLS = 2.0
-"""... nor than so many times what a slice takes: or the slow ones would not be in it."""
+"""The shortest stretch in slice durations: a shorter one would miss slow slices."""
 
 EVEN = 0.3
-"""A smaller spread: slices that began together end together."""
+"""Below this spread, slices that began together end together."""
 
 SETTLE_CALLS = 1.0
-"""A stretch begins so many times later than another limit what a slice takes."""
+"""How many slice durations after a change of the limit a stretch begins."""
 
 STRETCH_SLICES = 20
-"""... and holds at least so many slices."""
+"""The fewest slices in a stretch."""
 
 DEADLINE_S = 1.0
 DEADLINE_CALLS = 10.0
-"""A stretch is longer than these while what it says is uncertain, and no longer after that."""
+"""The longest stretch, in seconds and in slice durations, while its result is uncertain."""
 
 SURE = 6.0
-"""Certain: what was added is so many times the standard error of the mean."""
+"""A result is certain if the step is this many times the standard error of the mean."""
 
 FED = 0.75
 """With fewer than this share of the slots in use a stretch says nothing about a limit."""
@@ -85,48 +85,48 @@ FED = 0.75
 
 @frozen
 class LimitRules:
-    """``concurrency: {auto: 1..200}``: the ends, both included. The upper one is ``slots``."""
+    """The inclusive bounds in ``concurrency: {auto: 1..200}``. The upper one is ``slots``."""
 
     lower: int = 1
     first: int = FIRST
-    """Where it begins, as far as that lies between the ends."""
+    """The initial limit, moved between the bounds if necessary."""
 
 
 class LimitCause(StrEnum):
-    """Why a limit was kept that was tried."""
+    """Why a trial limit was kept."""
 
     MORE_THROUGHPUT = "more_throughput"
-    """More calls at once did more."""
+    """More concurrent calls did more."""
     AS_MUCH_WITH_FEWER = "as_much_with_fewer"
     SLOWER_CALLS = "slower_calls"
-    """Calls have come to take longer, and fewer of them do as much."""
+    """Calls now take longer, and fewer of them do as much."""
 
 
 @frozen
 class LimitNews:
-    """The limit has changed for good, as far as one can tell."""
+    """The limit has changed permanently, as far as is known."""
 
     before: int
     limit: int
     why: str
-    """In words."""
+    """The reason, as text."""
     cause: LimitCause
 
 
 @frozen
 class Measured:
-    """What a stretch under one limit has shown."""
+    """The measurements of a stretch under one limit."""
 
     slots: float
-    """How many slots were busy on average."""
+    """The mean number of busy slots."""
     records_per_s: float
-    """Whose handler returned."""
+    """Records whose handler returned, per second."""
     slice_s: float
-    """How long a slice took."""
+    """The mean duration of a slice."""
     record_s: float
-    """... and how long that is for each of its records."""
+    """The mean duration of a slice for each of its records."""
     call_s: float
-    """How long a record took, without waiting for a slot."""
+    """The mean duration of a record without waiting for a slot."""
 
 
 @define
@@ -135,10 +135,9 @@ class _Stretch:
 
     limit: int
     began: float
-    """When the limit was set: slices that were handed out earlier do not tell how long one takes
-    under it."""
+    """When the limit was set: slices dispatched earlier do not show how long one takes under it."""
     since: float
-    """Before that most of what came back was handed out under another limit."""
+    """Before this, most completed slices were dispatched under another limit."""
     slices: int = 0
     records: int = 0
     done: int = 0
@@ -146,7 +145,7 @@ class _Stretch:
     busy: int = 0
     called_s: float = 0.0
     own: int = 0
-    """How many of the slices were handed out under this limit, and how long they took."""
+    """How many of the slices were dispatched under this limit."""
     seconds: float = 0.0
     squares: float = 0.0
 
@@ -156,7 +155,7 @@ class _Stretch:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of how long a slice takes, as a share of the mean."""
+        """The standard deviation of a slice's duration, as a share of the mean."""
         mean = self.mean_s
         return sqrt(max(0.0, self.squares / self.own - mean * mean)) / mean
 
@@ -186,43 +185,43 @@ class AdaptiveConcurrency:
     def __init__(self, rules: LimitRules, upper: int):
         self._lower, self._upper = rules.lower, upper
         self.ahead = 1
-        """The slices that may be out for each slot; there may be fewer."""
+        """The most slices in progress for each slot."""
         self.base = min(upper, max(rules.lower, rules.first))
-        """The best limit that is known."""
+        """The best known limit."""
         self.limit = self.base
-        """How many slices may be out now: the base, or another one that is tried."""
+        """How many slices may be in progress now: the base, or a trial limit."""
         self.why = "beginning"
-        """Why the base is what it is, in words."""
+        """The reason for the base, as text."""
         self.cause = LimitCause.MORE_THROUGHPUT
-        """The same as one of few; of no meaning before the first change."""
+        """The reason as an enum value; meaningless before the first change."""
         self._step = 0
-        """Of STEPS: by which factor more are tried."""
+        """Index into STEPS: the factor for trying more."""
         self._reference: Measured | None = None
-        """What the base has shown last."""
+        """The latest measurement of the base."""
         self._usual: Measured | None = None
-        """... and when the limit came to rest."""
+        """The measurement when the limit came to rest."""
         self._best = 0.0
-        """The best throughput since it began to go down."""
+        """The best throughput since the limit began to go down."""
         self._worse = False
         """The last stretch at rest was worse than usual."""
         self._reason = ""
-        """Why it goes down, where it is not just a try."""
+        """Why the limit goes down; empty for a mere trial."""
         self._down = False
         self._factor = STEPS[0]
         self._in_a_row = 0
-        """How many limits were kept one after another."""
+        """How many limits were kept in a row."""
         self._rests_until = 0.0
         self._stretch: _Stretch | None = None
         self._out = 0
-        """How many slices were out when it looked last. What is over meanwhile counts as out until
-        others have taken its place."""
+        """How many slices were in progress at the last check. Slices that have ended since count
+        until others replace them."""
         self._took_s = 0.0
         self._error = 0.0
 
     def record(self, sent: float, now: float, records: int, failed: int, called_s: float) -> None:
-        """Hear of a slice that was handed out at ``sent`` and is over.
+        """Record a slice that was dispatched at ``sent`` and has ended.
 
-        Of its records, which took ``called_s`` seconds in all, so many failed.
+        Its ``records`` took ``called_s`` seconds in all; ``failed`` of them failed.
         """
         stretch = self._stretch
         took_s = now - sent
@@ -233,7 +232,7 @@ class AdaptiveConcurrency:
             stretch.seconds += took_s
             stretch.squares += took_s * took_s
         if self._out > stretch.limit * self.ahead:
-            stretch.since = now  # what is too much has to come back first
+            stretch.since = now  # the excess has to return first
         elif now >= stretch.since:
             stretch.slices += 1
             stretch.records += records
@@ -243,15 +242,15 @@ class AdaptiveConcurrency:
             stretch.called_s += called_s
 
     def adjust(self, now: float, out: int) -> LimitNews | None:
-        """Draw conclusions when a stretch is over; return how the base has changed, if it has.
+        """Evaluate a finished stretch; return the change of the base, if any.
 
-        ``out`` slices are out, and no others can be handed out now.
+        ``out`` slices are in progress, and no others can be dispatched now.
         """
         self._out = out
         stretch = self._stretch
         if stretch is None or out < FED * self.limit:
-            # There is not enough to do, or not enough that may run at once. What waits for a slot
-            # beside that does not count: beside a long call there is nothing.
+            # There are too few records, or too few that may run concurrently. Queued slices do not
+            # count: behind a long call there are none.
             self._give_up(now)
             return None
         if not self._is_over(stretch, now):
@@ -264,14 +263,14 @@ class AdaptiveConcurrency:
         return LimitNews(before, self.base, self.why, self.cause) if self.base != before else None
 
     def wait(self, now: float) -> None:
-        """Hear that not all of the slots are there yet, whose number is to be judged."""
+        """Record that some slots of the limit under test do not exist yet."""
         self._stretch = None
         self._begin(self.limit, now)
 
     # ---- stretches
 
     def _begin(self, limit: int, now: float) -> None:
-        """Measure from when most slices are gone that were handed out under another limit."""
+        """Measure once most slices dispatched under another limit have returned."""
         before, settle_s = self._stretch, 0.0
         if before is None or before.limit != limit:
             settle_s = SETTLE_CALLS * self._took_s
@@ -305,7 +304,7 @@ class AdaptiveConcurrency:
         self._begin(self.limit, now)
 
     def _give_up(self, now: float) -> None:
-        """Start over from the base."""
+        """Start again from the base."""
         self.limit = self.base
         self._usual, self._down, self._in_a_row, self._worse = None, False, 0, False
         self._factor = STEPS[self._step]
@@ -317,7 +316,7 @@ class AdaptiveConcurrency:
             worse = _is_worse(measured, usual)
             if worse and not self._worse:
                 self._worse = True
-                return  # a moment in which somebody else had the processor is over by the next one
+                return  # a short loss of the processor to others is over by the next one
             self._worse = False
             if worse:
                 self._usual = None
@@ -340,7 +339,7 @@ class AdaptiveConcurrency:
 
     def _judge_more(self, measured: Measured, now: float) -> None:
         reference = self._reference
-        assert reference is not None  # more are tried after the base was measured
+        assert reference is not None  # more are tried only after the base was measured
         use = log(measured.records_per_s / reference.records_per_s) / log(
             max(measured.slots / reference.slots, 1.01)
         )
@@ -370,17 +369,17 @@ class AdaptiveConcurrency:
             self._try_fewer(RETREAT if self._in_a_row > 1 else self._factor, now)
             return
         self._in_a_row, self._reason = 0, ""
-        # Too far may have been too much at once; what is finer is tried before the end.
+        # The step may have been too large; finer ones are tried before the end.
         self._back(now, rest=self._factor > RETREAT)
 
     def _keep(self, measured: Measured, cause: LimitCause, why: str) -> None:
-        """Make the limit that was tried the base."""
+        """Make the trial limit the base."""
         self.cause, self.why = cause, why
         self.base, self._reference = self.limit, measured
         self._in_a_row += 1
 
     def _back(self, now: float, *, rest: bool = False) -> None:
-        """Return to the base; where nothing better is in sight for now, rest there."""
+        """Return to the base; if nothing better is in sight, rest there."""
         self.limit = self.base
         self._factor = 1 / STEPS[-1] if self._down else STEPS[self._step]
         if rest:
@@ -390,7 +389,7 @@ class AdaptiveConcurrency:
             self._step = len(STEPS) - 1
 
     def _try_more(self, measured: Measured, now: float) -> None:
-        # What differs less than the noise cannot be told apart.
+        # Differences below the noise are indistinguishable.
         while self._step > 1 and self._error * SURE > STEPS[self._step] - 1.0:
             self._step -= 1
         self._factor = STEPS[self._step]

@@ -1,11 +1,12 @@
-"""Batches on which a slot's process died, halved until the record that ends it is alone.
+"""Batches on which a slot's process died, halved until the crashing record is alone.
 
-Nobody can tell which record of a batch its process died on. So none of them is charged: they go
-out again in two batches, at once, however few they are. A record on which a process dies while it
-is alone has been found: it is charged, and called alone until it leaves.
+It is unknown on which record of a batch its process died, so none of them is charged. They go out
+again in two batches, at once, however few they are. A record on which a process dies while it runs
+alone is identified: it is charged, and called alone until it leaves.
 
-Where a batch holds several lanes each stays whole, and its halves may run at the same time. Of one
-lane the second half waits until all of the first one is finished, and keeps the lane meanwhile.
+In a batch with several lanes each lane stays whole, and the halves may run at the same time. In a
+batch with one lane the second half waits until all of the first is finished, and keeps the lane in
+the meantime.
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ class BatchHalf:
     messages: list[Message]
     seqs: list[int]
     hold: LaneHold
-    """The lanes of its records; those that failed before hold theirs themselves."""
+    """The lanes of its records; records that failed before hold their own."""
     attempt: int
     after: Sequence[int] = ()
-    """Sequence numbers: all of them are finished before it goes out."""
+    """Sequence numbers that must all be finished before it goes out."""
 
     @property
     def may_start(self) -> bool:
-        """Nothing of its lane is before it."""
+        """No record of its lane is before it."""
         partition = self.partition
         if not (partition.is_active and partition.may_start):
             return False
         return not any(map(partition.window.is_open, self.after))
 
     def failed_before(self) -> list[FailedRecord]:
-        """Return its records, which were called again when the process died."""
+        """Return its records, which had failed before the call on which the process died."""
         return [self.partition.failed[seq] for seq in self.seqs]
 
 
 class BatchBisection:
-    """The halves of one worker that have not gone out. Owner: poll thread."""
+    """The undispatched halves of one worker. Owner: poll thread."""
 
     def __init__(self, call_again: Callable[[Iterable[FailedRecord]], None]):
         self._call_again = call_again
         self._waiting: dict[Partition, list[BatchHalf]] = {}
 
     def part(self, slice_: Slice) -> None:
-        """Part a batch that ended its process; its lanes are held until its halves go out."""
+        """Split a batch that ended its process; its lanes are held until its halves go out."""
         partition, attempt = slice_.partition, slice_.call.attempt
         lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
         halves: list[BatchHalf] = []
@@ -79,7 +80,7 @@ class BatchBisection:
         self._waiting[partition] = halves + self._waiting.get(partition, [])
 
     def next(self, rates: RateLimits | None) -> BatchHalf | None:
-        """Take the next half that may go out, None where none may."""
+        """Take the next half that may go out; None if none may."""
         for half in chain.from_iterable(self._waiting.values()):
             if half.may_start and (
                 rates is None or rates.may_all_start(half.partition, half.messages)
@@ -92,12 +93,12 @@ class BatchBisection:
         return None
 
     def dissolve(self, partition: Partition) -> None:
-        """Put the records of halves back that have not gone out, to wait like any others."""
+        """Put the records of undispatched halves back, to wait like any others."""
         halves = self._waiting.pop(partition, ())
         records: list[tuple[int, Message]] = []
         for half in halves:
             if half.attempt > 1:
-                # They keep their lanes themselves, and may have to wait for their first half.
+                # They hold their own lanes, and may have to wait for their first half.
                 if partition.is_suspended:
                     self._call_again(half.failed_before())
                 else:
@@ -114,16 +115,16 @@ class BatchBisection:
                 half.hold.release()
 
     def remove(self, partition: Partition) -> None:
-        """Forget the halves of a partition that is given up."""
+        """Discard the halves of a released partition."""
         self._waiting.pop(partition, None)
 
     def partitions(self) -> list[Partition]:
-        """Return those that have halves."""
+        """Return the partitions that have halves."""
         return list(self._waiting)
 
 
 def died_on(slice_: Slice) -> bool:
-    """Tell whether a slice is a batch of several records that ended its process."""
+    """Return whether a slice is a batch of several records that ended its process."""
     noted = slice_.deviations
     if noted is None or not slice_.is_batch or len(slice_.messages) < 2:
         return False
@@ -133,7 +134,7 @@ def died_on(slice_: Slice) -> bool:
 
 
 def parted(lanes: Sequence[Lane | None]) -> tuple[list[int], list[int]]:
-    """Return the places of two halves, in their order; None is a lane of its own.
+    """Return the indices of two halves, in order; each None is a separate lane.
 
     No lane is in both, unless there is only one.
     """

@@ -1,17 +1,16 @@
 """Batches: slices that one call gets as a list, and when they go out.
 
 Records that may start are *gathered*, one batch a partition at a time: they have left their
-ordering and keep their lanes busy, and whatever comes later of those lanes joins them. A batch goes
-out
+ordering and keep their lanes busy, and later records of those lanes join them. A batch goes out
 
 * when it is full;
-* when a slot is free, and it holds ``min_records``, and nothing more is there;
-* when a slot is free, and ``max_wait_s`` is over since its first record could start;
-* when a slot is free, and nothing more can come: the window is full, or the memory.
+* when a slot is free, it holds ``min_records``, and no more records are there;
+* when a slot is free, and ``max_wait_s`` has passed since its first record could start;
+* when a slot is free, and nothing more can arrive: the window or the memory is full.
 
-While all slots are busy it grows. Once it is out it is one running unit: it owns its lanes until
-its call has ended, nothing is taken back from it, and it is claimed as a whole. What has not been
-claimed goes back as a whole. Halves of a batch on which its process died go out before, see
+It grows while all slots are busy. Once dispatched it is one running unit: it holds its lanes until
+its call has ended, nothing is taken back from it, and it is claimed as a whole. An unclaimed batch
+goes back as a whole. Halves of a batch on which its process died go out first, see
 ``batch_bisection``.
 """
 
@@ -54,7 +53,7 @@ class BatchRules:
 
 
 class Gathering:
-    """The batch of one partition that has not gone out. Owner: poll thread."""
+    """The batch of one partition that has not been dispatched. Owner: poll thread."""
 
     __slots__ = (
         "_in_order",
@@ -76,7 +75,7 @@ class Gathering:
         self.since = now
         """When its first record could start."""
         self.is_closed = False
-        """Nothing joins it any more: what comes next must not be called."""
+        """Nothing more joins it: the next record must not be called."""
         self._in_order = isinstance(run.seqs, range)
         self._joined = False
 
@@ -84,7 +83,7 @@ class Gathering:
         return len(self.messages)
 
     def join(self, run: RecordRun) -> None:
-        """Take further records, whose lanes it has by now."""
+        """Take further records, whose lanes the batch already holds."""
         if self._in_order and RecordRun(self.messages, self.seqs, 0).is_followed_by(run):
             self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
         else:
@@ -92,12 +91,12 @@ class Gathering:
             self._in_order = False
         if not self._joined:
             self._joined = True
-            self.messages = self.messages.copy()  # they are the Source's
+            self.messages = self.messages.copy()  # the list belongs to the Source
         self.messages += run.messages
         self.bytes += run.bytes
 
     def sort(self) -> None:
-        """Put the records in the order of their offsets: lines of lanes come one by one."""
+        """Sort the records by offset: lines of lanes arrive one by one."""
         if self._in_order:
             return
         if any(later < earlier for earlier, later in pairwise(self.seqs)):
@@ -133,7 +132,7 @@ class BatchDispatcher(Dispatcher):
 
     @property
     def hungry(self) -> bool:
-        """Further records could be put to use now: some batch is short of records."""
+        """Further records could be used now: some batch lacks records."""
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         gathered = self._gathered.values()
@@ -143,17 +142,17 @@ class BatchDispatcher(Dispatcher):
 
     @property
     def appetite(self) -> int:
-        """How many records to ask for in one go: as many as there may be, to fill batches."""
+        """How many records to request at once: as many as possible, to fill batches."""
         return self._max_slice_records
 
     @property
     def slice_records(self) -> int:
-        """How many records a batch holds at most."""
+        """The most records a batch holds."""
         most = self._rules.max_records
         return most if self.longest is None else min(most, self.longest)
 
     def remove(self, partition: Partition) -> None:
-        """Stop looking at a partition; its batches that are out stay known until they are back."""
+        """Stop scheduling a partition; its batches in progress stay known until they return."""
         super().remove(partition)
         self._halves.remove(partition)
         batch = self._gathered.pop(partition, None)
@@ -161,7 +160,7 @@ class BatchDispatcher(Dispatcher):
             self.rates.give_back(partition, batch.messages)
 
     def break_up(self, partition: Partition) -> None:
-        """Put the records of a batch back that has not gone out; their lanes are free again."""
+        """Put the records of an undispatched batch back; their lanes are released."""
         batch = self._gathered.pop(partition, None)
         if batch is not None:
             batch.sort()
@@ -172,16 +171,16 @@ class BatchDispatcher(Dispatcher):
         self.join_up(partition)
 
     def break_all_up(self) -> None:
-        """Put the records of all batches back that have not gone out."""
+        """Put the records of all undispatched batches back."""
         for partition in [*self._gathered, *self._halves.partitions()]:
             self.break_up(partition)
 
     def part(self, slice_: Slice) -> None:
-        """Let the halves of a batch on which its process died go out."""
+        """Send the halves of a batch on which its process died."""
         self._halves.part(slice_)
 
     def half(self, now: float) -> Slice | None:
-        """Make a batch of the next half that may go out, None where none may."""
+        """Make a batch of the next half that may go out; None if none may."""
         half = self._halves.next(self.rates)
         if half is None:
             return None
@@ -194,13 +193,13 @@ class BatchDispatcher(Dispatcher):
         return slice_
 
     def join_up(self, partition: Partition) -> None:
-        """Let the records of such halves wait again: others that are put back go before them."""
+        """Let the records of halves wait again: others that are put back go before them."""
         self._halves.dissolve(partition)
         for each in (partition, *partition.siblings):
             self.wake(each)
 
     def next_due(self) -> float:
-        """Return when a batch goes out although it is short; infinity while no slot is free."""
+        """Return when an incomplete batch goes out; infinity while no slot is free."""
         if not self._gathered or not self.idle_slots:
             return float("inf")
         copies_too = self.turns.has_room(self.slots)
@@ -243,7 +242,7 @@ class BatchDispatcher(Dispatcher):
         return super()._single(partitions, now, but)
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
-        """Make a batch of records that failed before, equally often."""
+        """Make a batch of records that failed before, all with the same number of attempts."""
         return super().again(sorted(records, key=attrgetter("seq")), now)
 
     def slow(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
@@ -251,7 +250,7 @@ class BatchDispatcher(Dispatcher):
         return []
 
     def _gather(self, partition: Partition, now: float) -> Gathering | None:
-        """Let the partition's batch grow as far as it can; None where it has no record."""
+        """Let the partition's batch grow as far as it can; None if it has no record."""
         batch = self._gathered.get(partition)
         most = self.slice_records
         ordering = partition.ordering
@@ -270,7 +269,7 @@ class BatchDispatcher(Dispatcher):
         return batch
 
     def _join(self, batch: Gathering, partition: Partition, run: RecordRun) -> None:
-        """Let records join; from the first one on whose headers are lost they wait for the next."""
+        """Join records up to the first with lost headers; the rest wait for the next batch."""
         first = first_unreadable(run.messages) if partition.unreadable else None
         if first is None:
             batch.join(run)

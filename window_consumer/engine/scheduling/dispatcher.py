@@ -1,7 +1,7 @@
 """Dispatch: which records go to the slots next, in slices of which length, and what comes back.
 
-Keeps up to two slices a slot on their way, so that a slot finds its next one without waiting for
-the poll thread. Takes records back from a slice whose current record is slow.
+The dispatcher keeps up to two slices a slot in progress, so that a slot finds its next one without
+waiting for the poll thread. It takes records back from a slice whose current record is slow.
 """
 
 from __future__ import annotations
@@ -21,70 +21,74 @@ from window_consumer.engine.scheduling.unreadable import apart
 from window_consumer.model.record import Message
 
 SLICE_TARGET_S = 0.005
-"""How long a slice should take: long against a hand-over (some 20 us), short for a person."""
+"""The target duration of a slice: long compared with a hand-over (some 20 us), imperceptible to a
+person."""
 
 TURN_S = 0.05
-"""How long a slice should take where nobody else could run its records: between two of them its
-lane rests for as long as handing over takes, some 0.2 to 0.5 ms ..."""
+"""The target duration of a slice if no other slot could run its records. Between two such slices
+the lane idles during the hand-over, some 0.2 to 0.5 ms."""
 
 TURN_RECORDS = 50
-"""... and how many records it should hold at most: a call may have seemed quick by chance."""
+"""The most records in such a slice: a call may have seemed quick by chance."""
 
 SMALL_CHANGE_S = 0.0005
-"""Work below this is not worth a slot of its own: it waits for company ..."""
+"""Work shorter than this is not worth a slot of its own: it waits for more records."""
 
 COMPANY_S = 0.005
-"""... for at most this long, and only while another slice of its partition is out."""
+"""How long such work waits at most, and only while another slice of its partition is in progress.
+"""
 
 STUCK_S = 0.015
-"""A slice whose record has not moved on for this long, and for twice what a call usually takes,
+"""A slice whose current record has made no progress for this long, and for twice the usual call,
 gives its unstarted records back."""
 
 MAX_SLICES_PER_S = 5000
-"""Where many slots with slow handlers would need more slices than this, a slice holds several
-records, as far as so many wait: handing over and switching threads is most of the work then."""
+"""Above this rate, a slice holds several records if enough wait. With many slots and slow handlers,
+hand-overs and thread switches would otherwise be most of the work."""
 
 MAX_SHARED = 16
-"""... but no more than these."""
+"""The most records such a slice holds."""
 
 AHEAD_S = 0.01
-"""How much work may wait for the slots. More would wait here for longer than it takes: of 6,000
-records of 10 ms in 16 slots the last one waited for 4 s, and who stops leaves them to be fetched
-again."""
+"""How much work may wait for the slots. More would wait here longer than it takes to run: with
+6,000 records of 10 ms and 16 slots, the last record waited 4 s, and a stop left the rest to be
+fetched again."""
 
 LEFT_S = 0.006
-"""So much of it is left when more is fetched: asking for each record costs more than it takes."""
+"""How much of AHEAD_S is left when more is fetched: a request for each record costs more than the
+record."""
 
 QUICK_S = 0.0001
-"""Where a call takes less, what waits is measured in slices: a batch is handled in no time."""
+"""If a call is quicker than this, waiting work is measured in slices: a batch takes no time."""
 
 LONG_CALL_S = 0.1
-"""Where a call takes longer nothing has to wait beside it: what a slot loses until its next record
-has been fetched is nothing to that."""
+"""If a call takes longer than this, no record has to wait behind it: fetching the next one takes
+negligible time in comparison."""
 
 REST_S = 0.001
-"""How long results may lie while the slots have enough queued: reading twenty at once costs the
+"""How long results may wait while the slots have enough queued. Reading twenty at once takes the
 interpreter's lock once, not twenty times."""
 
 REST_QUEUED = 0.5
-"""Enough: so many slices a slot are queued, and each takes four times REST_S."""
+"""How many queued slices a slot are enough for a rest, if each takes four times REST_S."""
 
 SHARED_QUEUED = 0.25
-"""Where slow records share slices so many slices a slot are enough: each holds many calls. Then new
-ones are as long as may be, because the poll thread's work is for each slice."""
+"""How many queued slices a slot are enough if slow records share slices, as each holds many calls.
+New slices are then as long as possible, because the poll thread's work is per slice."""
 
 LONGEST_REST_S = 0.005
-"""Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
-their results a thousand times a second costs more than all else that there is to do."""
+"""If a slice takes longer still, results wait an eighth of its duration, at most this long. With a
+thousand concurrent calls, reading results a thousand times a second costs more than all other
+work."""
 
 LOOK_EVERY_S = 10e-6
-"""For each slice that is looked at, which takes some 1 us, so much time passes until the next look:
-of thousands of them looking alone would take all the time there is."""
+"""How much time passes until the next inspection, for each inspected slice. One inspection takes
+some 1 us, so thousands of slices would otherwise take all the time."""
 
 SLICES_PER_SLOT = 2
 
 NEAR = 20
-"""Among so many records of a partition one with another key is looked for."""
+"""How many records of a partition are searched for one with another key."""
 
 
 class Dispatcher:
@@ -92,37 +96,37 @@ class Dispatcher:
 
     def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int = SLICES_PER_SLOT):
         self.slots = slots
-        """How many may be busy; a limiter changes it. Fewer than are busy take nothing back."""
+        """How many may be busy; a limiter changes it. Lowering it takes nothing back."""
         self.slices_per_slot = slices_per_slot
-        """One: a slice that waits behind another would run in a slot that is to stay idle."""
+        """One under a limiter: a queued slice would run in a slot that should stay idle."""
         self._max_slice_records = max_slice_records
         self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
         self._out: dict[Slice, None] = {}
         self.abandoned: dict[Slice, None] = {}
-        """Slices whose call was given up and has not returned; they have no slot any more."""
+        """Slices whose call was abandoned and has not returned; they no longer have a slot."""
         self._long: dict[Slice, None] = {}
-        """Those of them with several records: only they have something to take back."""
+        """Slices in progress with several records: only these have something to take back."""
         self._records_out = 0
         self._partitions: deque[Partition] = deque()
-        """Partitions that may have new records to start, next one first ..."""
+        """Partitions that may have new records to start; the next one is first."""
         self._copies: deque[Partition] = deque()
-        """... and those of retry levels: their records failed before."""
+        """The same for retry levels, whose records failed before."""
         self.turns = RetryShare()
-        """When calls are made again although new records wait."""
+        """Decides when retries run although new records wait."""
         self._queued: set[Partition] = set()
         self._looked_at = 0.0
         self._shared = 1
-        """How many slow records share a slice at the moment."""
+        """How many slow records currently share a slice."""
         self.held_back = 0
-        """Records that wait for company; look again within COMPANY_S."""
+        """Records that wait for more; check again within COMPANY_S."""
         self.rates: RateLimits | None = None
-        """Set where calls may start only so fast."""
+        """Set if a rate limits calls."""
         self.longest: int | None = None
-        """No slice may hold more records: what their calls return would have no room."""
+        """The most records a slice may hold, so that there is room for what its calls return."""
         self.in_turn = False
-        """Each partition is a lane: nobody else could take what its slice has not started."""
+        """Each partition is a lane: no other slot could run a slice's unstarted records."""
         self._turn = 0
-        """Records in a slice while each partition that has some finds a slot of its own."""
+        """Records in a slice while each partition with records finds a slot of its own."""
 
     @property
     def out(self) -> Collection[Slice]:
@@ -139,7 +143,7 @@ class Dispatcher:
 
     @property
     def hungry(self) -> bool:
-        """Further records could be put to use now: less is waiting than the slots take next."""
+        """Further records could be used now: fewer wait than the slots take next."""
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         if self.is_quick:
@@ -149,39 +153,39 @@ class Dispatcher:
 
     @property
     def appetite(self) -> int:
-        """How many records to ask for in one go: until what waits is ``AHEAD_S`` of work."""
+        """How many records to request at once: until ``AHEAD_S`` of work waits."""
         if self.is_quick:
-            # There is more on its way and before the slots, a slice each: twice as much in one go.
+            # More is on its way and queued, a slice each: request twice as much at once.
             ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
             return min(ahead, self._max_slice_records)
         return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_slice_records))
 
     @property
     def is_quick(self) -> bool:
-        """Handing over costs more than waiting: records go in long slices, and full batches."""
+        """A hand-over costs more than waiting, so records go in long slices and full batches."""
         return self._length.cost_s < QUICK_S
 
     def _ahead(self, seconds: float) -> int:
-        """Return how many records the slots begin in so many seconds, beside one for each of them.
+        """Return how many records the slots begin in ``seconds``, beyond one for each slot.
 
-        What else is in the slices that run comes on top. Where a call takes long, but not very
-        long, one record is ready at least.
+        The other records of running slices are added. If a call takes long, but not very long, at
+        least one record is ready.
         """
         cost_s = self._length.cost_s
         most = self._most_shared()
         in_slices = self.slots * (max(self._length.records, most) - 1)
         if most > 1:
-            # Without a stock of long slices those that come back would be replaced by short ones.
+            # Without a stock of long slices, short ones would replace those that return.
             in_slices += int(self.slots * most * 2 * SHARED_QUEUED)
         return in_slices + max(cost_s < LONG_CALL_S, int(self.slots * seconds / cost_s))
 
     def _supply(self) -> int:
-        """Return how many records are there beyond one for each slot, less than none included."""
+        """Return how many records there are beyond one for each slot; may be negative."""
         return self._records_out + self._waiting() - self.slots
 
     @property
     def rest_s(self) -> float:
-        """For how long nothing would come of looking at results; 0 where something may."""
+        """For how long reading results would achieve nothing; 0 if it may help now."""
         queued = len(self._out) - self.slots
         slice_s = self._length.cost_s * max(self._length.records, self._shared)
         enough = REST_QUEUED if self._shared <= 1 else SHARED_QUEUED
@@ -191,7 +195,7 @@ class Dispatcher:
 
     @property
     def idle_slots(self) -> int:
-        """How many slots have nothing to do, not even queued."""
+        """How many slots have nothing to do and nothing queued."""
         return max(0, self.slots - len(self._out))
 
     @property
@@ -201,12 +205,12 @@ class Dispatcher:
 
     @property
     def knows_cost(self) -> bool:
-        """Some call has returned: what one takes is no mere guess."""
+        """Some call has returned, so the cost is no longer a guess."""
         return self._length.has_learnt
 
     @property
     def turn_records(self) -> int:
-        """How many records go in one go where nobody else could take them; 0 where they may."""
+        """How many records go at once if no other slot could take them; 0 if others could."""
         cost_s = self._length.cost_s
         if not self.in_turn or not self.knows_cost or self.is_quick:
             return 0
@@ -218,23 +222,23 @@ class Dispatcher:
 
     @property
     def slice_records(self) -> int:
-        """How many records a slice should hold at the moment."""
+        """How many records a slice should hold now."""
         records = self._length.records
         return records if self.longest is None else min(records, self.longest)
 
     def slices_of(self, partition: Partition) -> list[Slice]:
-        """Return those of one partition, abandoned ones included."""
+        """Return the slices of one partition, abandoned ones included."""
         known = chain(self._out, self.abandoned)
         return [slice_ for slice_ in known if slice_.partition is partition]
 
     def wake(self, partition: Partition) -> None:
-        """Note that a partition may have something to start, and starts it by itself."""
+        """Queue a partition that may have records to start, unless it is held back."""
         if partition not in self._queued and partition.may_start:
             self._queued.add(partition)
             self._line_of(partition).append(partition)
 
     def remove(self, partition: Partition) -> None:
-        """Stop looking at a partition; its slices that are out stay known until they are back."""
+        """Stop scheduling a partition; its slices in progress stay known until they return."""
         if self.rates is not None:
             self.rates.remove(partition)
         if partition in self._queued:
@@ -255,24 +259,24 @@ class Dispatcher:
         return bool(self._copies)
 
     def break_up(self, partition: Partition) -> None:
-        """Let go of records that were chosen and have not gone out; only batches have such."""
+        """Release records that were chosen but not sent; only batches have these."""
 
     def part(self, slice_: Slice) -> None:
-        """Let the halves of a batch on which its process died go out."""
-        raise NotImplementedError  # other slices are settled record by record
+        """Send the halves of a batch on which its process died."""
+        raise NotImplementedError  # other slices are completed record by record
 
     def half(self, now: float) -> Slice | None:  # noqa: ARG002 - batches have such
-        """Make a batch of the next such half that may go out, None where none may."""
+        """Make a batch of the next half that may go out; None if none may."""
         return None
 
     def join_up(self, partition: Partition) -> None:
-        """Let go of such halves: records that are put back go before them."""
+        """Release pending halves: records that are put back go before them."""
 
     def break_all_up(self) -> None:
-        """Let go of all such records: nothing may go out for a while."""
+        """Release all records that were chosen but not sent: nothing may go out for a while."""
 
     def next_due(self) -> float:
-        """Return when something goes out by itself; infinity where nothing waits for a time."""
+        """Return when something goes out by time alone; infinity if nothing waits for a time."""
         return float("inf")
 
     def slices(self, now: float) -> Iterable[Slice]:
@@ -282,7 +286,7 @@ class Dispatcher:
         return self._slices(self._partitions, now)
 
     def copies(self, now: float) -> Iterable[Slice]:
-        """Yield those of copies in retry levels that may go out now, as ``slices`` does."""
+        """Yield slices of copies in retry levels that may go out now, as ``slices`` does."""
         return self._slices(self._copies, now)
 
     def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
@@ -313,7 +317,7 @@ class Dispatcher:
             yield slice_
 
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
-        """Make a slice; where slots are idle, share what waits among them."""
+        """Make a slice; if slots are idle, divide the waiting records among them."""
         count = max(self.slice_records, self._shared, self._turn)
         if self.longest is not None:
             count = min(count, self.longest)
@@ -327,14 +331,14 @@ class Dispatcher:
         return Slice(partition, run.messages, run.seqs, run.bytes, hold)
 
     def single(self, now: float, but: Collection[Lane] = ()) -> Slice | None:
-        """Make a slice of the first new record that may start, None where none can.
+        """Make a slice of the first new record that may start; None if none can.
 
-        One with another key than ``but`` where some is near; the next one is of another partition.
+        Prefer a nearby record whose key is not in ``but``. The next call uses another partition.
         """
         return self._single(self._partitions, now, but) or self._single(self._partitions, now)
 
     def single_copy(self, now: float) -> Slice | None:
-        """Make a slice of the first copy that may start, None where none can."""
+        """Make a slice of the first copy that may start; None if none can."""
         return self._single(self._copies, now)
 
     def _single(
@@ -352,7 +356,7 @@ class Dispatcher:
         return None
 
     def _take_one(self, partition: Partition, but: Collection[Lane]) -> Taken | None:
-        """Take the first record with another key than these, near the front."""
+        """Take the first record near the front whose key is not in ``but``."""
         ordering = partition.ordering
         passed_over = []
         while (taken := ordering.take(1)) is not None:
@@ -370,7 +374,7 @@ class Dispatcher:
         return taken
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
-        """Make a slice of records that failed before, equally often."""
+        """Make a slice of records that failed before, all with the same number of attempts."""
         partition = records[0].partition
         messages = [failed.message for failed in records]
         slice_ = Slice(
@@ -378,7 +382,7 @@ class Dispatcher:
             messages,
             [failed.seq for failed in records],
             sum(map(len, messages)),
-            # Their own holds end when they leave, which may be before their calls have ended.
+            # Their own holds end when they leave, perhaps before their calls end.
             partition.ordering.acquire(failed.lane for failed in records),
             records[0].attempts + 1,
         )
@@ -389,14 +393,14 @@ class Dispatcher:
     def alone(
         self, partition: Partition, message: Message, seq: int, hold: LaneHold, now: float
     ) -> Slice:
-        """Make a slice of one record that is started for the first time."""
+        """Make a slice of one record that starts for the first time."""
         slice_ = Slice(partition, [message], (seq,), len(message), hold)
         self._charge(slice_)
         self._send(slice_, now)
         return slice_
 
     def _charge(self, slice_: Slice) -> None:
-        """Charge records that no ordering has charged."""
+        """Charge the rates for records that no ordering has charged."""
         if self.rates is not None:
             self.rates.charge(slice_.partition, slice_.messages)
 
@@ -413,7 +417,7 @@ class Dispatcher:
             self._long[slice_] = None
 
     def back(self, slice_: Slice) -> None:
-        """Note that a slot has completed a slice."""
+        """Record that a slot has completed a slice."""
         if slice_ in self.abandoned:
             del self.abandoned[slice_]
             return
@@ -429,7 +433,7 @@ class Dispatcher:
             self._length.record(records, slice_.elapsed)
 
     def abandon(self, slice_: Slice) -> None:
-        """Note that a slice's slot was replaced: what it runs may return at any time, or never."""
+        """Record that a slice's slot was replaced: its call may return at any time, or never."""
         del self._out[slice_]
         self.turns.over(slice_)
         self._long.pop(slice_, None)
@@ -440,7 +444,7 @@ class Dispatcher:
         self.abandoned[slice_] = None
 
     def split(self, slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
-        """Take back what a slice has not started, see ``Slice.split``."""
+        """Take back a slice's unstarted records, see ``Slice.split``."""
         messages = slice_.messages
         parts = slice_.split()
         if self.rates is not None:
@@ -453,9 +457,9 @@ class Dispatcher:
     def slow(self, now: float) -> list[Slice]:
         """Return the slices whose unstarted records should be taken back.
 
-        Looks at most every 5 ms, less often where there are thousands: a slice is slow when its
-        record has not moved on for STUCK_S, or when slots are idle while it is older than a slice
-        should get.
+        Inspects slices at most every 5 ms, less often if there are thousands. A slice is slow if
+        its record has made no progress for STUCK_S, or if it exceeds the target duration while
+        slots are idle.
         """
         if now - self._looked_at < max(SLICE_TARGET_S, len(self._long) * LOOK_EVERY_S):
             return []
@@ -472,7 +476,7 @@ class Dispatcher:
         return sum(partition.ordering.startable for partition in self._partitions)
 
     def _share(self) -> int:
-        """Return how many slow records the next slices hold: those that wait, shared by all."""
+        """Return how many slow records the next slices hold: waiting records divided by slots."""
         most = self._most_shared()
         if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
             return max(1, most)

@@ -1,11 +1,11 @@
-"""Partitions whose records run one after another: how much of each is held at a time.
+"""Partitions whose records run one after another: how many records of each are held at a time.
 
-The client hands out what it has fetched, thousands of records of one partition and then thousands
-of the next. Where each partition is one lane, reading on while any of them is short of records
-keeps all lanes busy; what comes before theirs waits here instead of in the client. Nothing is
-paused for that: a pause throws away all that was prefetched of a partition, megabytes for the few
-records that are needed, and what is fetched anew comes behind everybody else's. With one partition
-nothing else can come, and only what is next is read.
+The client delivers thousands of records of one partition, then thousands of the next. If each
+partition is one lane, reading on while any of them lacks records keeps all lanes busy; records that
+come before theirs wait here instead of in the client. Nothing is paused for this. A pause discards
+all prefetched data of a partition, megabytes for the few records needed, and the refetched data
+comes after that of all other partitions. With one partition nothing else can arrive, so only the
+next records are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EnoughRules:
 
 
 class FetchDemand:
-    """Says how many records are wanted where each partition is a lane. Owner: poll thread."""
+    """How many records are wanted if each partition is a lane. Owner: poll thread."""
 
     def __init__(self, dispatcher: Dispatcher, batch_records: int, rules: EnoughRules):
         self._dispatcher = dispatcher
@@ -35,23 +35,23 @@ class FetchDemand:
         self._batch_records = batch_records
 
     def appetite(self, partitions: Collection[Partition]) -> int:
-        """Return how many records to ask for, 0 while none could be put to use."""
+        """Return how many records to request; 0 if none could be used."""
         dispatcher = self._dispatcher
         if dispatcher.is_quick:
             return dispatcher.appetite if dispatcher.hungry else 0
         reading = _reading(partitions)
-        # Where there is a slot for each lane it is the lanes that want something, each for itself.
+        # If there is a slot for each lane, each lane has its own demand.
         if len(reading) > dispatcher.slots and not dispatcher.hungry:
             return 0
         if not partitions:
-            return 1  # whose records come first shows how many are needed
+            return 1  # the first partition delivered shows how many are needed
         if dispatcher.rates is not None and dispatcher.rates.is_dry:
             return 0
         held = [partition.window.open + partition.buffered for partition in reading]
         return self._for_one(held[0]) if len(held) == 1 else self._for_many(held)
 
     def _for_many(self, held: Collection[int]) -> int:
-        """Return how many records to read while a partition is short of them."""
+        """Return how many records to read while some partition lacks them."""
         enough = max(self._rules.records, int(self._rules.seconds / self._dispatcher.cost_s))
         short = any(records < enough for records in held)
         return max(1, min(enough, self._batch_records)) if short else 0
@@ -66,7 +66,7 @@ class FetchDemand:
 
 
 def _reading(partitions: Collection[Partition]) -> list[Partition]:
-    """Return those that are read: copies come by themselves when they are due."""
+    """Return the partitions that are read: copies arrive by themselves when they are due."""
     return [
         each
         for each in partitions

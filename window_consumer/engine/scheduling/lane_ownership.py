@@ -1,16 +1,16 @@
 """Which copies may start: only those whose lane belongs to this member.
 
-The home of a lane is the source partition of its records. The owner of that partition calls all
-of them, including copies in retry topics. While all members of a group read the same topics, a
-copy's partition and its home have the same owner. While the levels of a ladder change, they may
-differ: the copies then wait here, *away* from home, until one of the two has moved. A partition
-without a home (its source has fewer partitions, or is not read) starts its copies like any other.
+The source partition of a lane's records owns the lane: its member calls all of them, including
+copies in retry topics. While all members of a group read the same topics, one member owns the
+copy's partition and the source partition. While the levels of a ladder change, these may differ:
+the copies then wait here, *away*, until one of the two has moved. If the source partition does not
+exist or is not read, its copies start like any others.
 
-A stray is a copy that lies in another partition than its lane: it was written by key, by hand, or
-while its topic had fewer partitions than the source. It is not called where it lies. It is
+A stray is a copy in a partition with another number than its source's: it was written by key, by
+hand, or while its topic had fewer partitions than the source. It is not called there. It is
 written, unchanged, to the partition with its source's number, and called there.
 
-Waiting records stay where they are: in the buffer, in the ordering, or, once called, beside their
+Waiting records stay where they are: in the buffer, in the ordering, or, after a call, with their
 partition.
 """
 
@@ -50,9 +50,9 @@ _FAILURE = Failure(LookupError(_WHY), Fault("", _WHY, "", ""))
 
 
 def stray(partition: Partition, message: Message, seq: int, now: float) -> FailedRecord:
-    """Return a stray as a record that leaves, of no lane: it has not been called here.
+    """Return a stray as a record that leaves and has no lane: it has not been called here.
 
-    Nothing but the broker's answer may hold it up, so its reason is that of an intervention.
+    Only the broker's answer may delay it, so its reason is that of an intervention.
     """
     return FailedRecord(
         partition, message, seq, None, 0, _FAILURE, now, now, reason=Reason.MANUAL, is_stray=True
@@ -60,14 +60,14 @@ def stray(partition: Partition, message: Message, seq: int, now: float) -> Faile
 
 
 WORTH_SAYING_S = 10.0
-"""Copies that wait for their home shorter than this are not worth a line: a rebalance moves
-partitions one after another, and the members hear of a new topic within five seconds."""
+"""Copies that wait for their owner for less than this are not reported: a rebalance moves
+partitions one after another, and members discover a new topic within five seconds."""
 
 AGAIN_S = 60.0
-"""How often it is said again."""
+"""How often the report is repeated."""
 
 CHECK_S = 1.0
-"""How often it is looked at."""
+"""How often the wait is checked."""
 
 
 class LaneOwnership:
@@ -88,21 +88,21 @@ class LaneOwnership:
         self._completion = completion
         self._ordered = ordered
         self._sizes: Mapping[str, int] | None = None
-        """How many partitions the topics have that are read; None where nobody has said so yet."""
+        """How many partitions each subscribed topic has; None until this is known."""
         self._away: dict[Partition, float] = {}
-        """Those away from home, since when."""
+        """Partitions whose lane owner is another member, and since when."""
         self._look_at = float("-inf")
         self._strays: list[tuple[Partition, Message, int]] = []
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
-        """Note how many partitions each topic has that is read: some homes may not exist."""
+        """Record the partition counts of subscribed topics: some owners may not exist."""
         self._sizes = sizes
         self.sort_out(now)
 
     def sort_out(self, now: float) -> None:
-        """Find out anew who is away, after partitions came or went, or are about to go.
+        """Recheck the owners after partitions came or went, or are about to go.
 
-        Who has just left home takes back what has not started.
+        A partition whose owner has just left takes back its unstarted records.
         """
         if not self._ordered:
             return
@@ -123,7 +123,7 @@ class LaneOwnership:
             partition.find_strays = partial(self._find_strays, partitions)
 
     def send_home(self, now: float) -> None:
-        """Let the strays leave that were found since the last time."""
+        """Let the strays leave that were found since the last call."""
         if not self._strays:
             return
         strays, self._strays = self._strays, []
@@ -146,7 +146,7 @@ class LaneOwnership:
         return found
 
     def outlived(self, gone: Partition) -> list[Outlived]:
-        """Return the calls for copies that still run although their home, which is gone, is."""
+        """Return the calls for copies that still run although their source partition is lost."""
         return [
             Outlived(partition.name, message.offset(), message.key(), counts=True)
             for partition in self._away
@@ -156,11 +156,11 @@ class LaneOwnership:
         ]
 
     def busy(self, home: Partition) -> bool:
-        """Tell whether calls for copies run whose home is about to be given up."""
+        """Return whether calls run for copies whose source partition is about to be released."""
         return any(each.slices for each in self._away if _home_of(each) == home.name)
 
     def owners_away(self, now: float) -> list[OwnerAway]:
-        """Return who has been away for long and has copies that could start, now and then."""
+        """Return partitions that have long been away and have startable copies, now and then."""
         if not self._away or now < self._look_at:
             return []
         found = [
@@ -179,7 +179,7 @@ class LaneOwnership:
         if self._sizes is None or partition.name.partition >= self._sizes.get(
             partition.name.topic, 0
         ):
-            # Nobody has counted since this partition is there: its home may be as new.
+            # The topics were not counted since this partition was created: its owner may be as new.
             return True
         return home.partition < self._sizes.get(home.topic, 0)
 

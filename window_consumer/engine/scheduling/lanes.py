@@ -1,17 +1,17 @@
-"""Lanes: which ordering domains are busy, who holds them, and who enters them next.
+"""Lanes: which ordering domains are busy, what holds them, and which record enters next.
 
-The source partition and the retry topics' partitions that hold copies of its records are *siblings*
-and share one Lanes object. It alone knows what holds a lane.
+The source partition and the retry topics' partitions with copies of its records are *siblings* and
+share one Lanes object. Only this object knows what holds a lane.
 
-* Whoever keeps a lane busy has a ``LaneHold``: a slice, a batch that has not gone out, a record
-  that failed, results that are not acked. A hold counts once for each of its lanes.
-* A lane is free when its last hold is released. If records wait in line for it, it is offered to
-  their ordering, siblings in turn, and stays busy. Otherwise the next record may enter it.
-* A hold of a partition that was given up holds nothing: releasing it again changes nothing.
-* None is no lane. It may stand among lanes and is ignored.
+* Everything that keeps a lane busy has a ``LaneHold``: a slice, a batch not yet sent, a failed
+  record, unacked results. A hold counts once for each of its lanes.
+* A lane is free when its last hold is released. If records wait for it, it is offered to their
+  ordering, siblings in turn, and stays busy. Otherwise the next record may enter it.
+* A hold of a released partition holds nothing: releasing it again changes nothing.
+* None is not a lane. It may occur among lanes and is ignored.
 
-Cost: entering is one set operation a slice, and so is releasing, one look-up a record in each. Only
-lanes that somebody else holds too, or that somebody waits for, are dealt with one by one.
+Cost: entering is one set operation a slice with one look-up a record, and so is releasing. Only
+lanes that have further holds or waiting records are handled one by one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Lane = Hashable
 """An ordering domain within one partition."""
 
 LaneOf = Callable[[Message], Lane | None]
-"""Returns a message's lane; None where it has no order to keep."""
+"""Returns a message's lane; None if it is unordered."""
 
 
 class LaneMember(Protocol):
-    """An ordering that shares lanes; its records may wait in line for them."""
+    """An ordering that shares lanes; its records may wait for them."""
 
     @property
     def lines(self) -> dict[Lane, Any]:
@@ -37,27 +37,27 @@ class LaneMember(Protocol):
 
     @property
     def ready(self) -> Collection[Lane]:
-        """Those of them that were offered and not entered."""
+        """Those of ``lines`` that were offered and not entered."""
 
     def offer(self, lane: Lane) -> None:
-        """Take a lane that nobody holds; the ordering has a line for it."""
+        """Accept a lane that nobody holds; the ordering has a line for it."""
 
     def withdraw(self, lane: Lane) -> None:
-        """Return a lane that was offered: somebody holds it again."""
+        """Return an offered lane: it is held again."""
 
 
 class LaneHold:
-    """Lanes that somebody keeps busy. Owner: poll thread."""
+    """Lanes that one holder keeps busy. Owner: poll thread."""
 
     __slots__ = ("group", "lanes")
 
     def __init__(self, group: Lanes | None, lanes: Collection[Lane]):
         self.group = group
         self.lanes = lanes
-        """Empty once they are released. A lane may be there several times; it counts once."""
+        """Empty after release. A lane may occur several times; it counts once."""
 
     def release(self) -> None:
-        """Let all of them go; a second time changes nothing."""
+        """Release all lanes; a second call changes nothing."""
         group = self.group
         if group is None or (member := group.holds.pop(self, None)) is None:
             return
@@ -80,17 +80,17 @@ class LaneHold:
         group.free(others, group.holds[self])
 
     def merge(self, other: LaneHold) -> None:
-        """Take over all lanes of another hold, which holds nothing afterwards."""
+        """Take over all lanes of another hold, which is empty afterwards."""
         if self.group is None or other.group is not self.group:
             return
         held = self._by_lane()
         twice = [lane for lane in dict.fromkeys(other.lanes) if lane in held]
         held.update(dict.fromkeys(other.lanes))
-        other.lanes = twice  # they counted for each of the two
+        other.lanes = twice  # each of the two holds counted them
         other.release()
 
     def part(self, lanes: Iterable[Lane | None]) -> LaneHold:
-        """Move these of its lanes to a hold of their own."""
+        """Move some of its lanes to a new hold."""
         group = self.group
         if group is None:
             return self
@@ -109,7 +109,7 @@ class LaneHold:
 
 
 NO_HOLD = LaneHold(None, ())
-"""The hold of records that have no order to keep."""
+"""The hold of unordered records."""
 
 
 class Lanes:
@@ -117,11 +117,11 @@ class Lanes:
 
     def __init__(self) -> None:
         self.busy: set[Lane] = set()
-        """Lanes that no new record may enter: somebody holds them, or was offered them."""
+        """Lanes that no new record may enter: they are held or offered."""
         self.further: dict[Lane, int] = {}
-        """How many holds a lane has beyond its first; lanes with one are not here."""
+        """How many holds a lane has beyond its first; lanes with only one are absent."""
         self.holds: dict[LaneHold, LaneMember] = {}
-        """All holds, and whose they are."""
+        """All holds, each with its ordering."""
         self.members: list[LaneMember] = []
         """The orderings of the siblings."""
 
@@ -130,14 +130,14 @@ class Lanes:
         self.members.append(member)
 
     def leave(self, member: LaneMember) -> None:
-        """Release all holds of an ordering; it must have no lines any more."""
+        """Release all holds of an ordering, which must have no lines left."""
         for hold in [hold for hold, each in self.holds.items() if each is member]:
             hold.release()
         if member in self.members:
             self.members.remove(member)
 
     def enter(self, member: LaneMember, lanes: Collection[Lane]) -> LaneHold:
-        """Hold lanes that are not busy, or that this ordering was offered and has taken."""
+        """Hold lanes that are free, or that this ordering was offered and has taken."""
         busy = self.busy
         busy.update(lanes)
         busy.discard(None)
@@ -146,7 +146,7 @@ class Lanes:
         return hold
 
     def acquire(self, member: LaneMember, lanes: Iterable[Lane | None]) -> LaneHold:
-        """Hold lanes whoever else holds them: each is free when all its holds are released."""
+        """Hold lanes in addition to their other holds: a lane is free once all are released."""
         wanted = [lane for lane in dict.fromkeys(lanes) if lane is not None]
         if not wanted:
             return NO_HOLD
@@ -161,20 +161,20 @@ class Lanes:
         return self.enter(member, wanted)
 
     def only(self, hold: LaneHold) -> list[Lane]:
-        """Return the lanes that nobody but this hold keeps busy, and that nobody waits for."""
+        """Return the hold's lanes that have no other hold and no waiting records."""
         contested = self._contested(hold.lanes)
         return [lane for lane in hold.lanes if lane is not None and lane not in contested]
 
     def free(self, lanes: Collection[Lane], member: LaneMember) -> None:
-        """Let lanes go that a hold of an ordering has given up."""
+        """Release lanes that a hold of this ordering has given up."""
         self.busy.difference_update(lanes)
         contested = self._contested(lanes)
         if not contested:
             return
-        # Others hold them, or one of those who wait is offered them.
+        # They have further holds, or are offered to a waiting ordering.
         self.busy |= contested
         further = self.further
-        # In their order: that of a set differs from one process to the next.
+        # In their own order: a set's order differs between processes.
         for lane in dict.fromkeys(lanes):
             if lane not in contested:
                 continue
@@ -186,7 +186,7 @@ class Lanes:
                 further[lane] -= 1
 
     def pass_on(self, lane: Lane, member: LaneMember) -> None:
-        """Offer a lane that nobody holds to who waits for it, else it is free.
+        """Offer a lane that nobody holds to the next waiting ordering, else free it.
 
         The ordering that had it comes last, so that lines take turns.
         """
@@ -201,7 +201,7 @@ class Lanes:
         self.busy.discard(lane)
 
     def _contested(self, lanes: Collection[Lane]) -> set[Lane]:
-        """Return those that have further holds, or for which somebody waits."""
+        """Return the lanes that have further holds or waiting records."""
         contested: set[Lane] = self.further.keys() & lanes if self.further else set()
         for each in self.members:
             if each.lines:

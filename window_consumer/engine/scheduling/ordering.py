@@ -1,12 +1,12 @@
 """Which records may start now: without order, by key, or one after another.
 
-An ordering has the records of one partition that are in the window and not started. Its promise: of
-a lane at most one record is out (in a slice, waiting for its retry, being copied to another topic)
-beside those that follow it in the very same slice, and the records of a lane leave in the order in
-which they were delivered.
+An ordering holds the records of one partition that are in the window and not started. It promises
+two things. At most one record of a lane is in progress (in a slice, waiting for its retry, being
+copied to another topic), apart from those that follow it in the same slice. The records of a lane
+leave in the order of their delivery.
 
-Which lanes are busy is known by ``Lanes``, which siblings share. Who of them waits longest goes
-next is not promised: a copy was overtaken already.
+``Lanes``, which siblings share, knows which lanes are busy. It does not promise the lane to the
+sibling that waits longest: a copy was already overtaken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from window_consumer.engine.scheduling.record_queue import RecordRun, RunQueue
 from window_consumer.model.record import Message
 
 Taken = tuple[RecordRun, LaneHold]
-"""Records that left their ordering, and the hold of the lanes that they keep busy."""
+"""Records that left their ordering, and the hold on the lanes they keep busy."""
 
 
 class Ordering(ABC):
@@ -34,22 +34,22 @@ class Ordering(ABC):
         self._queue = RunQueue()
         self.lanes = lanes
         self.lines: dict[Lane, Any] = {}
-        """Who waits in line for a lane, in delivered order."""
+        """Records that wait for a lane, in delivered order."""
         self.ready: dict[Lane, None] = {}
-        """Lanes with a line that nobody holds and that were offered here, oldest first."""
+        """Lanes with waiting records that nobody holds and that were offered here, oldest first."""
         self.singly = False
-        """Most calls return results: no record follows another one of its lane in a slice, where it
-        would only be held until their acks."""
+        """Most calls return results. A record then never follows another of its lane in a slice,
+        where it would only wait for their acks."""
         lanes.join(self)
 
     @property
     def plain(self) -> Ordering:
-        """The ordering itself, without a rate before it."""
+        """The ordering itself, without a rate in front of it."""
         return self
 
     @property
     def waits(self) -> bool:
-        """Something waits for nothing but its rate."""
+        """Something waits only for its rate."""
         return False
 
     def add(self, run: RecordRun) -> None:
@@ -58,72 +58,72 @@ class Ordering(ABC):
 
     @property
     def startable(self) -> int:
-        """An upper bound of how many records could start now; 0 means none can."""
+        """An upper bound of how many records could start now; 0 means none."""
         return self._queue.records
 
     @property
     def oldest(self) -> Message | None:
-        """The waiting record with the lowest offset, about: those taken back may hide it."""
+        """The waiting record with about the lowest offset: records taken back may hide it."""
         return self._queue.first
 
     @property
     def longest_line(self) -> tuple[Lane, int] | None:
-        """The key behind whose records most others wait, and how many do; None where none does."""
+        """The lane with the most waiting records, and their number; None if none wait."""
         return None
 
     def line_of(self, lane: Lane | None) -> int:  # noqa: ARG002 - there are no lanes here
-        """Return how many records of a lane wait for the one of it that is out."""
+        """Return how many records of a lane wait for the one in progress."""
         return 0
 
     def waiting(self) -> Iterator[tuple[int, Message]]:
-        """Yield the records that wait, with their sequence numbers: a walk, for people who look."""
+        """Yield the waiting records with their sequence numbers, for display: walks all of them."""
         return self._queue.records_in_order()
 
     @abstractmethod
     def take(self, count: int) -> Taken | None:
-        """Let at most ``count`` records start; None where none can.
+        """Let at most ``count`` records start; None if none can.
 
-        Returns them with the hold of their lanes.
+        Return them with the hold on their lanes.
         """
 
     @abstractmethod
     def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
-        """Like ``take``, for whoever has this hold: later records of its lanes may join him.
+        """Take records as ``take`` does for the owner of ``hold``; they may belong to its lanes.
 
-        The hold has the lanes of these records, too, afterwards.
+        Afterwards the hold covers their lanes too.
         """
 
     @abstractmethod
     def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
-        """Hold lanes of records that have left, for somebody else than their slice."""
+        """Hold lanes of records that have left, on behalf of something other than their slice."""
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
-        """Take records back that left and have not started; they are first in line again.
+        """Take unstarted records back; they are first in line again.
 
         Their hold is released separately, before or after.
         """
         self._queue.put_in_front(RecordRun.of(messages, seqs))
 
     def offer(self, lane: Lane) -> None:
-        """Let the first in line of a lane start: nobody holds it."""
-        raise NotImplementedError  # nobody waits in line here
+        """Let the first record of a lane's line start: nobody holds the lane."""
+        raise NotImplementedError  # nothing waits in line here
 
     def withdraw(self, lane: Lane) -> None:
-        """Let the line of a lane wait on: somebody holds it again."""
+        """Let a lane's line wait again: the lane is held."""
         raise NotImplementedError  # as above
 
     def clear(self) -> None:
-        """Forget everything that waits; what is out keeps its lanes."""
+        """Discard everything that waits; records in progress keep their lanes."""
         self._queue.clear()
 
     def leave(self) -> None:
-        """Forget everything, and release all lanes that records of this partition hold."""
+        """Discard everything, and release all lanes that records of this partition hold."""
         self.clear()
         self.lanes.leave(self)
 
 
 class Unordered(Ordering):
-    """Everything may start at any time."""
+    """All records may start at any time."""
 
     def take(self, count: int) -> Taken | None:
         run = self._queue.take(count)
@@ -137,8 +137,8 @@ class Unordered(Ordering):
 
 
 def _key_function(messages: list[Message]) -> Callable[[Message], Lane]:
-    # The messages of a run come from one source, so they share a type; calling its function
-    # through map costs 16 ns a record, a call of each message's method twice as much.
+    # All messages of a run come from one source, so they share a type. Its function through map
+    # costs 16 ns a record; calling each message's method costs twice as much.
     return type(messages[0]).key
 
 
@@ -177,7 +177,7 @@ class ByPartition(Ordering):
 
 
 class ByKey(Ordering):
-    """Records of one key one after another; a record without a key has no order to keep."""
+    """Records of one key run one after another; records without a key are unordered."""
 
     lane_of: LaneOf | None = staticmethod(lambda message: message.key())
 
@@ -234,7 +234,7 @@ class ByKey(Ordering):
         return self.lanes.acquire(self, lanes)
 
     def _leave(self, count: int) -> tuple[RecordRun, list[Lane]] | None:
-        """Let records leave whose lanes may be entered; return them with these lanes."""
+        """Remove records whose lanes may be entered; return them with these lanes."""
         if self.ready:
             return self._take_ready(count)
         while True:
@@ -249,7 +249,7 @@ class ByKey(Ordering):
             return run, keys
 
     def _queue_up(self, run: RecordRun, keys: list[Lane]) -> tuple[RecordRun, list[Lane]]:
-        """Put the records whose lane is busy in line; return the others."""
+        """Put the records whose lane is busy in line; return the rest."""
         busy = self.lanes.busy.copy() if self.singly else self.lanes.busy
         free = []
         for index, key in enumerate(keys):

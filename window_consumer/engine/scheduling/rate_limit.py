@@ -1,13 +1,13 @@
-"""Rates: how many calls may start in a time. Token buckets, for a worker, a key or a partition.
+"""Rates: how many calls may start in a time. Token buckets for a worker, a key or a partition.
 
 The promise: in any span of ``t`` seconds at most ``burst + per_s * t`` calls start (of the worker,
-of one key, of one partition). A call starts when a slot takes its record: with its slice, or when
-it is through with the record before.
+of one key, of one partition). A call starts when a slot takes its record: with its slice, or after
+the record before it.
 
-A record is charged when it is handed out, and may wait for a slot then. So that many that have
-waited do not start in one moment with those that are handed out later, a bucket fills up only so
-far that its tokens, and the charged records that no slot has taken yet, are no more than the burst.
-Retries and copies are charged like any call.
+A record is charged when it is dispatched, and may then wait for a slot. Records that have waited
+must not start at the same moment as later ones. So a bucket fills only until its tokens, plus the
+charged records that no slot has taken yet, equal the burst. Retries and copies are charged like any
+call.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Per = Literal["worker", "key", "partition"]
 
 FORGET_AT = 1000
-"""From so many buckets on those that are full again are forgotten, whenever they have doubled."""
+"""Above this many buckets, full ones are removed whenever the number has doubled."""
 
 _ROUNDED = 1e-9
-"""A token that sums have rounded down by this is a token."""
+"""A token that sums have rounded down by this still counts."""
 
 
 @frozen
@@ -53,10 +53,10 @@ class TokenBucket:
         self._at = now
         self.level = float(rules.burst)
         self.charged = 0
-        """Records that were handed out and no slot has taken yet."""
+        """Records that were dispatched and that no slot has taken yet."""
 
     def fill(self, now: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         if now > self._at:
             level = self.level + self._per_s * (now - self._at)
             self.level = max(self.level, min(self._burst - self.charged, level))
@@ -68,52 +68,52 @@ class TokenBucket:
         return int(self.level + _ROUNDED) if self.level > 0 else 0
 
     def charge(self, records: int) -> None:
-        """Take tokens; with too few it is in debt, and fills up later."""
+        """Take tokens; with too few the bucket goes into debt and fills later."""
         self.level -= records
         self.charged += records
 
     def give_back(self, records: int) -> None:
-        """Take back what was charged and did not start."""
+        """Return the tokens of records that did not start."""
         self.level += records
         self.charged -= records
 
     def taken(self, records: int, at: float) -> None:
-        """Note that a slot has taken charged records at a time."""
+        """Record that a slot took charged records at ``at``."""
         self.fill(at)
         self.charged -= records
 
     def ready_at(self) -> float:
-        """Return when there is a token, as things are."""
+        """Return when there is a token, in the present state."""
         return self._at + max(0.0, 1.0 - self.level) / self._per_s
 
     def is_full(self, now: float) -> bool:
-        """Tell whether a new bucket would be the same."""
+        """Return whether a new bucket would be the same."""
         self.fill(now)
         return not self.charged and self.level >= self._burst
 
 
 class RateLimits:
-    """The buckets of one worker, and who waits for them. Owner: poll thread."""
+    """The buckets of one worker, and what waits for them. Owner: poll thread."""
 
     bucket_type = TokenBucket
 
     def __init__(self, rules: RateRules):
         self.rules = rules
         self.now = 0.0
-        """The time of the last look."""
+        """The time of the last update."""
         self._buckets: dict[object, TokenBucket] = {}
         self._forget_at = FORGET_AT
         self._waiting_slices: dict[Slice, int] = {}
-        """Slices with charged records, and how many of its records a slot had taken."""
+        """Slices with charged records, and how many of each a slot had taken."""
         self._dry: dict[Partition, float] = {}
-        """Partitions that could start something but for their rate, and until when."""
+        """Partitions held back only by their rate, and until when."""
         self.next_at = inf
-        """When somebody who was refused since the last look may go on."""
+        """When the first refused record or partition may proceed."""
 
     # ---- time
 
     def refill(self, now: float) -> list[Partition]:
-        """Find out what slots have taken; return the partitions that may go on."""
+        """Update what slots have taken; return the partitions that may proceed."""
         self.now, self.next_at = now, inf
         for slice_ in list(self._waiting_slices):
             self._take_claimed(slice_, slice_.messages, slice_.claimed())
@@ -128,7 +128,7 @@ class RateLimits:
         seen = self._waiting_slices[slice_]
         if claimed <= seen:
             return
-        # When the first one was taken is known; of the others only that it was before now.
+        # The start of the first is known; the others started at some time before now.
         first = min(slice_.started, self.now)
         for index in range(seen, claimed):
             bucket = self._named(self._name(slice_.partition, messages[index]))
@@ -141,16 +141,16 @@ class RateLimits:
     # ---- buckets
 
     def bucket(self, partition: Partition, message: Message) -> TokenBucket:
-        """Return the bucket of a record, filled up to the last look.
+        """Return the bucket of a record, filled up to the last update.
 
-        A copy has that of its source's partition; records without a key share one.
+        A copy uses the bucket of its source partition; records without a key share one.
         """
         bucket = self._named(self._name(partition, message))
         bucket.fill(self.now)
         return bucket
 
     def shared_bucket(self, partition: Partition) -> TokenBucket:
-        """Return the bucket that all records of a partition share, where not each key has one."""
+        """Return the bucket that all records of a partition share; not for rates by key."""
         bucket = self._named(self._name(partition, None))
         bucket.fill(self.now)
         return bucket
@@ -182,7 +182,7 @@ class RateLimits:
         self._forget_at = max(FORGET_AT, 2 * len(self._buckets))
 
     def may_start(self, partition: Partition, message: Message) -> bool:
-        """Tell whether a record may be charged now; where it may not, see ``next_at``."""
+        """Return whether a record may be charged now; if not, ``next_at`` is set."""
         bucket = self.bucket(partition, message)
         if bucket.room:
             return True
@@ -190,9 +190,9 @@ class RateLimits:
         return False
 
     def may_all_start(self, partition: Partition, messages: Sequence[Message]) -> bool:
-        """Tell whether these records may be charged together; the burst is enough for any number.
+        """Return whether these records may be charged together; a full burst always suffices.
 
-        Where they may not, see ``next_at``.
+        If not, ``next_at`` is set.
         """
         buckets = Counter(self.bucket(partition, message) for message in messages)
         for bucket, records in buckets.items():
@@ -202,7 +202,7 @@ class RateLimits:
         return True
 
     def refused(self, bucket: TokenBucket) -> float:
-        """Note that somebody waits for a bucket; return when it may have a token."""
+        """Record that something waits for a bucket; return when it may have a token."""
         at = bucket.ready_at()
         if at <= self.now:
             # It is as full as it may be while slots have not taken what was charged.
@@ -212,48 +212,48 @@ class RateLimits:
 
     @property
     def is_dry(self) -> bool:
-        """Nothing of the whole worker may start now, whatever comes in, and something waits."""
+        """Nothing of the whole worker may start now, whatever arrives, and something waits."""
         return self.rules.per == "worker" and bool(self._dry) and not self._named(None).room
 
     # ---- records
 
     def wait(self, partition: Partition, until: float) -> None:
-        """Note that a partition could start something but for its rate."""
+        """Record that only its rate holds a partition back."""
         self._dry[partition] = until
         self.next_at = min(self.next_at, until)
 
     def is_waiting(self, partition: Partition) -> bool:
-        """Tell whether a partition could start something but for its rate."""
+        """Return whether only its rate holds a partition back."""
         return partition in self._dry
 
     def charge(self, partition: Partition, messages: Iterable[Message]) -> None:
-        """Charge records that are about to be handed out."""
+        """Charge records that are about to be dispatched."""
         for message in messages:
             self.bucket(partition, message).charge(1)
 
     def give_back(self, partition: Partition, messages: Iterable[Message]) -> None:
-        """Take back what was charged for records that were not handed out, or did not start."""
+        """Return the tokens of records that were not dispatched or did not start."""
         for message in messages:
             self.bucket(partition, message).give_back(1)
 
     def sent(self, slice_: Slice) -> None:
-        """Note that charged records were handed out."""
+        """Record that charged records were dispatched."""
         self._waiting_slices[slice_] = 0
 
     def split(
         self, slice_: Slice, messages: Sequence[Message], unclaimed: Sequence[Message]
     ) -> None:
-        """Note that of a slice's records the last ones were taken back."""
+        """Record that the last records of a slice were taken back."""
         if slice_ in self._waiting_slices:
             self._take_claimed(slice_, messages, len(messages) - len(unclaimed))
             self._waiting_slices.pop(slice_, None)
             self.give_back(slice_.partition, unclaimed)
 
     def over(self, slice_: Slice) -> None:
-        """Note that slots have taken all records of a slice that were left in it."""
+        """Record that slots have taken all remaining records of a slice."""
         if slice_ in self._waiting_slices:
             self._take_claimed(slice_, slice_.messages, len(slice_.messages))
 
     def remove(self, partition: Partition) -> None:
-        """Note that a partition is given up."""
+        """Remove a released partition."""
         self._dry.pop(partition, None)

@@ -9,7 +9,7 @@ from window_consumer.model.record import Message
 
 
 class RecordRun:
-    """Records in delivered order with their sequence numbers and the payload's bytes."""
+    """Records in delivered order with their sequence numbers and payload size in bytes."""
 
     __slots__ = ("bytes", "messages", "seqs")
 
@@ -20,14 +20,14 @@ class RecordRun:
 
     @classmethod
     def of(cls, messages: list[Message], seqs: Sequence[int]) -> RecordRun:
-        """Make a run, measuring it."""
+        """Make a run and measure it."""
         return cls(messages, seqs, sum(map(len, messages)))
 
     def __len__(self) -> int:
         return len(self.messages)
 
     def is_followed_by(self, other: RecordRun) -> bool:
-        """Tell whether the two could be one run without a hole in its sequence numbers."""
+        """Return whether the two could form one run without a hole in the sequence numbers."""
         return (
             isinstance(self.seqs, range)
             and isinstance(other.seqs, range)
@@ -36,11 +36,11 @@ class RecordRun:
 
 
 class RunQueue:
-    """A queue of records that takes and gives runs of any length. Owner: poll thread.
+    """A queue that accepts and returns runs of any length. Owner: poll thread.
 
-    A run that is wanted as a whole passes through untouched; one that is wanted in pieces is
-    turned round once, so that each piece is cut off its end: a slow handler takes thousands of
-    records one by one.
+    A run that is taken whole passes through untouched. One that is taken in pieces is reversed
+    once, so that each piece is cut off its end: a slow handler takes thousands of records one by
+    one.
     """
 
     __slots__ = ("_cut", "_cut_at", "_cut_seqs", "_runs", "records")
@@ -50,7 +50,7 @@ class RunQueue:
         """How many records are in the queue."""
         self._runs: deque[RecordRun] = deque()
         self._cut: list[Message] = []
-        """What is left of the front run, last record first."""
+        """The rest of the front run, last record first."""
         self._cut_seqs: Sequence[int] = ()
         self._cut_at = 0
 
@@ -69,7 +69,7 @@ class RunQueue:
         self.records += len(run)
 
     def take(self, count: int) -> RecordRun | None:
-        """Remove and return up to ``count`` records from the front; None from an empty queue."""
+        """Remove and return up to ``count`` records from the front; None if empty."""
         if not self.records:
             return None
         if not self._cut and len(self._runs[0]) > count:
@@ -83,19 +83,19 @@ class RunQueue:
 
     @property
     def first(self) -> Message | None:
-        """The record at the front, None in an empty queue."""
+        """The record at the front; None if the queue is empty."""
         if self._cut:
             return self._cut[-1]
         return self._runs[0].messages[0] if self._runs else None
 
     def records_in_order(self) -> Iterator[tuple[int, Message]]:
-        """Yield the records with their sequence numbers, the first one first."""
+        """Yield the records in order with their sequence numbers."""
         yield from zip(self._cut_seqs[self._cut_at :], reversed(self._cut), strict=False)
         for run in self._runs:
             yield from zip(run.seqs, run.messages, strict=True)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._runs.clear()
         self._cut = []
         self.records = 0

@@ -1,20 +1,20 @@
-"""Slices: the records that are handed to one slot in one go, and how many that should be.
+"""Slices: the records that one slot gets at once, and how many there should be.
 
-A slice is the one object that two threads touch. The rules that make it safe without a lock:
+A slice is the one object that two threads touch. These rules make it safe without a lock:
 
-* ``unclaimed`` is a list iterator. The slot claims its next record by advancing it; the poll
-  thread takes back everything that is unclaimed by exhausting it (``list(unclaimed)``). Under the
-  GIL both are single C calls, so each record is claimed exactly once, and what the slot claimed
-  is a prefix of the slice.
-* A slot in another process cannot share an iterator: there ``claims`` stands for it, which keeps
-  the same promises.
-* How far the slot is follows from what is left in the iterator (``length_hint``): the hot loop
+* ``unclaimed`` is a list iterator. The slot claims its next record by advancing it; the poll thread
+  takes back all unclaimed records by exhausting it (``list(unclaimed)``). Under the GIL both are
+  single C calls, so each record is claimed exactly once, and the claimed records are a prefix of
+  the slice.
+* A slot in another process cannot share an iterator. ``claims`` replaces it there, with the same
+  promises.
+* The slot's progress follows from what is left in the iterator (``length_hint``): the hot loop
   publishes nothing.
-* ``deviations`` is filled by the slot before it claims its next record. Whoever has taken the
-  rest back therefore sees what became of every claimed record but the last.
+* The slot fills ``deviations`` before it claims its next record. After taking the rest back, the
+  poll thread therefore sees the result of every claimed record but the last.
 * A batch is claimed as a whole, by exhausting ``unclaimed``: all of its records run, or none.
-* Everything else is written by the slot before the slice enters the completions queue and read
-  by the poll thread afterwards, or the other way round through the work queue.
+* Everything else is written by the slot before the slice enters the completions queue and read by
+  the poll thread afterwards, or in the other direction through the work queue.
 """
 
 from __future__ import annotations
@@ -46,54 +46,54 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class RecordsReturned:
-    """A call that returned records to produce; what it was called for is open until their acks."""
+    """A call that returned records to produce; its own records are open until these are acked."""
 
     messages: Sequence[Message]
-    """One, or those of a batch."""
+    """One record, or those of a batch."""
     results: Sequence[Produce]
     handler: str = ""
-    """The name of the handler that was called, empty where the worker has only one."""
+    """The name of the handler that was called; empty if the worker has only one."""
 
 
 class Claims(Protocol):
-    """Who has which record of a slice, where its slot is in another process. Any thread may ask."""
+    """The claims on a slice's records if its slot is in another process. Owner: any thread."""
 
     def left(self) -> int:
-        """Return how many records nobody has claimed."""
+        """Return how many records are unclaimed."""
 
     def take_back(self) -> list[Message]:
-        """Take everything that is unclaimed; what became of all but the last claimed is noted."""
+        """Take all unclaimed records; results of all claimed ones but the last are recorded."""
 
 
 @define
 class Deviations:
-    """The records of a slice whose handler did not just return."""
+    """The records of a slice whose handler did more than just return."""
 
     failed: list[tuple[Message, Failure]] = field(factory=list)
     held: list[Message] = field(factory=list)
     """Claimed but not started, because an earlier record of the same lane failed."""
     skipped: list[Message] = field(factory=list)
     returned: list[RecordsReturned] = field(factory=list)
-    """Calls that want something produced; the records of their lanes behind them were held."""
+    """Calls with results to produce; the later records of their lanes were held."""
     filtered: list[Message] = field(factory=list)
-    """Those of ``skipped`` that are for none of the handlers."""
+    """Those of ``skipped`` that match none of the handlers."""
 
     def skip(self, message: Message, error: Skip) -> None:
-        """Note a record that is finished without having been handled."""
+        """Record that a record is finished without having been handled."""
         self.skipped.append(message)
         if isinstance(error, NoHandlerMatched):
             self.filtered.append(message)
 
 
 class Work(Protocol):
-    """What a slot needs of a slice, be it the slice itself or what is left of it elsewhere."""
+    """What a slot needs of a slice: the slice itself, or its copy in another process."""
 
     call: Call
     lane_of: LaneOf | None
     unclaimed: Iterator[Message]
 
     def deviate(self) -> Deviations:
-        """Return where the slot notes records whose handler did not just return."""
+        """Return where the slot records deviations from a plain return."""
 
 
 class Slice:
@@ -137,26 +137,27 @@ class Slice:
         self.hold = hold
         """The lanes that its records keep busy."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
-        """None without an order among its records: the slot need not care what failed before."""
+        """None if its records are unordered: the slot can ignore earlier failures."""
         self.call = Call(attempt, before=partition.retry_level.attempts_before)
-        """What its records tell their handler about this call."""
+        """What its records report to their handler about this call."""
         self.is_batch = False
-        """One call gets all of its records, as a list: see ``batching``."""
+        """One call gets all of its records as a list, see ``batching``."""
         self.unclaimed: Iterator[Message] = iter(messages)
         self.claims: Claims | None = None
         """Set by pools whose slots are processes, which then leave ``unclaimed`` alone."""
         self.deviations: Deviations | None = None
         self.settled = 0
-        """Claimed records whose outcome was read before the slice came back."""
+        """Claimed records whose outcome was processed before the slice came back."""
         self.sent = 0.0
-        """When it was handed out."""
+        """When it was dispatched."""
         self.thread = 0
         self.started = 0.0
-        """When a slot took it, 0 while it is queued."""
+        """When a slot took it; 0 while it is queued."""
         self.elapsed = 0.0
         """Seconds that the slot spent on it."""
         self.computed = 0.0
-        """How long its thread had a processor meanwhile; 0 where the pool does not tell."""
+        """Seconds of processor time of its thread in that time; 0 if the pool does not measure
+        it."""
         self.progress = -1
         self.progress_at = 0.0
 
@@ -171,10 +172,10 @@ class Slice:
         return not (self.messages or self.settled)
 
     def running(self) -> Message | None:
-        """Return the record that the slot claimed last, None where it has not begun.
+        """Return the record that the slot claimed last; None if it has not begun.
 
-        A batch's first one stands for all of it. Only meaningful until the slice is completed. Any
-        thread may ask.
+        For a batch, return its first record. Valid only until the slice is completed. Owner: any
+        thread.
         """
         claimed = self.claimed()
         if not self.started or not claimed:
@@ -193,32 +194,32 @@ class Slice:
         return self.messages[: self.claimed()] if self.started else []
 
     def all_running(self) -> list[Message]:
-        """Return the records whose call runs: one, or all of a batch."""
+        """Return the records whose call is running: one, or all of a batch."""
         return self.begun() if self.is_batch else self.begun()[-1:]
 
     def deviate(self) -> Deviations:
-        """Return where the slot notes records whose handler did not just return."""
+        """Return where the slot records deviations from a plain return."""
         if self.deviations is None:
             self.deviations = Deviations()
         return self.deviations
 
     @property
     def is_new(self) -> bool:
-        """Its records are called for the first time since a source, or somebody who put them back.
+        """Its records are called for the first time since they came from a source or were put back.
 
-        Neither a retry nor the copies in a retry level are.
+        Retries and copies in a retry level are not new.
         """
         return self.call.attempt == 1 and self.partition.retry_level.level is None
 
     @property
     def plain(self) -> bool:
-        """Every record was called for the first time, its handler returned, nothing is produced."""
+        """Every record was called for the first time and returned, and nothing is produced."""
         return self.deviations is None and self.call.attempt == 1
 
     def results(self, but: Collection[int] = ()) -> SliceResults:
-        """Sort the records by what became of them; all of them are over.
+        """Sort the records by result; the calls of all of them have ended.
 
-        Those at the places ``but`` are left out.
+        Records at the indices ``but`` are left out.
         """
         noted = self.deviations or Deviations()
         failed = [
@@ -244,10 +245,10 @@ class Slice:
     def _returned(
         self, noted: Sequence[RecordsReturned]
     ) -> list[tuple[list[int], RecordsReturned]]:
-        """Return the calls that want something produced, with the places of their records."""
+        """Return the calls with results to produce, with the indices of their records."""
         if not noted:
             return []
-        # By identity, as above; those of several calls for one batch stand in any order.
+        # By identity, as above; several calls for one batch come in any order.
         places = {id(message): index for index, message in enumerate(self.messages)}
         found = []
         for call in noted:
@@ -259,11 +260,11 @@ class Slice:
     def _places(
         self, noted: Sequence[T], message_of: Callable[[T], Message]
     ) -> Iterator[tuple[int, T]]:
-        """Yield the place of each noted record, in the order of claiming, with what was noted.
+        """Yield each recorded item with the index of its record, in the order of claiming.
 
-        What is not in the slice any more was settled when the rest was taken back.
+        Records that are no longer in the slice were completed when the rest was taken back.
         """
-        # One walk through the slice, in C, by identity: comparing messages is slow.
+        # One pass through the slice, in C, by identity: comparing messages is slow.
         rest = iter(self.messages)
         for each in noted:
             message = message_of(each)
@@ -275,12 +276,12 @@ class Slice:
             yield len(self.messages) - length_hint(rest) - 1, each
 
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
-        """Keep only the record that may be running, and those that were held back before it.
+        """Keep only the record that may be running, and those held back before it.
 
-        The latter stay because the former may be about to be held back, too: they return to their
-        lane together, in their order. A batch that was claimed is kept whole. Returns a slice of
-        the other records that are over, then the unclaimed records, which the slot will not see any
-        more, and their sequence numbers.
+        The held ones stay because the running one may be about to be held too: they return to their
+        lane together, in order. A claimed batch is kept whole. Return a slice of the other finished
+        records, the unclaimed records, which the slot will no longer see, and their sequence
+        numbers.
         """
         unclaimed = list(self.unclaimed) if self.claims is None else self.claims.take_back()
         claimed = len(self.messages) - len(unclaimed)
@@ -306,17 +307,17 @@ class Slice:
 
 @frozen
 class SliceResults:
-    """What became of a slice's records, by their place in the slice."""
+    """The results of a slice's records, by their index in the slice."""
 
     done: list[tuple[Sequence[int], list[Message]]]
-    """Those whose handler returned, with their sequence numbers."""
+    """Records whose handler returned, with their sequence numbers."""
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]
     returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
-    """The places of a call's records, and what it wants produced."""
+    """The indices of a call's records, and the results to produce."""
     filtered: Collection[int] = ()
-    """Those of ``skipped`` that are for none of the handlers."""
+    """Those of ``skipped`` that match none of the handlers."""
 
 
 def _itself(message: Message) -> Message:
@@ -326,12 +327,12 @@ def _itself(message: Message) -> Message:
 class SliceLength:
     """How many records a slice should hold so that it takes about ``target_s`` seconds.
 
-    Learnt from decayed sums of time and of records, so that each slice weighs what it holds: a
-    mean of means would be thrown off by one slow record. Starts at one record.
+    Learnt from decayed sums of time and records, so that each slice weighs as much as it holds: one
+    slow record would distort a mean of means. Starts at one record.
     """
 
     _DECAY_RECORDS = 2000.0
-    """A record counts half after some 1,400 others."""
+    """A record's weight halves after some 1,400 others."""
     _DECAY_S = 2.0
     """... or after 1.4 s of handler time, so that slow handlers are learnt in a few calls."""
 

@@ -1,7 +1,7 @@
-"""Records whose headers cannot be read: each leaves in its turn, and no handler is called for it.
+"""Records whose headers cannot be read: each leaves in its turn without a call of a handler.
 
 Its turn comes in a slice of its own, which no slot gets. So its lane waits for it as for any other
-record that fails for good, whatever the ordering, the pool and the ladder are.
+permanently failed record, whatever the ordering, pool and ladder.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _WHAT = "has a header whose name is not UTF-8, so none of its headers can be rea
 
 
 def is_unreadable(message: Message) -> bool:
-    """Tell whether nobody can read the headers of a record."""
+    """Return whether the headers of a record cannot be read."""
     return type(message.headers()) is LostHeaders
 
 
 def needs_no_slot(slice_: Slice) -> bool:
-    """Tell whether the slice is one of an unreadable record."""
+    """Return whether the slice holds an unreadable record."""
     return bool(slice_.partition.unreadable) and is_unreadable(slice_.messages[0])
 
 
 def first_unreadable(messages: Sequence[Message]) -> int | None:
-    """Return the place of the first such record, None where there is none."""
+    """Return the index of the first unreadable record; None if there is none."""
     return next((at for at, each in enumerate(messages) if is_unreadable(each)), None)
 
 
 def apart(partition: Partition, taken: Taken, rates: RateLimits | None) -> Taken:
-    """Return what goes out of records that have left their ordering; the others are put back.
+    """Return which taken records go out; put the others back.
 
-    That is everything before the first unreadable one, or that one alone.
+    These are all records before the first unreadable one, or that one alone.
     """
     run, hold = taken
     first = first_unreadable(run.messages) if partition.unreadable else None
@@ -58,14 +58,14 @@ def apart(partition: Partition, taken: Taken, rates: RateLimits | None) -> Taken
 
 
 def keep_lanes_of(partition: Partition, hold: LaneHold, messages: Iterable[Message]) -> None:
-    """Release what a hold has beyond the lanes of these records."""
+    """Release the hold's lanes other than those of these records."""
     lane_of = partition.ordering.lane_of
     if lane_of is not None:
         hold.keep(set(map(lane_of, messages)))
 
 
 def put_back(partition: Partition, run: RecordRun, kept: int, rates: RateLimits | None) -> None:
-    """Let all but the first ``kept`` wait again; who holds their lanes releases them."""
+    """Let all but the first ``kept`` wait again; the caller releases their lanes."""
     behind = run.messages[kept:]
     if rates is not None:
         rates.give_back(partition, behind)
@@ -73,7 +73,7 @@ def put_back(partition: Partition, run: RecordRun, kept: int, rates: RateLimits 
 
 
 def pass_by(slice_: Slice, end: WhenSpent, now: float) -> None:
-    """Let such a slice be over as if a slot had found that its record cannot be called."""
+    """Complete such a slice as if a slot had found that its record cannot be called."""
     slice_.started = now
     (message,) = slice_.unclaimed
     slice_.deviate().failed.append((message, _failure(UnreadableHeaders(_WHAT, end))))
@@ -81,7 +81,7 @@ def pass_by(slice_: Slice, end: WhenSpent, now: float) -> None:
 
 
 def _failure(error: UnreadableHeaders) -> Failure:
-    """Return what is told of it: there is no stack."""
+    """Return the failure of an unreadable record; it has no stack."""
     kind = type(error)
     name = f"{kind.__module__}.{kind.__qualname__}"
     fingerprint = blake2b(name.encode(), digest_size=8).hexdigest()
