@@ -120,7 +120,7 @@ def number_of(engine: Engine, name: TopicPartition, offset: int) -> int | None:
 
 @frozen
 class Failing:
-    """Records of one partition that have failed and have no outcome yet, the latest first."""
+    """Records of one partition that have failed and have no outcome yet, in order of display."""
 
     name: TopicPartition
     source: str

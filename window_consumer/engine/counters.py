@@ -64,7 +64,7 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        """Records that need no more calls where they were."""
+        """Records that need no more calls in their current topic."""
         left = self.moved + self.dead_lettered + self.dropped + self.expired
         return self.processed + self.skipped + left
 

@@ -39,7 +39,7 @@ OrderingName = Literal["unordered", "key", "partition"]
 
 @frozen
 class EngineRules:
-    """What the configuration of one worker means to its Engine; bytes and seconds."""
+    """What one worker's configuration means to its Engine; bytes and seconds."""
 
     slots: int
     """The most slots that may be busy."""

@@ -20,7 +20,7 @@ handlers that only compute, and some above for handlers that wait for people."""
 
 @frozen
 class Histogram:
-    """What was noted up to a moment."""
+    """A snapshot of the histogram."""
 
     counts: tuple[int, ...] = ()
     """One count for each bucket; the last one for calls beyond the last bound."""
@@ -63,7 +63,7 @@ class Histogram:
 
 @define
 class LatencyHistograms:
-    """Calls by how long they took. Owner: poll thread; anyone may read (a little stale)."""
+    """Calls by duration. Owner: poll thread; any thread may read (a little stale)."""
 
     counts: list[int] = field(factory=lambda: [0] * (len(BOUNDS_S) + 1))
     seconds: float = 0.0

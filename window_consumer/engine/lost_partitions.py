@@ -31,7 +31,7 @@ KEPT_S = 300.0
 
 @frozen(eq=False)
 class PartitionOutcomes:
-    """What had finished of a partition when it was lost. Observers hang their own notes on it."""
+    """What had finished of a partition when it was lost. Observers attach their own data to it."""
 
     commits: frozenset[tuple[int, str]]
     """Offset and metadata of each commit that may be the last one that the broker took."""

@@ -49,9 +49,9 @@ class Observer:
         """
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
-        """Hear of offsets that nobody here will read: they were gone, or are passed over.
+        """Called for offsets that will not be read: the log no longer has them, or they are past.
 
-        What an earlier assignment has finished is not among them.
+        Offsets that an earlier assignment finished are excluded.
         """
 
     def over(self, slice_: Slice, now: float) -> None:

@@ -1,18 +1,18 @@
-"""Where a partition stands in its assignment, and what holds it back while it is active.
+"""A partition's state within its assignment, and what holds it back while it is active.
 
 ========= =============================================== ==========================================
-state     meaning                                         left
+state     meaning                                         leaves
 ========= =============================================== ==========================================
-ACTIVE    it is assigned                                  to REVOKING when it is about to be given
-                                                          up; to LOST when it is gone at once
-REVOKING  nothing is taken in or started; what runs may   to REVOKED when it is given up
-          finish, and is committed
-REVOKED   given up after that; results change nothing     never
-LOST      given up while it was active; the same          never
+ACTIVE    it is assigned                                  to REVOKING when its revocation begins; to
+                                                          LOST when it is lost at once
+REVOKING  nothing is taken in or started; running calls   to REVOKED when it is released
+          may finish and are committed
+REVOKED   released after that; results change nothing     never
+LOST      released while active; results change nothing   never
 ========= =============================================== ==========================================
 
-REVOKED and LOST differ in one point: calls of a revoked partition that do not return were reported
-when it was given up, those of a lost one are watched like any others.
+REVOKED and LOST differ in one point: hanging calls of a revoked partition were reported when it was
+released, those of a lost one are watched like any others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from window_consumer.model.errors import WindowConsumerError
 
 
 class PartitionState(Enum):
-    """Where a partition stands between its assignment and its end."""
+    """A partition's state between its assignment and its end."""
 
     ACTIVE = "active"
     REVOKING = "revoking"
@@ -32,7 +32,7 @@ class PartitionState(Enum):
     LOST = "lost"
 
     def to(self, state: PartitionState) -> PartitionState:
-        """Return the next state; UnknownTransitionError where none leads there."""
+        """Return the next state; raise UnknownTransitionError if the transition is not allowed."""
         if state not in _NEXT[self]:
             raise UnknownTransitionError(f"a partition goes from {self.value} to {state.value}")
         return state
@@ -54,7 +54,7 @@ class HoldReason(Enum):
     """Why a partition is held back although it is active; several may apply at once."""
 
     MANUAL = "manual"
-    """A person has paused it, see ``manual_pause``."""
+    """A user has paused it, see ``manual_pause``."""
     NOT_OWNER = "not the owner"
     """Another member owns the lanes of its copies, see ``lane_ownership``."""
     CRASH_SUSPECTS = "crash suspects"
@@ -64,10 +64,10 @@ class HoldReason(Enum):
 
 
 STOPS_EVERYTHING = frozenset({HoldReason.MANUAL, HoldReason.NOT_OWNER})
-"""Nothing starts, suspects included."""
+"""Nothing starts, not even suspects."""
 
 STOPS_STARTS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS}
 """Nothing starts by itself."""
 
 STOPS_INTAKE = frozenset({HoldReason.NOT_OWNER, HoldReason.METADATA_FULL})
-"""Delivered records wait in the buffer. What a person pauses still fills its window."""
+"""Delivered records wait in the buffer. A manually paused partition still fills its window."""

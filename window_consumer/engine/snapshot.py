@@ -1,4 +1,4 @@
-"""Takes the snapshot of an Engine's windows: the one place that reads an Engine for people."""
+"""Takes the snapshot of an Engine's windows: the only module that reads an Engine for display."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from window_consumer.engine.windows_snapshot import (
 )
 
 SHOWN_KEY = 60
-"""Characters of a key that are shown."""
+"""The most characters of a key that are shown."""
 
 SHOWN_HOVERING_S = 1.0
-"""A start cell without progress for this long is shown as hovering: long for a person who looks.
+"""A start cell without progress for this long is shown as blocked: long for a person watching.
 
-The log speaks of it much later, see ``EngineRules.hover_s``.
+The log reports it much later, see ``EngineRules.hover_s``.
 """
 
 
@@ -65,7 +65,7 @@ def take_snapshot(
 
 
 def running_calls(engine: Engine, now: float) -> tuple[CallSnapshot, ...]:
-    """Return the calls that run, abandoned ones included."""
+    """Return the running calls, abandoned ones included."""
     found = (_call(slice_, now, engine.dispatcher.abandoned) for slice_ in _slices(engine))
     return tuple(call for call in found if call is not None)
 
@@ -101,7 +101,7 @@ def _partition(
     cells: bool,
 ) -> PartitionSnapshot:
     window = partition.window
-    # A walk through all lines: not for a page that wants five snapshots a second.
+    # Walks all lines: too slow for a page that takes five snapshots a second.
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
@@ -158,7 +158,7 @@ def _row(partition: Partition, slices: list[Slice], *, hovers: bool) -> str:
     """Return a letter for the state of each cell."""
     cells = partition.window.cells
     letters = ["w" if cell.open else "d" for cell in cells]
-    # From the weakest to the strongest: of several states that apply the last one stays.
+    # From the weakest to the strongest: if several states apply, the last one wins.
     running = {seq for slice_ in slices for seq in _ends(slice_)}
     for seqs, letter in ((running, "r"), (partition.failed, "y")):
         for seq in seqs:
@@ -171,14 +171,14 @@ def _row(partition: Partition, slices: list[Slice], *, hovers: bool) -> str:
 
 
 def _key_text(key: Lane) -> str:
-    """Write a key, which may be anything, for people."""
+    """Return a key, which may be of any type, as text for display."""
     cut = key[: 2 * SHOWN_KEY] if isinstance(key, bytes) else str(key)
     text = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
     return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}..."
 
 
 def _ends(slice_: Slice) -> tuple[int, ...]:
-    """Return the first and last sequence number of a slice that is running."""
+    """Return the first and last sequence number of a running slice."""
     if not slice_.started or not slice_.seqs:
         return ()
     return slice_.seqs[0], slice_.seqs[-1]

@@ -1,4 +1,4 @@
-"""Where to begin with an assigned partition, from what is committed and what the log holds."""
+"""Where to begin with an assigned partition, given its commit and its log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OnNoOffset = Literal["earliest", "latest", "fail"]
 
 @frozen
 class Found:
-    """What was read of one partition when it was assigned."""
+    """What was read about one partition when it was assigned."""
 
     name: TopicPartition
     committed: CommittedOffset
@@ -36,16 +36,16 @@ class Found:
     """The log's first offset and its end (exclusive)."""
     topic_hash: int = 0
     known_partitions: int = 0
-    """How many partitions the topic had when the group first read it, see ``partitions_known``."""
+    """The topic's partition count when the group first read it, see ``partitions_known``."""
     partitions: int = 0
-    """How many it has now, 0 where nobody knows."""
+    """How many partitions the topic has now; 0 if unknown."""
     kept: PartitionOutcomes | None = None
-    """What this member had finished when it lost the partition, where that still counts."""
+    """What this member had finished when it lost the partition, if still valid."""
 
 
 @frozen
 class Start:
-    """Where reading begins; ``event`` and ``warning`` are for the log where something is odd."""
+    """Where reading begins; ``event`` and ``warning`` are logged if something is unusual."""
 
     assigned: Assigned
     event: LogEvent | None = None
@@ -57,7 +57,7 @@ class NoOffsetError(WorkerStoppedError):
 
 
 def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
-    """Tell whether the log's range matters for what is committed: asking costs a round trip."""
+    """Return whether the log's range matters for this commit: reading it costs a round trip."""
     if committed.next_offset is None:
         return True
     note = decode(committed.metadata)
@@ -71,10 +71,10 @@ def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
 def partitions_known(committed: Iterable[CommittedOffset], partitions_now: int) -> int:
     """Return how many partitions the topic had when the group first read it.
 
-    ``committed`` is what the group has committed for all partitions of the topic. Where it has
-    nothing, or nothing of ours, we start now: offsets that another client has committed do not tell
-    which partitions it knew. Later partitions are new ones, whose first records nobody has skipped
-    on purpose: they begin at the earliest offset.
+    ``committed`` holds the group's commits for all partitions of the topic. If there are none, or
+    none of ours, the group starts now: another client's commits do not show which partitions it
+    knew. Later partitions are new. Nobody has deliberately skipped their first records, so they
+    begin at the earliest offset.
     """
     offsets = [each for each in committed if each.next_offset is not None]
     notes = [note for each in offsets if (note := decode(each.metadata)) is not None]
@@ -82,7 +82,7 @@ def partitions_known(committed: Iterable[CommittedOffset], partitions_now: int) 
 
 
 def resolve(found: Found, on_no_offset: OnNoOffset) -> Start:
-    """Decide where to begin; NoOffsetError where the rules say not to."""
+    """Decide where to begin; raise NoOffsetError if the rules forbid a start."""
     if found.committed.next_offset is None:
         return Start(_without_offset(found, on_no_offset))
     return _from_offset(found, found.committed.next_offset)
@@ -124,12 +124,12 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         return Start(start, LogEvent.COMMIT_RANGES_IGNORED, text) if note.finished else Start(start)
     begin = next_offset
     if found.kept is not None:
-        # The commit is one of this member's, so its ranges are among what is kept.
+        # This member made the commit, so the kept outcomes include its ranges.
         note = evolve(note, finished=found.kept.beyond(next_offset))
         if note.finished and note.finished[0].start == next_offset:
             begin = note.finished[0].stop
     before = unclean_ends(note, found.log[1])
-    # Nothing but "in use" is as it should be while the worker runs.
+    # While the worker runs, only a plain "in use" is normal.
     opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
     assigned = _assigned(
         found,

@@ -1,7 +1,7 @@
-"""What the windows of a worker look like at one moment, as values.
+"""A worker's windows at one moment, as values.
 
-These are the fields of ``snapshot`` in ``/api/windows``, and their names are promises. Each has a
-default but for what says which partition, cell or call it is: workers of other versions, and
+These are the fields of ``snapshot`` in ``/api/windows``; their names are part of the API. Every
+field except the name of a partition, cell or call has a default: workers of other versions, and
 ``/metrics``, may not have it.
 """
 
@@ -18,7 +18,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class CellState(StrEnum):
-    """What a cell is shown as; of several that apply, the one that stands further down."""
+    """The state that a cell is shown with; if several apply, the one listed last."""
 
     DONE = "done"
     WAITING = "waiting"
@@ -28,12 +28,12 @@ class CellState(StrEnum):
 
     @property
     def letter(self) -> str:
-        """What stands for it in a row."""
+        """The letter for this state in a row."""
         return _LETTERS[self]
 
     @classmethod
     def of_letter(cls, letter: str) -> CellState:
-        """Return what a letter in a row stands for."""
+        """Return the state for a letter in a row."""
         return _STATES[letter]
 
 
@@ -56,22 +56,22 @@ class CellSnapshot:
     records: int = 0
     open: int = 0
     age_s: float = 0.0
-    """How long ago its first record came."""
+    """Seconds since its first record arrived."""
 
 
 @frozen
 class CallSnapshot:
-    """One handler call that is running, or was when the snapshot was taken."""
+    """One handler call that was running when the snapshot was taken."""
 
     name: TopicPartition
     offset: int
     attempt: int = 1
     seconds: float = 0.0
-    """Since its slice was started."""
+    """Seconds since its slice started."""
     thread: int = 0
     """The ident of its thread."""
     abandoned: bool = False
-    """It was given up; its result will be ignored."""
+    """It was abandoned; its result will be ignored."""
 
 
 @frozen
@@ -79,15 +79,15 @@ class Lag:
     """How far one partition is behind."""
 
     records: int | None = None
-    """Those that are in the log and not finished; None before the client has heard of its end.
+    """Unfinished records in the log; None until the client knows the log's end.
 
-    Of a retry topic only those that are due. Offsets are counted: markers of transactions and
-    records that were compacted away count as well.
+    For a retry topic only due records count. This counts offsets, including transaction markers and
+    compacted records.
     """
     seconds: float = 0.0
-    """The age of the oldest record that was read and is not finished, 0 where there is none.
+    """The age of the oldest record that was read and is not finished; 0 if there is none.
 
-    By the record's timestamp and this machine's clock; of a retry topic since it was due.
+    By the record's timestamp and this machine's clock; for a retry topic since it was due.
     """
 
 
@@ -107,25 +107,25 @@ class PartitionSnapshot:
     """Records that wait for their next call or their copy's ack."""
     lag: Lag = field(factory=Lag)
     level: str | None = None
-    """The retry level, None for what is none."""
+    """The retry level; None for other topics."""
     hovering_s: float = 0.0
-    """For how long nothing has become of the start cell, 0 where it is complete or empty."""
+    """Seconds without progress of the start cell; 0 if it is complete or empty."""
     waits_for_rate: bool = False
-    """It could start something but for ``rate_per_process``."""
+    """Only ``rate_per_process`` keeps it from starting something."""
     row: str = ""
     """The states of the cells, a letter each, see ``CellState.letter``."""
     slid: int = 0
     """Cells that have slid out in this assignment: the number of the start cell."""
     unread: int | None = None
-    """Offsets of the log that were not delivered; None before the client has heard of its end."""
+    """Offsets of the log that were not delivered; None until the client knows the log's end."""
     longest_line: int = 0
-    """Records that wait behind another one of their key, of the key of which most do."""
+    """Records that wait behind another one of their key, for the key with the most."""
     hottest_key: str | None = None
-    """That key, as text and shortened; None where nobody waits like that."""
+    """That key, as shortened text; None if no records wait like that."""
     halted: bool = False
-    """It starts nothing, because a person has paused it, or the worker."""
+    """It starts nothing, because a user has paused it or the worker."""
     first_open: int | None = None
-    """The offset of the start cell's first record that is not finished; None where all are."""
+    """The offset of the start cell's first unfinished record; None if all are finished."""
 
     @property
     def unfinished(self) -> int | None:
@@ -147,9 +147,9 @@ class BreakerSnapshot:
     failed: int | None = None
     calls: int | None = None
     seconds: float | None = None
-    """Since it came into this state. None, like the others, where nobody says so."""
+    """Seconds in this state. None, like the others, if not reported."""
     why: str = ""
-    """Why it has opened, or paused, the last time: in words, with the figures of that moment."""
+    """Why it last opened or paused: text with the figures of that moment."""
 
 
 @frozen
@@ -157,11 +157,11 @@ class LimitSnapshot:
     """How many slots may be busy where the worker finds that by itself."""
 
     limit: int
-    """At this moment: the best that is known, or another one that is tried."""
+    """The current limit: the best known, or a trial limit."""
     settled: int
-    """The best that is known."""
+    """The best known limit."""
     why: str = ""
-    """Why it is that, in words."""
+    """The reason for it, as text."""
 
 
 @frozen
@@ -169,9 +169,9 @@ class LoopSnapshot:
     """The event loop that a worker's coroutines run on; seconds, so far, all together."""
 
     computed_s: float = 0.0
-    """How long its thread had a processor."""
+    """Seconds of processor time of its thread."""
     late_s: float = 0.0
-    """How much later than it should have it went round: something did not give it back."""
+    """Total delay of its rounds: something blocked the loop."""
 
 
 @frozen
@@ -182,30 +182,30 @@ class WindowsSnapshot:
     calls: tuple[CallSnapshot, ...]
     counters: Counters = field(factory=Counters)
     slots: int = 1
-    """The most that may be busy."""
+    """The most slots that may be busy."""
     queued: int = 0
     """Slices that are queued or running."""
     abandoned: int = 0
-    """Calls that were given up and have not returned; they are among the calls."""
+    """Abandoned calls that have not returned; ``calls`` includes them."""
     cost_s: float = 0.0
     """The estimated seconds that a call takes."""
     durations: Histogram = field(factory=Histogram)
     """How long calls took so far."""
     breaker: BreakerSnapshot = field(factory=BreakerSnapshot)
     limit: LimitSnapshot | None = None
-    """None where the concurrency is given."""
+    """None for a fixed concurrency."""
     changes_s: tuple[float, ...] = ()
-    """How long ago partitions were given or taken, the last times, earliest first."""
+    """Seconds since the last changes of the assignment, earliest change first."""
     halted: bool = False
-    """A person has paused the worker."""
+    """A user has paused the worker."""
     loop: LoopSnapshot | None = None
-    """None where handlers are no coroutines."""
+    """None unless handlers are coroutines."""
     cannot_write: str | None = None
-    """Why copies and results cannot be written at the moment, None where they can."""
+    """Why copies and results cannot currently be written; None if they can."""
 
     @property
     def running(self) -> int:
-        """Calls that run, abandoned ones left out."""
+        """Running calls without abandoned ones."""
         return sum(not call.abandoned for call in self.calls)
 
     @property
@@ -215,11 +215,11 @@ class WindowsSnapshot:
 
     @property
     def limit_now(self) -> int:
-        """How many slots may be busy at this moment."""
+        """How many slots may be busy now."""
         return self.slots if self.limit is None else self.limit.limit
 
     @property
     def lag(self) -> int | None:
-        """Records that lag; None before the client has heard how many in each partition."""
+        """The lag in records; None until the client knows it for each partition."""
         known = [each.lag.records for each in self.partitions if each.lag.records is not None]
         return sum(known) if len(known) == len(self.partitions) else None

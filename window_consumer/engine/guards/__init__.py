@@ -1,1 +1,1 @@
-"""What holds records back: breaker, stalls, suspects, memory and people."""
+"""What holds records back: breaker, stalls, suspects, memory and users."""

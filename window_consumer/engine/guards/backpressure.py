@@ -1,7 +1,7 @@
-"""Backpressure: who may take in more, who is paused, and how many records to ask for.
+"""Backpressure: which partitions may take in more, which are paused, how many records to request.
 
-A window bounds records. The budget bounds bytes, over all partitions of a worker: it is what the
-configured ``memory`` leaves beside the client's prefetch.
+A window bounds records. The budget bounds bytes, over all partitions of a worker: it is the part of
+the configured ``memory`` that the client's prefetch leaves.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.window import Window
 
 BATCH_SHARE = 0.125
-"""One batch should bring at most this share of the budget: it is measured only afterwards."""
+"""The most of the budget that one batch should bring: its size is known only afterwards."""
 
 _FORGET = 0.95
-"""A batch of small records lets the usual size of a record fall by a twentieth."""
+"""The decay of the usual record size: a batch of small records reduces it by a twentieth."""
 
 BUFFER_BATCHES = 2
-"""A partition whose window is full may hold so many batches in its buffer before it is paused. With
-one failure in a hundred a window is full every now and then until the retries are through; pausing
-each time, and fetching anew, halved the rate of a fast handler."""
+"""How many batches a partition with a full window may buffer before it is paused. With one failure
+in a hundred a window fills now and then until the retries are done; pausing each time, and
+refetching, halved the rate of a fast handler."""
 
 WAITING_CELLS = 4
-"""A partition whose records wait until they are due may hold so many cells of them."""
+"""How many cells of records that are not due a partition may buffer."""
 
 RESUME_ROOM = 0.25
-"""A paused partition goes on when this share of its window is free: resuming costs a fetch."""
+"""A paused partition resumes when this share of its window is free: resuming costs a fetch."""
 
 RESUME_USED = 0.75
-"""... and the budget, where that was the reason, is used no further than this."""
+"""A partition paused for the budget resumes when at most this share of the budget is used."""
 
 
 class PartitionLoad(Protocol):
-    """A partition, as far as it takes room."""
+    """A partition's use of records and bytes."""
 
     bytes: int
     buffered: int
@@ -61,11 +61,11 @@ class MemoryBudget:
         self._usual_size = max(size / records, self._usual_size * _FORGET)
 
     def allows(self, partition: PartitionLoad, partitions: int) -> bool:
-        """Tell whether a partition may take in more.
+        """Return whether a partition may take in more.
 
-        It may up to its equal share, and beyond it as long as it holds less than what is free.
-        With an empty hand it may always take one batch: a record larger than the whole budget
-        passes alone.
+        It may take up to its equal share, and more while it holds less than what is free. A
+        partition that holds nothing may always take one batch: a record larger than the whole
+        budget passes alone.
         """
         held = partition.bytes
         if held == 0:
@@ -74,21 +74,21 @@ class MemoryBudget:
         return free > 0 and (held < self.limit / max(1, partitions) or held < free)
 
     def has_room_for(self, size: int) -> bool:
-        """Tell whether so many more bytes stay within the limit."""
+        """Return whether ``size`` more bytes stay within the limit."""
         return self.used + size <= self.limit
 
     def batch_records(self) -> int:
-        """How many records to ask for at once."""
+        """How many records to request at once."""
         if not self._usual_size:
             return self._batch_records
         fitting = int(self.limit * BATCH_SHARE / self._usual_size)
         return max(1, min(self._batch_records, fitting))
 
     def should_pause(self, partition: PartitionLoad, partitions: Collection[PartitionLoad]) -> bool:
-        """Tell whether a partition has taken in as much as it may.
+        """Return whether a partition has taken in as much as it may.
 
-        Bytes are a reason to pause only while another partition may go on: where none may,
-        nothing is asked for anyway, and what was prefetched is not thrown away.
+        Bytes are a reason to pause only while another partition may take records. If none may,
+        nothing is requested anyway, and prefetched data is not discarded.
         """
         if partition.paused:
             return False
@@ -101,7 +101,7 @@ class MemoryBudget:
     def should_resume(
         self, partition: PartitionLoad, partitions: Collection[PartitionLoad]
     ) -> bool:
-        """Tell whether a paused partition has enough room to go on."""
+        """Return whether a paused partition has enough room to resume."""
         if not partition.paused or HoldReason.METADATA_FULL in partition.holds:
             return False
         if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
@@ -113,7 +113,7 @@ class MemoryBudget:
         )
 
     def wanted(self, partitions: Collection[PartitionLoad]) -> bool:
-        """Tell whether any partition could take a record now."""
+        """Return whether any partition could take a record now."""
         count = len(partitions)
         return any(
             not (partition.paused or HoldReason.METADATA_FULL in partition.holds)
@@ -127,5 +127,5 @@ class MemoryBudget:
 
 
 def _waits(partition: PartitionLoad) -> bool:
-    """Tell whether the partition's records have to wait until they are due."""
+    """Return whether the partition's records wait until they are due."""
     return partition.retry_level.level is not None

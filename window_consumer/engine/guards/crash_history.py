@@ -1,18 +1,18 @@
-"""What is known, and committed, of the unclean ends of one partition.
+"""The known and committed unclean ends of one partition.
 
-An end is unclean when the last commit does not say that the partition was given up in good order:
-the process died, or lost the partition. The commits carry how often that happened at this place
-(this next_offset), which record was started alone when it happened, and how often it happened on
-which record. ``suspects`` starts them; this file counts.
+An end is unclean unless the last commit says that the partition was released in good order: the
+process died, or lost the partition. Commits carry how often that happened at this next_offset,
+which record was running alone, and how often the process ended on which record. ``crash_suspects``
+starts the suspects; this module counts.
 
 * The first commit after an unclean end carries the count, and nothing starts before it is acked.
-* From SUSPECT_AFTER ends at one place on, records are suspected: the first unfinished ones, at
-  most FIRST_SUSPECTS, for about so many may have been in the slots. Where the process ends again
-  after all of them were passed, four times as many, up to all that was in the log.
+* From SUSPECT_AFTER ends at one offset on, records are suspects: the first unfinished ones, at most
+  FIRST_SUSPECTS, because about that many may have been in the slots. If the process ends again
+  after all of them have passed, there are four times as many, up to everything in the log.
 * Only the record that a commit named when the process ended is charged with the end.
-* Giving the partition up makes the place unsuspicious where something was begun, all suspects
-  have passed, and nothing runs. Members that come and go before that prove nothing. What a record
-  is charged with stays until it is finished.
+* Releasing the partition clears the count if something was started, all suspects have passed, and
+  nothing is running. Members that come and go before that prove nothing. A record stays charged
+  until it is finished.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from attrs import frozen
 from window_consumer.engine.commit_metadata import CommitNote
 
 SUSPECT_AFTER = 2
-"""Unclean ends at one place: one alone is a killed pod or a lost machine."""
+"""Unclean ends at one offset that make suspects: a single one is a killed pod or a lost machine."""
 
 FIRST_SUSPECTS = 64
-"""Records taken one at a time at first, or all that the slots may hold where that is more."""
+"""How many records are suspects at first, or twice the slots if that is more."""
 
 GROWTH = 4
-"""How much longer the next list is, where the end came after all of them were passed."""
+"""The growth of the number of suspects if the process ends after all of them have passed."""
 
 WATCH_S = 60.0
-"""For so long after the suspects, and as far as a window reaches, an end counts as another one at
-the same place; and so long commits are made at short intervals, so that little is run again."""
+"""For this long after the suspects, and within a window's length, an end counts as another one at
+the same offset. Commits are made at short intervals in that time, so that little runs again."""
 
 HURRY_S = 0.05
 """The interval of those commits."""
 
 _UNSURE = -1
-"""What the broker was told last is not known: a refused commit may have been taken."""
+"""What the broker has recorded last is unknown: it may have taken a refused commit."""
 
 
 @frozen
@@ -50,13 +50,13 @@ class UncleanExits:
 
     ends: int
     log_end: int
-    """Where the log ended (exclusive): what came later was not there to kill."""
+    """Where the log ended (exclusive): later records cannot have caused the end."""
     passes: int = 0
     crashes: tuple[tuple[int, int], ...] = ()
 
 
 def unclean_ends(note: CommitNote, log_end: int) -> UncleanExits | None:
-    """Return what a commit gives cause to suspect; None for nothing.
+    """Return the unclean ends that a commit shows; None if there is no cause for suspicion.
 
     ``log_end`` (exclusive) is the log's end now.
     """
@@ -77,7 +77,8 @@ def unclean_ends(note: CommitNote, log_end: int) -> UncleanExits | None:
 def most_ends(crash_attempts: int, slots: int, window_records: int) -> tuple[int, int]:
     """Return how often the process ends on a record until that record leaves.
 
-    First where it is among the first suspects, then where a whole window was running before it.
+    The first number is for one of the first suspects, the second for one at the end of a full
+    window.
     """
     fewest = SUSPECT_AFTER + crash_attempts
     passes = 0
@@ -87,7 +88,7 @@ def most_ends(crash_attempts: int, slots: int, window_records: int) -> tuple[int
 
 
 def first_limit(slots: int) -> int:
-    """Return how many records are suspected at first."""
+    """Return how many records are suspects at first."""
     return max(FIRST_SUSPECTS, 2 * slots)
 
 
@@ -107,15 +108,15 @@ class CrashHistory:
         """How often the process ended on a record, by offset."""
         self.log_end = before.log_end
         self.careful = before.ends >= SUSPECT_AFTER or bool(before.crashes)
-        """Records have to be started alone, each named by a commit before."""
+        """Records have to start alone, each named by a commit beforehand."""
         self.limit = 0
-        """How many suspects there are at most, beside the records with crashes."""
+        """The most suspects, apart from the records with crashes."""
         if before.ends >= SUSPECT_AFTER:
             self.limit = first_limit(slots) * GROWTH**before.passes
         self.settled = False
-        """Nothing is taken alone any more."""
+        """No record is started alone any more."""
         self.wanted: int | None = None
-        """The offset that the broker should know as started alone."""
+        """The offset that the broker should record as started alone."""
         self._ends = before.ends
         self._passes = before.passes
         self._place = place
@@ -124,7 +125,7 @@ class CrashHistory:
         self._told: int | None = _UNSURE
         self._telling: int | None = _UNSURE
         self.counted = False
-        """The broker knows how many ends there were."""
+        """The broker has recorded the number of ends."""
 
     @property
     def unsaid(self) -> bool:
@@ -132,35 +133,35 @@ class CrashHistory:
         return not self.settled and (not self.counted or self._told != self.wanted)
 
     def names(self, offset: int) -> bool:
-        """Tell whether the broker knows this record as started alone."""
+        """Return whether the broker has recorded this record as started alone."""
         return self.counted and self._told == offset
 
     @property
     def names_nobody(self) -> bool:
-        """The broker knows of no record that is started alone."""
+        """The broker has recorded no record as started alone."""
         return self.counted and self._told is None
 
     def passed(self, now: float) -> None:
-        """All suspects were started, and the process lives."""
+        """Record that all suspects were started and the process is alive."""
         if self.limit:
             self._passes += 1
         self._watch_until = now + WATCH_S
 
     def absolve(self) -> None:
-        """The partition is given up, and all that was begun has ended: its place is no worse."""
+        """Clear the counts: the partition is released, and all started calls have ended."""
         self._ends = self._passes = 0
 
     def sending(
         self, next_offset: int, finished: Iterable[range], now: float, *, clean: bool
     ) -> dict[str, Any]:
-        """Return what a commit says, as fields of its note; it is on its way after this."""
+        """Return a commit's fields about ends; the commit counts as sent from now on."""
         gone = tuple(finished)
         wanted = None if clean else self.wanted
         if wanted is not None and wanted < next_offset:
             wanted = None
         self._telling = wanted
         if wanted != self._told:
-            self._told = _UNSURE  # until it is answered the broker may know the one or the other
+            self._told = _UNSURE  # the broker may have either value until the commit is answered
         watched = self._is_watched(next_offset, now)
         return {
             "unclean_ends": self._ends if watched or next_offset == self._place else 0,
@@ -174,20 +175,20 @@ class CrashHistory:
         }
 
     def acked(self) -> None:
-        """The broker took what was sent last."""
+        """Record that the broker took the last commit."""
         self.counted = True
         self._told = self._telling
 
     def refused(self) -> None:
-        """The broker did not take what was sent last, or did without saying so."""
+        """Record that the broker refused the last commit, or may have taken it."""
         self._told = _UNSURE
 
     def in_hurry(self, next_offset: int, now: float) -> bool:
-        """Tell whether commits should follow each other quickly."""
+        """Return whether commits should follow each other quickly."""
         return not self.settled or (next_offset <= self._reach and now < self._watch_until)
 
     def is_over(self, next_offset: int, now: float) -> bool:
-        """Tell whether nothing has to be said or hurried any more."""
+        """Return whether there is nothing more to record or to hurry."""
         return (
             self.settled
             and next_offset != self._place

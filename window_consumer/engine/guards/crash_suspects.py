@@ -1,14 +1,14 @@
-"""Suspects: records that may have ended the process, started one at a time, each named before.
+"""Suspects: records that may have ended the process, started one at a time and named beforehand.
 
 A partition whose last ends were unclean (see ``crash_history``) starts nothing by itself. Its
 records leave the ordering as always, but each waits until a commit that names it has been acked,
-and until no other call of the partition is out, retries included. So when the process ends again,
-the next owner knows which record it was. Once it ended on a record ``crash_attempts`` times, that
-record is not started any more: it leaves with reason CRASHED.
+and until no other call of the partition is in progress, retries included. So if the process ends
+again, the next owner knows which record was running. Once the process has ended on a record
+``crash_attempts`` times, the record is not started again: it leaves with reason CRASHED.
 
-Other partitions go on meanwhile, and one of them may hold the culprit. Therefore a record that has
-been charged once is started while nothing else of the worker runs or is named: an innocent one
-passes then.
+Other partitions proceed in the meantime, and one of them may hold the culprit. Therefore a record
+with one crash starts while nothing else of the worker is running or named: an innocent record then
+passes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from window_consumer.model.fault import (
 from window_consumer.model.record import Message
 
 ALONE_S = 60.0
-"""For so long the rest of a worker waits for a charged record to begin and to end: as long as most
-handlers take; one that hangs must not hold the others for ever."""
+"""How long the rest of a worker waits for a charged record to start and end. This covers most
+handlers; one that hangs must not block the others for ever."""
 
 
 class Candidate:
@@ -52,11 +52,11 @@ class Candidate:
         self.hold = hold
         self.offset: int = message.offset()
         self.failed: FailedRecord | None = None
-        """Set where it was called before in this assignment."""
+        """Set if it was called before in this assignment."""
 
     @classmethod
     def again(cls, failed: FailedRecord) -> Candidate:
-        """Make one of a record that failed and is due again."""
+        """Make a candidate of a failed record that is due again."""
         candidate = cls(failed.partition, failed.message, failed.seq, NO_HOLD)
         candidate.failed = failed
         return candidate
@@ -70,36 +70,36 @@ class SuspectCase:
         self.crash_history = crash_history
         self.candidate: Candidate | None = None
         self.slice_: Slice | None = None
-        """The slice of the candidate, once that has been started."""
+        """The slice of the candidate, once started."""
         self.passed: set[int] = set()
         """Offsets that were started, or left, since the assignment."""
         self.ending = False
-        """All suspects have passed; the broker has to hear that nobody is named any more."""
+        """All suspects have passed; a commit must show that no record is named any more."""
 
     @property
     def charged(self) -> bool:
-        """The process ended on the candidate before."""
+        """The process has ended on the candidate before."""
         return self.candidate is not None and self.candidate.offset in self.crash_history.crashes
 
     @property
     def is_held(self) -> bool:
-        """The candidate may not start: its lane belongs to another member, or it is paused."""
+        """The candidate may not start: another member owns its lane, or it is paused."""
         return self.partition.is_suspended and not self.running
 
     @property
     def running(self) -> bool:
-        """The candidate was started, and its slice is out."""
+        """The candidate was started, and its slice is in progress."""
         return self.slice_ is not None
 
     def is_suspect(self, offset: int) -> bool:
-        """Tell whether a record that may start now has to be started alone."""
+        """Return whether a record that may start now has to start alone."""
         crash_history = self.crash_history
         if len(self.passed) < crash_history.limit and offset < crash_history.log_end:
             return True
         return any(self._is_pending(each) for each in crash_history.crashes)
 
     def end_call(self) -> None:
-        """Let the candidate go; it has not passed if its slice was taken back whole."""
+        """Release the candidate; it has not passed if its slice was taken back whole."""
         slice_, candidate = self.slice_, self.candidate
         self.slice_ = self.candidate = None
         if slice_ is not None and candidate is not None and slice_.is_empty:
@@ -112,7 +112,7 @@ class SuspectCase:
         return partition.idle and partition.next_delivery >= self.crash_history.log_end
 
     def _is_pending(self, offset: int) -> bool:
-        """Tell whether a record that the process ended on will still start in this assignment."""
+        """Return whether a record with crashes will still start in this assignment."""
         window = self.partition.window
         if offset in self.passed or offset < window.next_offset:
             return False
@@ -137,19 +137,19 @@ class CrashSuspects:
         self._failures = failures
         self._completion = completion
         self._alone: SuspectCase | None = None
-        """Whose record has the whole worker, or waits until it has."""
+        """The case whose record has the whole worker, or waits for it."""
         self._alone_since = 0.0
         self.cases: dict[Partition, SuspectCase] = {}
         """Partitions that start nothing by themselves; normally there is none."""
 
     def begin(self, partition: Partition, crash_history: CrashHistory) -> None:
-        """Take the starts of a new assignment over until its suspects have passed."""
+        """Control the starts of a new assignment until its suspects have passed."""
         partition.commit.crash_history = crash_history
         partition.set_hold(HoldReason.CRASH_SUSPECTS, held=True)
         self.cases[partition] = SuspectCase(partition, crash_history)
 
     def remove(self, partition: Partition) -> None:
-        """Start nothing more of a partition: it is being given up."""
+        """Start nothing more of a partition: it is being released."""
         case = self.cases.pop(partition, None)
         partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         if case is not None:
@@ -158,12 +158,12 @@ class CrashSuspects:
                 self._alone = None
 
     def holds_the_worker(self, now: float) -> bool:
-        """Tell whether nothing else of the worker may start now."""
+        """Return whether nothing else of the worker may start now."""
         return self._alone is not None and now - self._alone_since < ALONE_S
 
     @property
     def unsaid(self) -> bool:
-        """A commit has to be made before anything goes on."""
+        """A commit has to be acked before anything proceeds."""
         return any(case.crash_history.unsaid for case in self.cases.values())
 
     def slices(self, now: float) -> Iterator[Slice]:
@@ -209,7 +209,7 @@ class CrashSuspects:
         )
 
     def _advance(self, case: SuspectCase, now: float) -> None:
-        """Note what is over, and find who is next."""
+        """Release a finished candidate, and find the next one."""
         partition = case.partition
         if case.running and not partition.slices:
             case.end_call()
@@ -250,7 +250,7 @@ class CrashSuspects:
             hold.release()
             self._completion.advance(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
-                # Somebody is asked to mend it: whoever starts the worker again wants it called.
+                # A user has to fix the record: after a restart it should be called again.
                 del case.crash_history.crashes[candidate.offset]
                 return
 
@@ -268,7 +268,7 @@ class CrashSuspects:
 
 
 def crashed(offset: int, times: int) -> Failure:
-    """Return what is known of a record on which the process ended: there is no stack."""
+    """Return the failure of a record on which the process ended: there is no stack."""
     error = ProcessCrashedError(
         f"the process ended {times} times while offset {offset} was the only record of its"
         " partition that ran; it left no exception and no stack (a crash in native code, out of"

@@ -1,8 +1,8 @@
-"""One record that a person takes out of the way: skipped, or sent to the dead letters.
+"""Interventions: a user skips or dead-letters one record.
 
-Only a record that has failed and waits can be taken: for its next call, for a copy that the broker
-refuses, or for the breaker. One whose call runs cannot, because nobody can end that call in every
-pool, and its lane would go on beside it. One that has not been called yet has given no reason.
+Only a failed record that waits can be taken: for its next call, for a copy that the broker refuses,
+or for the breaker. A record whose call is running cannot, because not every pool can end that call,
+and its lane would proceed beside it. A record that has not been called yet has given no reason.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from window_consumer.model.record import TopicPartition
 
 
 class Intervention(StrEnum):
-    """What a person wants to become of a record."""
+    """What a user requests for a record."""
 
     SKIP = "skip"
     DEAD_LETTER = "dead-letter"
 
 
 class InterventionResult(StrEnum):
-    """What became of it; from ``NOT_ASSIGNED`` on nothing has changed."""
+    """The result of an intervention; from ``NOT_ASSIGNED`` on nothing has changed."""
 
     SKIPPED = "skipped"
     LEAVING = "leaving"
     """Its copy is on its way to the dead letters; the record is finished when that is acked."""
     DEAD_LETTERED = "dead-lettered"
-    """That copy has been acked; who asks the Engine hears ``LEAVING`` first."""
+    """That copy has been acked; the Engine returns ``LEAVING`` first."""
     NOT_ASSIGNED = "not-assigned"
     NOT_IN_WINDOW = "not-in-window"
     FINISHED = "finished"
     NOT_FAILED = "not-failed"
-    """No call of it has failed: it waits to start, or for the acks of what its call returned."""
+    """No call of it has failed: it waits to start, or for the acks of its results."""
     RUNNING = "running"
     IN_FLIGHT = "in-flight"
-    """A copy of it, or what its call returned, waits for the broker's ack."""
+    """A copy or results of it wait for the broker's ack."""
     NO_DEAD_LETTERS = "no-dead-letters"
 
 
@@ -63,7 +63,7 @@ class Interventions:
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
     ) -> InterventionResult:
-        """Skip a record, or let it leave for the dead letters, if it has failed and waits."""
+        """Skip or dead-letter a record, if it has failed and waits."""
         failed = self._find(name, offset, now)
         if isinstance(failed, InterventionResult):
             return failed
@@ -81,14 +81,14 @@ class Interventions:
         return InterventionResult.LEAVING
 
     def is_finished(self, name: TopicPartition, offset: int) -> bool:
-        """Tell whether a record that was in the window of a partition of ours has its outcome."""
+        """Return whether a record that was in the window of an owned partition has its outcome."""
         partition = self._partitions.get(name)
         return partition is not None and _seq_of(partition, offset) is InterventionResult.FINISHED
 
     def _find(
         self, name: TopicPartition, offset: int, now: float
     ) -> FailedRecord | InterventionResult:
-        """Return a record that has failed and of which no call runs, or why there is none."""
+        """Return a failed record without a running call, or why there is none."""
         partition = self._partitions.get(name)
         if partition is None or not partition.is_active:
             return InterventionResult.NOT_ASSIGNED
@@ -101,7 +101,7 @@ class Interventions:
         return partition.failed.get(seq) or InterventionResult.NOT_FAILED
 
     def _take_back(self, partition: Partition, seq: int, now: float) -> None:
-        """Take back the slice of a record where it waits for a slot: no call of it runs then."""
+        """Take back the slice of a record that waits for a slot, so that no call of it runs."""
         for slice_ in list(self._dispatcher.out):
             if slice_.partition is partition and seq in slice_.seqs[slice_.claimed() :]:
                 self._completion.take_back(slice_, now)
@@ -115,8 +115,8 @@ def _seq_of(partition: Partition, offset: int) -> int | InterventionResult:
     if not window.cells or offset >= window.offsets.next_offset:
         return InterventionResult.NOT_IN_WINDOW
     seq = window.offsets.seq_of(offset)
-    # Holes in the log have no record: what is found for them is a number of nobody's, or of the
-    # record behind the hole.
+    # Holes in the log have no record: their sequence number is unused or that of the record behind
+    # the hole.
     is_there = window.place_of(seq) is not None and window.offsets.offset_of(seq) == offset
     if not is_there:
         return InterventionResult.NOT_IN_WINDOW

@@ -1,9 +1,9 @@
-"""Pausing by hand: partitions, or the whole worker, that start nothing until a person says so.
+"""Manual pauses: partitions, or the whole worker, that start nothing until a user resumes them.
 
-What runs may finish, copies are written, commits go on, and the worker stays in its group; records
-come in until the window is full. What has failed waits as well, however long ago its next call was
-due. A worker that is paused stays so whatever is assigned to it; the pause of one partition ends
-when the partition is given up.
+Running calls may finish, copies are written, commits continue, and the worker stays in its group.
+Records come in until the window is full. Failed records wait too, even if their next call is due. A
+paused worker stays paused whatever is assigned to it; the pause of one partition ends when the
+partition is released.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class ManualPauses:
-    """Who is paused by hand. Owner: poll thread."""
+    """The manual pauses of one worker. Owner: poll thread."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class ManualPauses:
         self._failures = failures
         self._completion = completion
         self.worker = False
-        """All of it is paused, whatever may be assigned to it."""
+        """The whole worker is paused, including future assignments."""
         self._alone: set[TopicPartition] = set()
-        """Partitions that are paused by themselves."""
+        """Partitions that are paused individually."""
 
     def halt(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
         """Pause or resume a partition, or the worker for None; False for a partition of others."""
@@ -58,11 +58,11 @@ class ManualPauses:
         return True
 
     def assigned(self, partition: Partition) -> None:
-        """Let a partition begin, or wait, with the worker."""
+        """Apply a pause of the worker to a new partition."""
         partition.set_hold(HoldReason.MANUAL, held=self._is_halted(partition))
 
     def remove(self, name: TopicPartition) -> None:
-        """Note that a partition is given up."""
+        """Remove a released partition."""
         self._alone.discard(name)
 
     def _is_halted(self, partition: Partition) -> bool:
@@ -78,7 +78,7 @@ class ManualPauses:
 def hold_back(
     partition: Partition, dispatcher: Dispatcher, completion: Completion, now: float
 ) -> None:
-    """Take back what has not started of a partition that is held back from now on."""
+    """Take back the unstarted records of a partition that is held back from now on."""
     dispatcher.break_up(partition)
     dispatcher.remove(partition)
     for slice_ in [each for each in dispatcher.out if each.partition is partition]:
@@ -86,7 +86,7 @@ def hold_back(
 
 
 def call_held(partition: Partition, failures: RetryQueue) -> None:
-    """Let those be called again that were due while their partition was held back, if it is not."""
+    """Call records again that came due while their partition was held back, if it no longer is."""
     if partition.may_start:
         failures.call_again(partition.held_calls)
         partition.held_calls.clear()

@@ -1,9 +1,9 @@
-"""What the circuit breaker judges by: how new records ended lately.
+"""The evidence of the circuit breaker: how recent new records ended.
 
-A lane that fails again and again counts once. The records of a hot key that always fail leave one
-by one. When everything else is done they are all that is left, and by themselves they would look
-like an outage. So where many lanes succeed, a failure right behind another one of its lane is no
-evidence. Where few lanes are known each failure counts, because an outage would look the same.
+A lane that fails repeatedly counts once. The records of a hot key that always fail leave one by
+one. When everything else is done only they are left, and would look like an outage. So if many
+lanes succeed, a failure right after another of its lane is no evidence. If few lanes are known,
+each failure counts, because an outage would look the same.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from attrs import define
 from window_consumer.engine.scheduling.lanes import Lane
 
 BEYOND_CHANCE = 0.45
-"""How far above ``failures`` the share of ``min_calls`` has to be, as a part of what is left to 1:
-15 of 20 for a half. Of records of which 30 % are bad, 11 bad ones are among 20 once in 60 times,
-15 once in 23,000. Of more calls a smaller distance is enough: it shrinks with the root of their
-number."""
+"""How far above ``failures`` the share of ``min_calls`` must be, as a part of the distance to 1: 15
+of 20 for a half. If 30 % of all records are bad, 11 bad ones are among 20 once in 60 times, 15 once
+in 23,000. With more calls a smaller distance suffices: it shrinks with the root of their number."""
 
 _BUCKETS = 30
 
@@ -34,11 +33,11 @@ class RecordTally:
     calls: int = 0
     failed: int = 0
     later: int = 0
-    """Those that asked to be called later."""
+    """Records that asked to be called later."""
 
     @property
     def bad(self) -> int:
-        """Those that did not return."""
+        """Records that did not return."""
         return self.failed + self.later
 
 
@@ -56,19 +55,19 @@ class OutageEvidence:
         self._known = 0
         """How many of the last ``min_calls`` there have been."""
         self._failed = 0
-        """Those of them that failed, one bit each, the latest one lowest ..."""
+        """Those of them that failed, one bit each, the latest one lowest."""
         self._later = 0
-        """... and those that asked to be called later."""
+        """Those of them that asked to be called later, one bit each."""
         self._last_at = float("-inf")
-        """When the latest one ended: after ``window_s`` without any they are forgotten."""
+        """When the latest one ended: after ``window_s`` without any they are discarded."""
         self._buckets: deque[RecordTally] = deque()
         self._window = RecordTally()
-        """Their sum."""
+        """The sum of the buckets."""
         self.since = RecordTally()
-        """All since ``begin``."""
+        """All new records since ``begin``."""
 
     def record(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
-        """Note new records as the latest ones: some that returned, or one that did not."""
+        """Record new records as the latest ones: some that returned, or one that did not."""
         for tally in (self._bucket(now), self._window, self.since):
             tally.calls += calls
             tally.failed += failed
@@ -82,28 +81,28 @@ class OutageEvidence:
         self._known = min(self._known + calls, self._min_calls)
 
     def begin(self) -> None:
-        """Count anew what ``since`` tells."""
+        """Restart the count of ``since``."""
         self.since = RecordTally()
 
     def drop_old(self) -> None:
-        """Forget what is over."""
+        """Discard the evidence of an outage that is over."""
         self._known = self._failed = self._later = 0
         self._window = RecordTally()
         self._buckets.clear()
 
     @property
     def last(self) -> RecordTally:
-        """The last ``min_calls``."""
+        """The last ``min_calls`` new records."""
         return RecordTally(0.0, self._known, self._failed.bit_count(), self._later.bit_count())
 
     def window(self, now: float) -> RecordTally:
-        """Return those within the window."""
+        """Return the new records within the window."""
         self._expire(now)
         return self._window
 
     @property
     def is_bad(self) -> bool:
-        """More of the last ones failed, or asked to be called later, than is allowed."""
+        """More of the last ones failed, or asked to be called later, than allowed."""
         bad, known = (self._failed | self._later).bit_count(), self._known
         if known < self._min_calls:
             return False
@@ -115,7 +114,7 @@ class OutageEvidence:
         return self._later.bit_count() > self._failed.bit_count()
 
     def is_beyond_chance(self, bad: int, calls: int) -> bool:
-        """Tell whether so many calls are more than the share that is allowed, by no chance."""
+        """Return whether ``bad`` of ``calls`` exceeds the allowed share by more than chance."""
         if calls < self._min_calls:
             return False
         share = self._failures
@@ -139,21 +138,21 @@ class OutageEvidence:
 
 
 MANY: Final = 40
-"""So many lanes have returned lately where one that repeats itself says nothing: an outage shows in
-the first failures of others, of which the breaker needs 20 by default."""
+"""How many lanes must have returned recently before a repeating lane is no evidence: an outage
+shows in the first failures of others, of which the breaker needs 20 by default."""
 
 LATELY_S: Final = 300.0
-"""The end of a backlog of hot keys takes longer than the breaker's window."""
+"""How long a returned lane counts: a backlog of hot keys takes longer than the breaker's window."""
 
 _STREAK_S: Final = 60.0
-"""Without a failure for so long a lane's next one counts again."""
+"""After this long without a failure a lane's next failure counts again."""
 
 _MOST: Final = 10_000
-"""Lanes that are remembered; beyond them all is forgotten, and counts again."""
+"""The most lanes that are kept; above this all are discarded, and count again."""
 
 
 class BadLanes:
-    """Knows which lanes fail again and again. Owner: poll thread. Cost: two looks a good slice."""
+    """Detects lanes that fail repeatedly. Owner: poll thread. Cost: two checks a good slice."""
 
     def __init__(self) -> None:
         self._failed_at: dict[Lane, float] = {}
@@ -162,7 +161,7 @@ class BadLanes:
         self._begun = float("-inf")
 
     def returned(self, lanes: Iterable[Lane | None], now: float) -> None:
-        """Note that records of these lanes have returned."""
+        """Record that records of these lanes have returned."""
         if now - self._begun >= LATELY_S:
             self._good_before = self._good if now - self._begun < 2 * LATELY_S else set()
             self._good, self._begun = set(), now
@@ -173,7 +172,7 @@ class BadLanes:
             self._good.update(lane for lane in lanes if lane is not None)
 
     def is_repeat(self, lane: Lane | None, now: float) -> bool:
-        """Note that a new record has failed; tell whether its lane has said that already."""
+        """Record the failure of a new record; return whether it only repeats one of its lane."""
         if lane is None:
             return False
         if len(self._failed_at) >= _MOST:

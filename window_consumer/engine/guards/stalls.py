@@ -1,19 +1,18 @@
-"""Stalls: calls that do not return, which of them are given up, and what becomes of their records.
+"""Stalls: calls that do not return, which of them are abandoned, and what happens to their records.
 
-A call that runs for longer than ``after`` is reported with its stack. Where records may overtake
-each other it is *abandoned* as well: its slot is replaced, its record climbs the ladder with reason
-STALLED, as if its attempts at this place were spent, and its late result changes nothing. A thread
-cannot be stopped: its lane stays busy until it has really ended, whatever became of the record.
+A call that runs longer than ``after`` is reported with its stack. If records may overtake each
+other it is also *abandoned*: its slot is replaced, its record climbs the ladder with reason
+STALLED, as if its local attempts were spent, and its late result changes nothing. A thread cannot
+be stopped: its lane stays busy until it has really ended, whatever happened to the record.
 
-A coroutine can be *ended*, whatever the order, and so can a call that has a process of its own: one
-is cancelled, the other killed. When it has ended its slice comes back and the record has failed,
-with reason STALLED where it leaves for that. One that has not ended some time after is abandoned
-like a thread.
+A coroutine can be *ended* whatever the order, and so can a call in a process of its own: one is
+cancelled, the other killed. When it has ended, its slice returns and the record has failed, with
+reason STALLED if it leaves for that. A call that does not end in time is abandoned like a thread.
 
-The runtime looks at a call in between, because only it can see stacks and knows whether the call
+The runtime inspects a call in between, because only it can read stacks and knows whether the call
 has returned by now::
 
-    look (a Stalled goes out) -> the runtime: where does it stand? -> looked_at -> ... -> returned
+    due (returns a Stalled) -> the runtime reads the stack -> on_inspected -> ... -> has_returned
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import TopicPartition
 
 LOOKS = 20
-"""A call is noticed at most a twentieth of ``after`` later than it is due ..."""
+"""How many checks fall into ``after``: a stall is detected at most a twentieth late."""
 
 CHECK_S = 0.5
-"""... and no later than this."""
+"""The longest interval between checks."""
 
 ENDING_S = 5.0
-"""How long a call may take to end: transactions are rolled back, connections closed. At most
+"""How long a call may take to end, to roll back transactions and close connections. At most
 ``after``."""
 
 
 Ending = Literal["cancelled", "killed"]
-"""What becomes of a call that is ended: as a coroutine, or with its process."""
+"""How a call is ended: as a coroutine, or with its process."""
 
 
 @frozen
@@ -62,7 +61,7 @@ class StallRules:
 
 @frozen(eq=False)
 class Stalled:
-    """A call that has been running for long; the runtime says where it stands."""
+    """A long-running call whose stack the runtime has to read."""
 
     slice_: Slice
     name: TopicPartition
@@ -71,16 +70,16 @@ class Stalled:
     attempt: int
     seconds: float
     abandon: bool
-    """It is given up if it is still running; else it is only reported."""
+    """It is abandoned if it is still running; otherwise it is only reported."""
     is_relief: bool = False
-    """It is not stalled yet, but it holds up a window in which all else is done."""
+    """It is not stalled yet, but blocks a window in which everything else is done."""
     end: bool = False
-    """It is ended if it is still running, and comes back as failed."""
+    """It is ended if it is still running, and returns as failed."""
 
 
 @frozen
 class AbandonedReturned:
-    """News: an abandoned call has ended; its result was ignored."""
+    """An abandoned call has ended; its result was ignored."""
 
     name: TopicPartition
     offset: int
@@ -108,7 +107,7 @@ class Stalls:
         self._moves = may_move and rules.action == "move"
         self._ends = rules.ends and rules.action == "move"
         self._ending: dict[Slice, float] = {}
-        """Since when calls have been told to end that have not come back."""
+        """When calls that have not returned were told to end."""
         self._ending_s = min(ENDING_S, rules.after_s)
         self._relief = HeadOfLineRelease()
         self._interval_s = min(CHECK_S, rules.after_s / LOOKS)
@@ -119,10 +118,10 @@ class Stalls:
         self.stop: str | None = None
         """Why the worker has to stop, once too many calls hang."""
 
-    # ---- what happens
+    # ---- events
 
     def due(self, partitions: Mapping[TopicPartition, Partition], now: float) -> list[Stalled]:
-        """Return the calls that have to be looked at now."""
+        """Return the calls that have to be inspected now."""
         if now < self._look_at:
             return []
         self._look_at = now + self._interval_s
@@ -142,7 +141,7 @@ class Stalls:
         return found
 
     def on_inspected(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
-        """Hear where a call stands; None where it has returned by now."""
+        """Process a call's stack; ``failure`` is None if the call has returned by now."""
         slice_ = stalled.slice_
         if failure is None:
             self._reported.pop(slice_, None)
@@ -171,7 +170,7 @@ class Stalls:
         self._breaker.probe_is_back(slice_)
 
     def has_returned(self, slice_: Slice, now: float) -> bool:
-        """Hear that a slot is through with a slice; tell whether its call had been abandoned."""
+        """Record that a slot has finished a slice; return whether its call had been abandoned."""
         self._reported.pop(slice_, None)
         self._ending.pop(slice_, None)
         if slice_ not in self._dispatcher.abandoned:
@@ -187,22 +186,22 @@ class Stalls:
         return True
 
     def hangs(self, slice_: Slice, now: float) -> bool:
-        """Tell whether a call is known to hang, and nobody has told it to end."""
+        """Return whether a call is known to hang and has not been told to end."""
         if slice_ in self._ending:
             return False
         is_late = bool(slice_.started) and now - self._since(slice_) >= self._rules.after_s
         return is_late or slice_ in self._reported
 
     def stood_still(self, now: float) -> None:
-        """Hear that the process was frozen: no call could go on meanwhile."""
+        """Record that the process was frozen: no call could proceed in that time."""
         self._not_before = now
 
     def take_returned(self) -> list[AbandonedReturned]:
-        """Return the abandoned calls that have ended since this was asked last."""
+        """Return the abandoned calls that have ended since the last time this was called."""
         returned, self._returned = self._returned, []
         return returned
 
-    # ---- the rules
+    # ---- rules
 
     @property
     def _room(self) -> int:
@@ -210,7 +209,7 @@ class Stalls:
         return self._rules.max_abandoned - len(self._dispatcher.abandoned)
 
     def _since(self, slice_: Slice) -> float:
-        """Return since when the call that runs has been running, at the earliest."""
+        """Return the earliest time at which the running call may have started."""
         return max(slice_.started, slice_.progress_at, self._not_before)
 
     def _is_due(self, slice_: Slice, now: float) -> bool:
@@ -220,7 +219,7 @@ class Stalls:
         return reported is None or now - reported >= self._rules.after_s
 
     def _refuses_to_end(self, slice_: Slice, now: float) -> bool:
-        """Tell whether a call has been told to end for long, and has to be dealt with again."""
+        """Return whether a call was told to end long ago and must be handled again."""
         if not _is_watched(slice_):
             return False
         return now - max(self._ending[slice_], self._not_before) >= self._ending_s and (
@@ -228,9 +227,9 @@ class Stalls:
         )
 
     def _to_end(self, slice_: Slice, now: float, *, is_relief: bool = False) -> Stalled | None:
-        """Return a call that is to be ended, None where that was tried or it has returned.
+        """Return a call to end; None if that was tried or it has returned.
 
-        What its slot has not started is taken back: it goes on although the call is given up.
+        Its slot's unstarted records are taken back: they proceed although the call is given up.
         """
         if slice_ in self._ending:
             return None
@@ -256,7 +255,7 @@ class Stalls:
         return self._about(slice_, now, abandon=self._moves)
 
     def _heads(self, partitions: Collection[Partition], now: float) -> list[Stalled]:
-        """Return calls that hold up a window in which all else is done, while tokens last."""
+        """Return calls that block a window in which everything else is done, while tokens last."""
         self._relief.earn(self._counters.processed)
         found: list[Stalled] = []
         for partition in partitions:
@@ -306,5 +305,5 @@ class Stalls:
 
 
 def _is_watched(slice_: Slice) -> bool:
-    """Tell whether a call that does not return is dealt with: not where it was revoked."""
+    """Return whether to watch a call: not if its partition was revoked."""
     return slice_.partition.state in (PartitionState.ACTIVE, PartitionState.LOST)

@@ -1,7 +1,7 @@
 """What leaves the Engine: records for the slots, and copies for the broker.
 
-Everything that may hold something back has its say here: the breaker, records that are suspected of
-ending the process, the budget, a partition that is about to be given up.
+This module combines everything that may hold records back: the breaker, crash suspects, the budget,
+and partitions that are about to be released.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from window_consumer.engine.scheduling.unreadable import (
 from window_consumer.model.record import TopicPartition
 
 REMEMBERED_PROBES = 20
-"""Keys of records that were tried while half-open: other ones come first."""
+"""How many keys of recent probes are kept: other keys are tried first."""
 
 
 class WorkerHold(Enum):
     """Why nothing of a whole worker starts by itself."""
 
     BREAKER = "circuit breaker"
-    """Only single records start, to find out whether things are well."""
+    """Only single records start, as probes."""
     SUSPECT_ALONE = "suspect alone"
     """A record on which the process has ended runs, or waits to run, by itself."""
     UNACKED_RESULTS = "unacked results"
-    """So many results are not acked that those of further calls would have no room."""
+    """So many results are unacked that those of further calls would have no room."""
 
 
 class StartGate:
@@ -74,13 +74,13 @@ class StartGate:
         self._counters = counters
         self._partitions = partitions
         self.in_a_hurry = False
-        """Partitions are about to be given up: what is spent leaves now or not at all."""
+        """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = False
         self._probed: deque[Lane] = deque(maxlen=REMEMBERED_PROBES)
-        """The keys of the last new records that were tried to find out whether things are well."""
+        """The keys of the latest probes."""
 
     def decide(self, decisions: Decisions, now: float) -> None:
-        """Hand out what may start, and what leaves."""
+        """Dispatch what may start, and publish what leaves."""
         if self._suspects.cases and self._breaker.lets_start:
             decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
         holds = self.holds(now)
@@ -98,7 +98,7 @@ class StartGate:
     def holds(self, now: float) -> list[WorkerHold]:
         """Return why nothing of the whole worker starts by itself now.
 
-        What holds back a single partition is in its ``holds``.
+        A single partition's reasons are in its ``holds``.
         """
         reasons = []
         if not self._breaker.lets_start:
@@ -110,7 +110,7 @@ class StartGate:
         return reasons
 
     def obey(self, news: BreakerNews, now: float) -> None:
-        """Do what follows from the breaker's new state."""
+        """Apply a change of the breaker's state."""
         self._failures.spares = self._breaker.spares
         if news.state is BreakerState.PAUSED:
             for partition in self._partitions.values():
@@ -122,7 +122,7 @@ class StartGate:
             self._dispatcher.break_all_up()
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
-                # The commit names a suspect that was handed out: it is as good as started.
+                # The commit names a suspect that was dispatched: it counts as started.
                 if partition.is_active and HoldReason.CRASH_SUSPECTS not in partition.holds:
                     self._completion.take_back(slice_, now)
 
@@ -131,7 +131,7 @@ class StartGate:
         return self._breaker.wants_probe and not self._dispatcher.full
 
     def _start(self, decisions: Decisions, now: float) -> None:
-        """Hand out what may start without a commit that names it; see ``turns``."""
+        """Dispatch what may start without a commit that names it; see ``RetryShare``."""
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
         if dispatcher.has_new and self._has_any_again:
             while turns.is_due and (slice_ := self._again(now)):
@@ -147,7 +147,7 @@ class StartGate:
         return self._failures.has_ready or self._dispatcher.has_copies
 
     def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:
-        """Yield those for the slots; records that nobody can call leave at once."""
+        """Yield slices for the slots; unreadable records leave at once."""
         for slice_ in slices:
             if needs_no_slot(slice_):
                 self._dispatcher.back(slice_)
@@ -157,7 +157,7 @@ class StartGate:
                 yield slice_
 
     def _again(self, now: float) -> Slice | None:
-        """Hand out calls that are made again: retries and copies in turn, None where none may."""
+        """Dispatch retries and copies in turn; return None if none may go out."""
         dispatcher = self._dispatcher
         if dispatcher.full or not dispatcher.turns.has_room(dispatcher.slots):
             return None
@@ -170,16 +170,16 @@ class StartGate:
         return None if self._copies_first else next(copies, None)
 
     def _probe(self, now: float) -> Slice | None:
-        """Hand out one record to find out: a new one; only where none can start, a retry.
+        """Dispatch one record as a probe: a new one, or a retry if no new one can start.
 
-        One after another has another key, and comes from another partition, as far as there are.
+        Successive probes have different keys and partitions if possible.
         """
         dispatcher, wants_trial = self._dispatcher, self._breaker.wants_trial
         if wants_trial:
             suspects = self._called(self._suspects.slices(now), now)
             if self._suspects.cases and (suspect := next(suspects, None)):
                 return suspect
-            # What the last probe said nothing of, as its process died on several records at once.
+            # The last probe was inconclusive: its process died on several records at once.
             if half := dispatcher.half(now):
                 return half
         singles = iter(lambda: dispatcher.single(now, self._probed), None)

@@ -1,1 +1,1 @@
-"""What becomes of a record after its call: retries, copies, results and final outcomes."""
+"""What happens to a record after its call: retries, copies, results and final outcomes."""

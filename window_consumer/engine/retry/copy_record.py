@@ -1,9 +1,7 @@
-"""What a copy looks like, in a retry topic or among the dead letters.
+"""The contents of a copy, in a retry topic or among the dead letters.
 
-It is the wire contract of docs/wire.md as one function.
-
-Key, value and the user's own headers stay as they were, byte for byte. Our headers are replaced,
-never appended, and bounded in size.
+This is the wire contract of docs/wire.md as one function. Key, value and the user's own headers
+stay byte for byte. Our headers are replaced, never appended, and bounded in size.
 """
 
 from __future__ import annotations
@@ -25,14 +23,14 @@ _GOES_ALONG = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {n
 
 @frozen
 class CopyOrigin:
-    """Who writes the copy."""
+    """The writer of the copy."""
 
     group: str
     handler: str
-    """Stands for failures that name no handler of their own."""
+    """The handler of failures that name none of their own."""
     app_version: str = ""
     host: str = ""
-    """Where it ran; left out of the copy where nobody knows."""
+    """Where the handler ran; omitted from the copy if unknown."""
 
 
 @frozen
@@ -47,7 +45,7 @@ class Target:
 def copy_of(
     failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
 ) -> Copy:
-    """Make the copy of a record that leaves for a retry topic or for the dead letters.
+    """Make the copy of a record that leaves for a retry topic or the dead letters.
 
     ``wall_offset_ms`` turns the record's monotonic times into milliseconds since 1970.
     """
@@ -95,16 +93,16 @@ def copy_of(
 
 
 def place_of(number: int | None, partitions: int) -> int | None:
-    """Return the partition that a copy goes to, None where its key decides.
+    """Return the partition that a copy goes to; None lets its key decide.
 
-    It keeps the number of its source's partition wherever there is such a partition: whoever owns
-    that calls all records of its lane.
+    A copy keeps the number of its source partition if that exists in the target: the owner of that
+    partition calls all records of its lane.
     """
     return number if number is not None and number < partitions else None
 
 
 def sent_home(stray: FailedRecord) -> Copy:
-    """Return the copy of a stray, as it is, for the partition where it belongs."""
+    """Return the unchanged copy of a stray, for the partition where it belongs."""
     message = stray.message
     return Copy(
         topic=stray.partition.name.topic,
@@ -116,7 +114,7 @@ def sent_home(stray: FailedRecord) -> Copy:
 
 
 def cut(text: str, max_bytes: int) -> bytes:
-    """Return the beginning of a text as UTF-8, at most so long, no character torn."""
+    """Return the beginning of a text as at most ``max_bytes`` of UTF-8 with whole characters."""
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return data
@@ -124,7 +122,7 @@ def cut(text: str, max_bytes: int) -> bytes:
 
 
 def cut_front(text: str, max_bytes: int) -> bytes:
-    """Return the end of a text: of a stack, the innermost frames say most."""
+    """Return the end of a text: the innermost frames of a stack say most."""
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return data
@@ -142,7 +140,7 @@ def _host(origin: CopyOrigin) -> list[tuple[str, bytes]]:
 
 
 def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[str, bytes]]:
-    """Say which level the copy goes to and when it is due there, or which level was the last."""
+    """Return the headers for the copy's level and due time, or for its last level."""
     if failed.level is None:
         return [] if hop.level is None else [(names.LEVEL, hop.level)]
     due = failed.last_failure + failed.level.delay_s

@@ -1,11 +1,11 @@
 """Results on their way to the broker: what calls returned to be produced, until it is acked.
 
-A record whose handler returned something to produce stays open, and keeps its lane busy, until all
-of it is acked: so the results of a lane are produced in the order of its records, whatever has to
-be sent again, and nothing is committed whose results may be lost. Waiting occupies no slot.
+A record whose handler returned results stays open, and keeps its lane busy, until all of them are
+acked. So the results of a lane are produced in the order of its records, whatever is resent, and
+nothing is committed whose results may be lost. Waiting occupies no slot.
 
-What is refused for good is a failed call of the handler. What else goes wrong is sent again, from
-the first result that was not acked: those behind it are produced twice then, and stand behind it.
+A permanent refusal counts as a failed call of the handler. After any other error the results are
+resent from the first one that was not acked: those behind it are then produced twice, in order.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.record import Message
 
 MAX_UNACKED_RESULTS = 10_000
-"""Results on their way to the broker at once, one call's beyond it: enough for 100,000/s with acks
-that take 0.1 s, and a tenth of what the client's queue takes."""
+"""The most results in flight, apart from the last call's: enough for 100,000/s with acks that take
+0.1 s, and a tenth of the client's queue."""
 
 RESULTS_SHARE = 0.25
-"""Beyond this share of the budget of bytes in results nothing new starts until some are acked."""
+"""If unacked results exceed this share of the memory budget, nothing new starts."""
 
 COPIES_HELD = 2
-"""A result is held twice: here, to be sent again, and in the client's queue."""
+"""A result is held twice: here, to be resent, and in the client's queue."""
 
 RECORD_BYTES = 256
-"""What a result costs beside its payload, about."""
+"""The approximate cost of a result beside its payload."""
 
 _FORGET = 0.95
-"""A slice without results lets the usual size of a call's results fall by a twentieth."""
+"""The decay of the usual result size: each slice without results reduces it by a twentieth."""
 
 
 @define(eq=False)
@@ -64,37 +64,37 @@ class Production:
     messages: Sequence[Message]
     seqs: Sequence[int]
     lanes: Sequence[Lane | None]
-    """Of each record."""
+    """The lane of each record."""
     hold: LaneHold
-    """Those lanes, until all results are acked."""
+    """The hold on these lanes, until all results are acked."""
     results: Sequence[Produce]
     handler: str
     size: int
-    """Bytes that they count for."""
+    """Bytes that the results count for."""
     source: Slice | None
-    """The slice of the call, where the breaker waits to hear of it."""
+    """The slice of the call, if it is a probe of the breaker."""
     first: int = 0
-    """All results before this one are acked."""
+    """All results before this index are acked."""
     sent: int = 0
-    """So many of those that follow are on their way, or were."""
+    """How many results from ``first`` on have been sent in this attempt."""
     answers: int = 0
-    """How many of them have been answered."""
+    """How many of these have been answered."""
     alone: bool = False
-    """One of them was refused for its size, or that of its batch: they go one at a time."""
+    """One of them or its batch was refused for its size: they are sent one at a time."""
     error: tuple[int, PublishFailedError] | None = None
-    """The first that was not acked, and why."""
+    """The lowest index that was not acked, and the error."""
     failures: int = 0
     due: float = field(default=0.0)
 
     @property
     def to_send(self) -> range:
-        """Which results are to be sent now."""
+        """The indices of the results to send now."""
         stop = self.first + 1 if self.alone else len(self.results)
         return range(self.first, stop)
 
 
 class Output:
-    """The results of one worker that are not acked. Owner: poll thread."""
+    """The unacked results of one worker. Owner: poll thread."""
 
     def __init__(self, slots: int, budget: MemoryBudget, jitter: Jitter, counters: Counters):
         self._slots = slots
@@ -105,13 +105,13 @@ class Output:
         self._due: list[tuple[float, int, Production]] = []
         self._ties = count()
         self._usual_size = 0.0
-        """Bytes of the results of a call."""
+        """The usual bytes of a call's results."""
         self.bytes = 0
-        """Of all results that are not acked."""
+        """The bytes of all unacked results."""
         self.unacked = 0
-        """Results on their way to the broker."""
+        """Results in flight to the broker."""
         self._alone: Production | None = None
-        """Whose result is on its way by itself."""
+        """The production whose result is in flight by itself."""
 
     def add(
         self,
@@ -121,9 +121,9 @@ class Output:
         lanes: Sequence[Lane | None],
         source: Slice | None,
     ) -> int:
-        """Take the results of a call that returned; its records and their lanes wait for them.
+        """Take the results of a call that returned; its records and lanes wait for them.
 
-        Returns for how many bytes they count.
+        Return how many bytes they count for.
         """
         size = COPIES_HELD * sum(len(each) + RECORD_BYTES for each in returned.results)
         production = Production(
@@ -164,14 +164,14 @@ class Output:
 
     @property
     def holds_back(self) -> bool:
-        """So much is not acked that nothing new may start."""
+        """So many results are unacked that nothing new may start."""
         return self.bytes > self._limit
 
     def to_send(self) -> Iterator[Production]:
-        """Yield those whose results should be sent now, as many as may be unacked.
+        """Yield the productions to send now, up to the unacked limit.
 
-        What may have been refused for the size of its batch is sent while nothing else is on its
-        way.
+        Results that may have been refused for the size of their batch are sent with nothing else in
+        flight.
         """
         while self._waiting and self._alone is None and self.unacked < MAX_UNACKED_RESULTS:
             production = self._waiting[0]
@@ -190,7 +190,7 @@ class Output:
     def answered(
         self, production: Production, index: int, error: PublishFailedError | None
     ) -> bool:
-        """Note the fate of one result; tell whether that of all that were sent is known."""
+        """Record the answer for one result; return whether all sent results are answered."""
         self.unacked -= 1
         production.answers += 1
         if self._alone is production:
@@ -200,9 +200,9 @@ class Output:
         return production.answers == production.sent
 
     def advance(self, production: Production, now: float) -> bool:
-        """Send again what was not acked, or go on with the next; False where all of it is acked.
+        """Resend what was not acked, or continue with the next; False if everything is acked.
 
-        The error is none that it was refused for, see ``refusal``.
+        The error must not be a permanent refusal, see ``refusal``.
         """
         error, production.error = production.error, None
         if error is None:
@@ -230,7 +230,7 @@ class Output:
         if production.error is None:
             return None
         index, error = production.error
-        # A broker refuses a batch for its size: the record may be none that is too large.
+        # A broker refuses whole batches for their size: the record itself may be small enough.
         if not error.refused or (error.too_large and not production.alone):
             return None
         result = production.results[index]
@@ -246,7 +246,7 @@ class Output:
         return Failure(refused, fault, production.handler)
 
     def over(self, production: Production) -> None:
-        """Forget results that are acked, refused, or of no interest; their lanes stay held."""
+        """Discard results that are acked, refused or obsolete; their lanes stay held."""
         self.bytes -= production.size
         partition = production.partition
         if partition.owned:
@@ -254,12 +254,12 @@ class Output:
             partition.let_go(production.size)
 
     def resend_due(self, now: float) -> None:
-        """Let those be sent again whose wait is over."""
+        """Resend the results whose wait is over."""
         while self._due and self._due[0][0] <= now:
             self._wait(heapq.heappop(self._due)[2])
 
     def next_due(self) -> float | None:
-        """Return when the next one is sent again, None where none waits for that."""
+        """Return when the next production is resent; None if none waits."""
         return self._due[0][0] if self._due else None
 
     def _wait(self, production: Production) -> None:

@@ -1,8 +1,8 @@
 """The ladder: what happens next to a record whose handler failed.
 
-Local retries after a growing delay, then one retry level after another, then the end of the ladder
-(a dead-letter copy, dropping it, or stopping the worker), or, for a blocking lane, retries without
-end.
+A record gets local retries after growing delays, then one retry level after another, then the end
+of the ladder: a dead-letter copy, a drop, or a stop of the worker. A blocking lane gets retries
+without end.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
 MAX_LATE_S = 1.0
-"""A copy is called so soon after it is due, where a slot is free."""
+"""A copy is called at most this long after it is due, if a slot is free."""
 
 Jitter = Callable[[], float]
-"""Returns a number in [0, 1); the runtime gives random.random, a test what it likes."""
+"""Returns a number in [0, 1); the runtime passes random.random, tests a function of their own."""
 
 
 class Detail(Enum):
-    """How much of a copy is written; each step is taken when the one before was too large."""
+    """How much a copy contains; each step follows if the one before was too large."""
 
     FULL = "full"
     WITHOUT_ERROR_TEXTS = "without error texts"
@@ -61,40 +61,40 @@ class FailedRecord:
     seq: int
     lane: Lane | None
     attempts: int
-    """Handler calls so far, since it was delivered from where it is now."""
+    """Handler calls so far, since it was delivered from its current topic."""
     failure: Failure
-    """The last one."""
+    """The last failure."""
     first_failure: float
     last_failure: float
-    """Monotonic seconds."""
+    """When it failed first and last, in monotonic seconds."""
     due: float = 0.0
-    """When it is tried again, as far as it is."""
+    """When it is retried, if it is."""
     reason: Reason | None = None
     """Why it leaves; None while it is retried."""
     end: WhenSpent = "dead_letter"
-    """What becomes of it where the ladder ends."""
+    """What happens to it at the end of the ladder."""
     level: Level | None = None
-    """The retry level that it leaves for; None where the ladder ends."""
+    """The retry level that it leaves for; None at the end of the ladder."""
     detail: Detail = Detail.FULL
     publish_failures: int = 0
     together: object | None = None
-    """Who has the same, and the same ``due``, is called again in the same batch."""
+    """Failed records with the same object and the same ``due`` are called again in one batch."""
     deaths: int = 0
-    """Handler calls that ended the process of their slot; they are among the attempts."""
+    """Handler calls that ended the process of their slot; the attempts include them."""
     pardoned: bool = False
     """It was called once more because the breaker held for a moment."""
     asked_later: int = 0
-    """Handler calls that asked for a later one; they are among the attempts."""
+    """Handler calls that asked for a later one; the attempts include them."""
     spared: int = 0
-    """Those of the attempts that are not charged: most new records asked for a later call."""
+    """Attempts that are not charged, because most new records asked for a later call."""
     is_stray: bool = False
-    """It has not failed here and moves to another partition of its topic: ``lane_ownership``."""
+    """It has not failed here; it moves to another partition of its topic (``lane_ownership``)."""
     hold: LaneHold = NO_HOLD
-    """Its lane, until it has its final outcome."""
+    """The hold on its lane, until it has its final outcome."""
 
     @property
     def is_dropped(self) -> bool:
-        """It leaves, and there will be no copy of it."""
+        """It leaves without a copy."""
         return self.reason is not None and self.level is None and self.end == "drop"
 
     @property
@@ -104,7 +104,7 @@ class FailedRecord:
 
     @property
     def hop(self) -> Hop:
-        """What is known of its way before this delivery."""
+        """Its history before this delivery."""
         return self.partition.retry_level.hop_of(self.message)
 
     @property
@@ -122,7 +122,7 @@ class Retry:
 
 @frozen
 class Spent:
-    """The record's attempts are spent: it moves to ``level``, or goes where ``end`` says."""
+    """The record's attempts are spent: it moves to ``level``, else to ``end``."""
 
     reason: Reason
     end: WhenSpent = "dead_letter"
@@ -131,17 +131,17 @@ class Spent:
 
 @frozen
 class Wait:
-    """The wait before a further call of a record: between its two bounds, in seconds."""
+    """The wait before a further call of a record: between two bounds, in seconds."""
 
     shortest_s: float
     longest_s: float
     level: Level | None = None
-    """The retry level where it waits; None where it was delivered first."""
+    """The retry level where it waits; None in the source topic."""
 
 
 @frozen
 class RetryRules:
-    """One worker's rules, see the ``retry`` section of the configuration."""
+    """The ``retry`` section of a worker's configuration."""
 
     attempts: int = 3
     crash_attempts: int = 3
@@ -169,10 +169,10 @@ class RetryRules:
     ) -> Retry | Spent:
         """Decide after the ``attempts``-th call of the handler ended with ``error``.
 
-        ``level`` is where the record was delivered from, and ``attempts`` counts since then. Who
-        asks for a longer wait than the local ones moves on to a level that waits as long. A
-        record that ends processes is called until ``deaths`` are ``crash_attempts``, wherever it
-        is: what it needs is no longer wait.
+        ``level`` is where the record was delivered from, and ``attempts`` counts since then. A
+        record that asks for a longer wait than the local ones moves to a level that waits as long.
+        A record that ends processes is called until ``deaths`` reaches ``crash_attempts``, wherever
+        it is: a longer wait would not help.
         """
         if isinstance(error, NotCalled):
             return Spent(error.reason, error.end)
@@ -204,18 +204,18 @@ class RetryRules:
     def backoff(self, failures: int, jitter: Jitter) -> float:
         """Return the seconds to wait after the n-th failure in a row (n >= 1).
 
-        backoff_min_s * 2^(n-1), at most backoff_max_s, of which a random quarter is taken away so
-        that records that failed together do not come back together.
+        The wait is backoff_min_s * 2^(n-1), at most backoff_max_s, less up to a random quarter so
+        that records that failed together do not return together.
         """
         # 2**64 is beyond any cap; without the limit a lane that blocks for days overflows.
         ceiling = min(self.backoff_min_s * 2.0 ** min(failures - 1, 64), self.backoff_max_s)
         return ceiling * (1 - 0.25 * jitter())
 
     def is_fatal(self, error: BaseException) -> bool:
-        """Tell whether calling the handler again cannot help.
+        """Return whether calling the handler again cannot help.
 
-        The most specific class that is listed as fatal or retryable decides; what is not listed
-        is retryable.
+        The most specific class listed as fatal or retryable decides; unlisted classes are
+        retryable.
         """
         kind = type(error)
         verdict = self._verdicts.get(kind)
@@ -232,7 +232,7 @@ class RetryRules:
         return False
 
     def allowed(self, level: Level | None) -> int:
-        """Return how many calls a record may have at a level; None is where it does not wait."""
+        """Return how many calls a record may have at a level; None is the source topic."""
         return self.attempts if level is None else self.attempts_per_level
 
     def schedule(self) -> list[Wait]:
@@ -252,4 +252,4 @@ class RetryRules:
 
 
 PUBLISH_BACKOFF = RetryRules(backoff_min_s=0.5, backoff_max_s=10.0)
-"""Waits between attempts to write a copy: an unreachable broker is asked gently."""
+"""Waits between attempts to write a copy: gentle on an unreachable broker."""

@@ -1,4 +1,4 @@
-"""Records of a slice that wait for another one of their lane, which has failed."""
+"""Records of a slice that wait for an earlier failed record of their lane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def put_back(
     failures: RetryQueue,
     now: float,
 ) -> None:
-    """Let the records at these places, which were not called, wait for one that has failed."""
+    """Let the records at ``held``, which were not called, wait for a failed one."""
     messages, seqs = slice_.messages, slice_.seqs
     partition = slice_.partition
     if slice_.call.attempt == 1:
@@ -35,9 +35,10 @@ def put_back(
 def call_behind(
     slice_: Slice, behind: Mapping[Lane | None, FailedRecord], failures: RetryQueue, now: float
 ) -> SliceResults:
-    """Let the later records of lanes that block be called again, whatever became of them.
+    """Let the later records of blocking lanes be called again, whatever their result.
 
-    ``behind`` names the first failed one of each such lane. Returns what is left of the slice.
+    ``behind`` holds the first failed record of each such lane. Return the other results of the
+    slice.
     """
     again = set()
     for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
@@ -49,7 +50,7 @@ def call_behind(
 
 
 def lane_in(slice_: Slice, index: int) -> Lane | None:
-    """Return the lane of the record at a place of a slice; None where it has no order to keep."""
+    """Return the lane of the record at ``index``; None if it is unordered."""
     if slice_.lane_of is not None:
         return slice_.lane_of(slice_.messages[index])
     failed = slice_.partition.failed.get(slice_.seqs[index])

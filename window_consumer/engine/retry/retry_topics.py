@@ -1,4 +1,4 @@
-"""The rungs of the ladder: what each topic of a worker is, and where a record goes from there."""
+"""The levels of the ladder: the role of each subscribed topic, and where its records go next."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from window_consumer.model.copy_headers import (
 from window_consumer.model.record import Message
 
 MAX_SKEW_S = 5.0
-"""How far clocks may disagree: a due time that lies further off than its level's delay and this
-was written by a clock that is wrong."""
+"""How far clocks may disagree. A due time further off than this plus its level's delay comes from a
+wrong clock."""
 
 
 def state_topic(group: str) -> str:
-    """Return the name of a group's memory of resolved dead letters."""
+    """Return the topic that stores a group's resolved dead letters."""
     return f"{group}.dlq.state"
 
 
@@ -38,23 +38,23 @@ class RetryTopicLevel:
     """One topic that a worker reads: a source, the entry for what is redriven, or a level."""
 
     source: str
-    """The source topic whose records, or copies, lie here."""
+    """The source topic of these records or copies."""
     level: Level | None = None
-    """None on a source, and on the entry for redriven records."""
+    """None for a source and for the redrive entry topic."""
     is_copy: bool = False
     """The records are copies that this group has written."""
 
     def hop_of(self, message: Message) -> Hop:
-        """Return what is known of a record's way so far."""
+        """Return a record's history so far."""
         return of_copy(message) if self.is_copy else of_source(message)
 
     @property
     def attempts_before(self) -> Callable[[Message], int] | None:
-        """Tells how often a handler was called for a record elsewhere; None where never."""
+        """Returns how often a handler was called for a record elsewhere; None if never."""
         return attempts_before if self.is_copy else None
 
     def wait_s(self, message: Message, wall_ms: float) -> float:
-        """Return how long a record still has to wait, 0 or less where it is due."""
+        """Return how many seconds a record still has to wait; 0 or less if it is due."""
         if self.level is None:
             return 0.0
         due_ms = not_before(message)
@@ -64,11 +64,10 @@ class RetryTopicLevel:
 
 
 def is_read_on(retry_level: RetryTopicLevel, backlog: int | None) -> bool:
-    """Tell whether a retry topic is read for which no configured level stands.
+    """Return whether to read a retry topic that has no configured level.
 
-    ``backlog`` is how many of its records the group has not finished, None where the cluster does
-    not tell. A level that was taken out is read until it is drained; the entry for redriven
-    records always.
+    ``backlog`` is the number of its records that the group has not finished; None if the cluster
+    does not report it. A removed level is read until it is drained, the redrive entry topic always.
     """
     return retry_level.level is None or backlog != 0
 
@@ -76,10 +75,10 @@ def is_read_on(retry_level: RetryTopicLevel, backlog: int | None) -> bool:
 def next_level(
     levels: Sequence[Level], after: Level | None, at_least_s: float = 0.0
 ) -> Level | None:
-    """Return the level that a record moves on to, None where the ladder ends.
+    """Return the level that a record moves to; None at the end of the ladder.
 
-    It is the first with a longer delay than the one where the record is now, which may have been
-    taken out of the configuration since, and where there is one, with a delay of ``at_least_s``.
+    This is the first level with a longer delay than the current one, which may have been removed
+    from the configuration since. If possible, its delay is at least ``at_least_s``.
     """
     further = [each for each in levels if after is None or each.delay_s > after.delay_s]
     long_enough = [each for each in further if each.delay_s >= at_least_s]

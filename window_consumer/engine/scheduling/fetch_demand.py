@@ -20,7 +20,7 @@ from window_consumer.engine.scheduling.dispatcher import Dispatcher
 
 @frozen
 class EnoughRules:
-    """What is enough of a partition: so many records, or seconds of work, whichever is more."""
+    """What is enough of a partition: this many records or seconds of work, whichever is more."""
 
     records: int = 50
     seconds: float = 0.125
@@ -57,9 +57,9 @@ class FetchDemand:
         return max(1, min(enough, self._batch_records)) if short else 0
 
     def _for_one(self, held: int) -> int:
-        """Return how many more records to hold of the only one: another slice than that which runs.
+        """Return how many more records of the only partition to hold: one slice beyond the running.
 
-        They are asked for when half of one has gone.
+        They are requested when half a slice has gone.
         """
         in_slice = max(1, self._dispatcher.turn_records)
         return 0 if 2 * held > 3 * in_slice else 2 * in_slice - held

@@ -1,9 +1,10 @@
 """An ordering whose records start no faster than their rate allows.
 
-For a worker or a partition the ordering just gives out no more than there are tokens. With a rate
-for each key the records of keys without a token are set aside, so that others go on: they have left
-the inner ordering, keep their lanes busy, and start when their key has a token. Of a lane no more
-than one record is set aside: no record follows another one of its lane in a slice then.
+With a rate for a worker or a partition, the ordering gives out only as many records as there are
+tokens. With a rate for each key, records of keys without a token are set aside so that others
+proceed: they have left the inner ordering, keep their lanes busy, and start when their key has a
+token. At most one record of a lane is set aside, because a slice then holds only one record of a
+lane.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
 
 _Aside = tuple[Message, int, Lane | None]
-"""A record that waits for its key's token: with its sequence number and its lane."""
+"""A record that waits for its key's token, with its sequence number and lane."""
 
 
 class PacedOrdering(Ordering):
-    """Asks the rates before it gives records out. Owner: poll thread."""
+    """Checks the rates before it gives records out. Owner: poll thread."""
 
     def __init__(self, inner: Ordering, rates: RateLimits):
         self._inner = inner
@@ -39,15 +40,15 @@ class PacedOrdering(Ordering):
         self.lane_of = inner.lane_of
         self._partition: Partition | None = None
         self._aside: dict[Lane | None, deque[_Aside]] = {}
-        """By key."""
+        """Records that are set aside, by key."""
         self._due: list[tuple[float, int, Lane | None]] = []
-        """When each of those keys may have a token: a heap."""
+        """A heap of the times when these keys may have a token."""
         self._held = NO_HOLD
         """The lanes of records that are set aside."""
         self._ties = count()
 
     def belongs_to(self, partition: Partition) -> None:
-        """Hear whose records these are, before the first of them comes."""
+        """Set the partition of these records, before the first one arrives."""
         self._partition = partition
 
     @property
@@ -56,7 +57,7 @@ class PacedOrdering(Ordering):
 
     @property
     def singly(self) -> bool:
-        """No record follows another one of its lane in a slice."""
+        """No record follows another of its lane in a slice."""
         return self._inner.singly
 
     @singly.setter
@@ -80,9 +81,9 @@ class PacedOrdering(Ordering):
 
     @property
     def startable(self) -> int:
-        """An upper bound of how many records could start now; 0 means none can.
+        """An upper bound of how many records could start now; 0 means none.
 
-        Where only the rate is in the way the partition is woken when that is over.
+        If only the rate is in the way, the partition is woken when that is over.
         """
         startable = self._inner.startable
         if not self._by_key:
@@ -101,7 +102,7 @@ class PacedOrdering(Ordering):
 
     @property
     def waits(self) -> bool:
-        """Something waits for nothing but its rate."""
+        """Something waits only for its rate."""
         return bool(self._aside) or self._rates.is_waiting(self._whose)
 
     def add(self, run: RecordRun) -> None:
@@ -142,13 +143,13 @@ class PacedOrdering(Ordering):
 
     @property
     def _whose(self) -> Partition:
-        assert self._partition is not None  # said before the first record comes
+        assert self._partition is not None  # set before the first record arrives
         return self._partition
 
     # ---- a worker's rate, or a partition's
 
     def _room(self) -> int:
-        """Return how many records may be charged; where none may, wait for a token."""
+        """Return how many records may be charged; if none, wait for a token."""
         rates = self._rates
         bucket = rates.shared_bucket(self._whose)
         if bucket.room:

@@ -36,7 +36,7 @@ _ROUNDED = 1e-9
 
 @frozen
 class RateRules:
-    """The key ``rate_per_process`` of a worker's configuration."""
+    """The ``rate_per_process`` key of a worker's configuration."""
 
     per_s: float
     per: Per = "worker"
@@ -205,7 +205,7 @@ class RateLimits:
         """Record that something waits for a bucket; return when it may have a token."""
         at = bucket.ready_at()
         if at <= self.now:
-            # It is as full as it may be while slots have not taken what was charged.
+            # It is as full as possible until slots take the charged records.
             at = self.now + 1 / self.rules.per_s
         self.next_at = min(self.next_at, at)
         return at

@@ -334,7 +334,8 @@ class SliceLength:
     _DECAY_RECORDS = 2000.0
     """A record's weight halves after some 1,400 others."""
     _DECAY_S = 2.0
-    """... or after 1.4 s of handler time, so that slow handlers are learnt in a few calls."""
+    """The same happens after 1.4 s of handler time, so that slow handlers are learnt in a few
+    calls."""
 
     def __init__(self, target_s: float, max_records: int):
         self._target_s = target_s
@@ -354,12 +355,12 @@ class SliceLength:
         return self._records > 0
 
     def record(self, records: int, seconds: float) -> None:
-        """Take note of a completed slice."""
+        """Record a completed slice."""
         self._new_records += records
         self._new_seconds += seconds
 
     def learn(self) -> None:
-        """Draw the conclusions from what was noted."""
+        """Update the estimates from the recorded slices."""
         if not self._new_records:
             return
         kept = 1.0 / (
