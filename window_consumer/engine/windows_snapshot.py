@@ -129,10 +129,10 @@ class PartitionSnapshot:
 
     @property
     def unfinished(self) -> int | None:
-        """Records that are not finished; None where the end of the log is not known.
+        """Unfinished records; None if the end of the log is unknown.
 
-        The lag counts offsets from the start cell on: behind one that hovers, what is finished as
-        well. Of a retry topic it counts what is due, and only that is late.
+        The lag counts offsets from the start cell on, so behind a blocked head of line it includes
+        finished records. For a retry topic it counts due records, as only these are late.
         """
         if self.level is not None or self.unread is None:
             return self.lag.records
@@ -154,7 +154,7 @@ class BreakerSnapshot:
 
 @frozen
 class LimitSnapshot:
-    """How many slots may be busy where the worker finds that by itself."""
+    """How many slots may be busy, if the worker adapts its concurrency."""
 
     limit: int
     """The current limit: the best known, or a trial limit."""
@@ -166,7 +166,7 @@ class LimitSnapshot:
 
 @frozen
 class LoopSnapshot:
-    """The event loop that a worker's coroutines run on; seconds, so far, all together."""
+    """The event loop of a worker's coroutines; total seconds so far."""
 
     computed_s: float = 0.0
     """Seconds of processor time of its thread."""

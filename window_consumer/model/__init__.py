@@ -1,5 +1,5 @@
-"""The words: records, outcomes, errors, wire names and the protocols between the floors.
+"""Shared terms: records, outcomes, errors, wire names and the protocols between the layers.
 
-What belongs here is shared by several floors and imports none of them. Rules about these words
-belong in ``core``, everything that talks to Kafka in ``kafka``.
+Modules here are shared by several layers and import none of them. Rules belong in ``engine``, code
+that talks to Kafka in ``kafka``.
 """

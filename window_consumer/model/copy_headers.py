@@ -1,7 +1,7 @@
-"""What a copy's headers say of its record's way so far: the wire contract, read.
+"""A record's history in a copy's headers: the reader of the wire contract.
 
 Only copies in a group's own ladder topics are read like this. On other topics nearly all of our
-headers mean nothing: somebody may have copied them along.
+headers mean nothing: they may have been copied from elsewhere.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from window_consumer.model.record_identity import (
 
 
 class Hop(NamedTuple):
-    """Where a record came from and what happened to it; times in milliseconds since 1970.
+    """A record's origin and history; times in milliseconds since 1970.
 
-    A tuple, and read without a loop of our own: it is made for each record that fails.
+    A tuple, and read without a Python loop, as one is created for each failed record.
     """
 
     record_id: bytes
     origin: TopicPartition
     offset: int
-    """Of the first delivery, like ``origin``."""
+    """The offset of the first delivery, like ``origin``."""
     timestamp: int | None
-    """The record's own time, None where it has none."""
+    """The record's own time; None if it has none."""
     attempts: int = 0
-    """Handler calls before it came to where it is now."""
+    """Handler calls before it came to its current topic."""
     first_failure: int | None = None
     not_before: int | None = None
     level: bytes | None = None
@@ -52,8 +52,8 @@ def of_source(message: Message) -> Hop:
 def of_copy(message: Message) -> Hop:
     """Return the hop of a copy in the group's own ladder.
 
-    What is missing or cannot be read counts as if it had never been written: the copy is then a
-    record of the topic where it lies, called for the first time, and due.
+    Missing or unreadable headers count as never written: the copy is then a record of its current
+    topic, called for the first time, and due.
     """
     found = dict(message.headers() or ())
     first = origin_in(found)
@@ -82,7 +82,7 @@ def attempts_before(message: Message) -> int:
 
 
 def not_before(message: Message) -> int | None:
-    """Return when a copy is due, in milliseconds since 1970; None where it does not say so."""
+    """Return when a copy is due, in milliseconds since 1970; None if it has no due time."""
     return count(dict(message.headers() or ()).get(names.NOT_BEFORE))
 
 

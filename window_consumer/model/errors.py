@@ -13,22 +13,22 @@ class WindowConsumerError(Exception):
 
 
 class UsageError(WindowConsumerError):
-    """Wrong use or configuration; nothing was started. The command line ends with exit code 2."""
+    """Wrong use or configuration; nothing was started. The command line exits with 2."""
 
 
 class WrongKey(NamedTuple):
-    """One key of a configuration that cannot be used."""
+    """One unusable key of a configuration."""
 
     where: str
-    """The file and the line, as in ``workers.yaml:14``; else the decorator or the option."""
+    """File and line, as in ``workers.yaml:14``; else the decorator or the option."""
     key: str
-    """With dots, as in ``workers.charge.group``; empty for the whole file."""
+    """The dotted path, as in ``workers.charge.group``; empty for the whole file."""
 
 
 class ConfigError(UsageError):
     """The configuration cannot be used; the message names file, line and key.
 
-    ``wrong`` has all of them, in the order of the file.
+    ``wrong`` holds all unusable keys, in the order of the file.
     """
 
     def __init__(self, message: str, wrong: Sequence[WrongKey] = ()):
@@ -41,27 +41,27 @@ class NotPermittedError(UsageError):
 
 
 class MissingTopicError(UsageError):
-    """A topic that is needed does not exist and may not, or could not, be made."""
+    """A required topic does not exist and may not, or could not, be created."""
 
 
 class RunError(WindowConsumerError):
-    """Something failed while running. The command line ends with exit code 1."""
+    """Something failed while running. The command line exits with 1."""
 
 
 class BrokerUnavailableError(RunError):
-    """No broker answered within the time that was allowed for the start."""
+    """No broker answered within the start timeout."""
 
 
 class StartStoppedError(RunError):
-    """A stop was asked for before the start was complete; nothing had begun."""
+    """A stop was requested before the start was complete; nothing had begun."""
 
 
 class LifespanError(RunError):
-    """The application's lifespan raised while it was entered; ``__cause__`` is what it raised."""
+    """The application's lifespan raised on entry; ``__cause__`` is its exception."""
 
 
 class AuthenticationError(RunError):
-    """The cluster refused who we say we are."""
+    """The cluster rejected our credentials."""
 
 
 class WorkerStoppedError(RunError):
@@ -69,7 +69,7 @@ class WorkerStoppedError(RunError):
 
 
 class CallsHangError(WorkerStoppedError):
-    """A worker stopped because too many calls hang, which nobody can end."""
+    """A worker stopped because too many calls hang and cannot be ended."""
 
 
 class CommitFailedError(WindowConsumerError):
@@ -82,7 +82,7 @@ class CommitFailedError(WindowConsumerError):
 
 
 class GivenUpError(CommitFailedError):
-    """A commit's partition was given up before the answer came: its next owner may commit."""
+    """A commit's partition was released before the answer: its next owner may commit."""
 
     def __init__(self) -> None:
         text = "the partition was given up before the answer came; the commit may have been taken"
@@ -90,7 +90,7 @@ class GivenUpError(CommitFailedError):
 
 
 class PublishFailedError(WindowConsumerError):
-    """A copy was not acked by the broker, or its fate is unknown; the record stays open."""
+    """The broker did not ack a copy, or the result is unknown; the record stays open."""
 
     def __init__(
         self,
@@ -106,29 +106,29 @@ class PublishFailedError(WindowConsumerError):
         self.refused = refused or too_large
         """Sending the same again cannot help."""
         self.gave_up = gave_up
-        """The client has given up; nothing can be written before there is another one."""
+        """The client has failed permanently; nothing can be written before it is replaced."""
         self.why = why or message
-        """What the client or the broker says, without what it is about."""
+        """The reason that the client or the broker gives, without the context."""
 
 
 class ResultRefusedError(WindowConsumerError):
-    """A record that a handler returned was refused for good; its call counts as failed."""
+    """A record that a handler returned was permanently refused; its call counts as failed."""
 
 
 class ProcessCrashedError(WindowConsumerError):
-    """The process ended while a record ran alone; never raised, it stands in the dead letter."""
+    """The process ended while a record ran alone; never raised, used in the dead letter."""
 
 
 class ProcessDiedError(WindowConsumerError):
-    """A child process died while it was on a record; never raised, it is the record's failure."""
+    """A child process died during a record's call; never raised, used as the record's failure."""
 
 
 class StalledError(WindowConsumerError):
-    """A call did not return in time; never raised, it stands in the record's copy."""
+    """A call did not return in time; never raised, used in the record's copy."""
 
 
 class WrongProcessError(UsageError):
-    """The object was made in another process: librdkafka does not survive a fork."""
+    """The object was created in another process: librdkafka does not survive a fork."""
 
 
 class CapacityError(UsageError):
@@ -136,7 +136,7 @@ class CapacityError(UsageError):
 
 
 class HandlerSignal(Exception):  # noqa: N818 - these are verdicts of a handler, not errors of ours
-    """The root of what a handler raises on purpose to say what shall become of its record."""
+    """The root of what a handler raises on purpose to decide about its record."""
 
 
 class Fatal(HandlerSignal):
@@ -146,20 +146,20 @@ class Fatal(HandlerSignal):
 
 
 class Undecodable(Fatal):
-    """The record's value cannot be made into what its handler takes."""
+    """The record's value cannot be converted to what its handler takes."""
 
     reason = Reason.DECODE
 
 
 class Skip(HandlerSignal):
-    """The record is none of this handler's business: it is finished, and counted as skipped."""
+    """The record does not concern this handler: it is finished, and counted as skipped."""
 
 
 class RetryLater(HandlerSignal):
-    """Try the record again after ``after_s`` seconds (float, >= 0); counts as an attempt.
+    """Retry the record after ``after_s`` seconds (float, >= 0); counts as an attempt.
 
     Without ``retry.levels`` the wait is local, and no longer than the upper end of ``backoff``.
-    With levels, a record that is to wait longer than that moves at once to the first level that
+    With levels, a record that should wait longer than that moves at once to the first level that
     waits as long, or to the last one.
     """
 
@@ -175,29 +175,29 @@ class PartialFailure(HandlerSignal):
     """Some records of a batch failed: those in ``failed``; the others are done.
 
     ``failed`` holds records of the list that the handler got, or pairs of a record and its own
-    exception; a handler of values names those. Each failed one then goes on by itself, as if its
-    exception had been raised for it: ``Fatal``, ``RetryLater`` and ``Skip`` mean what they always
-    mean. Without one of its own it is what this was raised from, or this itself. Naming nothing
-    means that nothing failed; naming what is not in the batch fails all of it.
+    exception; a handler of values names values instead. Each failed record then continues by
+    itself, as if its exception had been raised for it: ``Fatal``, ``RetryLater`` and ``Skip`` have
+    their usual meaning. A record without an exception gets this one's cause, or this one. An empty
+    ``failed`` means that nothing failed; naming something outside the batch fails all of it.
     """
 
     def __init__(self, failed: Iterable[Any], message: str = ""):
         self.failed = list(failed)
-        """What was named, as it was named."""
+        """The named items, unchanged."""
         count = len(self.failed)
         text = f"{count} record{'' if count == 1 else 's'} of a batch failed"
         super().__init__(message or text)
 
 
 class NotInBatchError(WindowConsumerError):
-    """A batch handler named what it had not got; all records of the batch failed."""
+    """A batch handler named a record outside its batch; all records of the batch failed."""
 
 
 class NotCalled(HandlerSignal):
     """No handler was called for the record, and none will be: it leaves at once.
 
-    Raised by the layers around handlers, never by one: it says nothing of how handlers fare, and
-    is no attempt. ``end`` says what becomes of the record, whatever the ladder's rules are.
+    Raised by the layers around handlers, never by a handler. It is no attempt, and no evidence
+    about handlers. ``end`` says what happens to the record, whatever the ladder's rules.
     """
 
     reason: Reason
@@ -214,25 +214,25 @@ class Expired(NotCalled):
 
 
 class Unroutable(NotCalled):
-    """The condition of no handler holds for the record."""
+    """No handler's condition holds for the record."""
 
     reason = Reason.UNROUTABLE
 
 
 class UnreadableHeaders(NotCalled):
-    """The client cannot read the record's headers: a name among them is not UTF-8."""
+    """The client cannot read the record's headers: one of their names is not UTF-8."""
 
     reason = Reason.DECODE
 
 
 class NoHandlerMatched(Unroutable, Skip):
-    """The condition of no handler holds for the record, which is finished: skipped."""
+    """No handler's condition holds for the record, which is finished as skipped."""
 
 
 def meant_by(error: BaseException) -> BaseException:
-    """Return the exception that a group holds alone, however deep; all else as it is.
+    """Return the only exception in nested groups; any other exception unchanged.
 
-    ``asyncio.TaskGroup`` and what resembles it raise groups where one task has failed.
+    ``asyncio.TaskGroup`` and similar code raise a group even if a single task has failed.
     """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

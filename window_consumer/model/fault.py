@@ -1,7 +1,7 @@
-"""What a failed call reports: its class, text, stack and fingerprint.
+"""The report of a failed call: class, text, stack and fingerprint.
 
-Errors of one class from one place share a fingerprint. The place is the chain of functions
-without line numbers, because those change with each version of the application.
+Errors of one class from one place share a fingerprint. The place is the chain of functions without
+line numbers, because those change with each version of the application.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import frozen
 
 @frozen
 class Fault:
-    """An exception in words, secrets masked and redacted."""
+    """An exception as text, secrets masked and redacted."""
 
     error_class: str
     message: str
@@ -25,22 +25,22 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """Class and message, as far as there is one that may be told."""
+        """Class and message; only the class if there is no message or it may not be shown."""
         return f"{self.error_class}: {self.message}" if self.message else self.error_class
 
 
 @frozen(eq=False)
 class Failure:
-    """A failed call: the exception, which the rules look at, and what to tell about it.
+    """A failed call: the exception, for the rules, and its report.
 
-    The exception has no traceback any more: its frames would keep everything alive that they
-    mention, a whole slice of records among it.
+    The exception no longer has a traceback: the frames would keep alive everything they refer to,
+    including a whole slice of records.
     """
 
     error: BaseException
     fault: Fault
     handler: str = ""
-    """The name of the handler that was called, empty where the worker has only one."""
+    """The name of the handler that was called; empty if the worker has only one."""
 
 
 _MAX_LINES = 200
@@ -48,16 +48,16 @@ _JAVA_FRAME = re.compile(r"\s*at ([^\s(]+)\(")
 _JAVA_CAUSE = re.compile(r"\s*(?:Caused by|Suppressed): ([\w.$]+)")
 _PYTHON_FRAME = re.compile(r'\s*File "(?:.*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
 _GENERATED = re.compile(r"(\$\$Lambda|\$Proxy|Accessor|lambda\$\w+\$)[$\w/]*")
-"""Names that the Java machine makes anew in each process."""
+"""Names that the JVM generates anew in each process."""
 
 
 def fingerprint(error_class: str, place: str) -> str:
-    """Return the fingerprint of an error of a class that was raised at a place: 16 hex digits."""
+    """Return the fingerprint for an error class and a place: 16 hex digits."""
     return blake2b(f"{error_class}|{place}".encode(), digest_size=8).hexdigest()
 
 
 def place_in(stack: str) -> str:
-    """Return the functions that a printed stack of Java or Python names; "" where it has none."""
+    """Return the functions in a printed Java or Python stack; "" if there are none."""
     return "|".join(filter(None, map(_function_in, stack.splitlines()[:_MAX_LINES])))
 
 
@@ -66,5 +66,5 @@ def _function_in(line: str) -> str:
     if python is not None:
         return f"{python[1]}:{python[2]}"
     java = _JAVA_FRAME.match(line) or _JAVA_CAUSE.match(line)
-    # In front of a slash stand class loader and module, with its version.
+    # Before a slash come class loader and module, with its version.
     return "" if java is None else _GENERATED.sub(r"\1", java[1]).rpartition("/")[2]

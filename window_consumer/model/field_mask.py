@@ -1,4 +1,4 @@
-"""Hiding what is confidential in a record that somebody looks at, by the names of its fields."""
+"""Masks confidential data in displayed records, by the names of fields."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ Part = Literal["key", "value", "headers"]
 """A part of a record that can be hidden as a whole."""
 
 _SHORTEST = 4
-"""A hidden text that is shorter is not looked for elsewhere: it would be found everywhere."""
+"""Hidden texts shorter than this are not searched elsewhere: they would match everywhere."""
 
 MOST_HIDDEN: Final = 1000
-"""So many hidden texts of a record are looked for elsewhere. Where there are more nothing is told
-that may quote them: looking for 29,000 took a second for each view of the record."""
+"""The most hidden texts of a record that are searched elsewhere. If there are more, no text that
+may quote them is shown: searching for 29,000 took a second for each view of the record."""
 
 _SHORT_TEXT: Final = 64
-"""A hidden text up to this length is no prose: exceptions do not tell its words either."""
+"""Hidden texts up to this length are not prose: error texts do not show their words either."""
 
 _MOST_SEARCHED: Final = 64 * 2**20
-"""Letters of an error times bytes of a value: some milliseconds of searching."""
+"""The limit for characters of an error times bytes of hidden data: some milliseconds of
+searching."""
 
 _WORD: Final = re.compile(rf"\w{{{_SHORTEST},}}")
 _DIGIT: Final = re.compile(r"\d")
 
 _LONGEST_NAME: Final = 500
-"""A field with a longer name is hidden: nobody has said anything about it, and matching costs."""
+"""A field with a longer name is hidden: no rule covers it, and matching is expensive."""
 
 
 class FieldMask:
-    """Hides fields and headers of some names, and what stood in them wherever else it is told.
+    """Hides fields and headers by name, and their values wherever else they appear.
 
-    Names are compared without regard to capital letters; ``*`` stands for any text. A name with a
-    dot is also that of a field below others: ``customer.name`` is ``name`` in any ``customer``.
-    One is made for one record: it remembers what it has hidden, and stays cheap however much that
-    is. Owner: whoever made it.
+    Names are case-insensitive; ``*`` matches any text. A name with a dot also matches nested
+    fields: ``customer.name`` is ``name`` in any ``customer``. Create one for each record: it
+    collects what it has hidden, and stays cheap however much that is. Owner: its creator.
     """
 
     def __init__(self, names: Iterable[str], whole: Collection[Part] = ()):
         self._names, self._depth = _pattern_of(tuple(names))
         self._whole = frozenset(whole)
         self._known: dict[str, bool] = {}
-        """Which names of fields are hidden, where that depends on nothing above them."""
+        """Whether field names are hidden, for names that depend on nothing above them."""
         self._hidden: set[str] = set()
         self._closed: list[bytes] = []
-        """Parts of which nothing may be told, and in which no fields can be found."""
+        """Parts whose content must not be shown, and in which no fields can be found."""
         self._mask: Mask | None = None
         self.is_full = False
-        """It has hidden more than is looked for elsewhere: no text that may quote it is told."""
+        """Too much is hidden to search for: no text that may quote it is shown."""
 
     @property
     def hides_fields(self) -> bool:
-        """Whether there is any name to hide."""
+        """Whether any name is hidden."""
         return self._names is not None
 
     @property
@@ -72,7 +72,7 @@ class FieldMask:
         return bool(self._whole)
 
     def hides(self, part: Part) -> bool:
-        """Tell whether a part of the record is hidden as a whole."""
+        """Return whether a part of the record is hidden as a whole."""
         return part in self._whole
 
     def header(self, name: str, text: str | None) -> str | None:
@@ -82,11 +82,11 @@ class FieldMask:
         if self._hides_any(name):
             self.hide(text)
             return MASKED
-        is_ours = name.startswith(PREFIX) and name != TAGS  # they say where it failed, and how
+        is_ours = name.startswith(PREFIX) and name != TAGS  # these show where and how it failed
         return MASKED if self.hides("headers") and not is_ours else text
 
     def json(self, value: Any, above: tuple[str, ...] = ()) -> Any:
-        """Return a value that was read from JSON, its fields hidden at any depth."""
+        """Return a parsed JSON value with its fields hidden at any depth."""
         if isinstance(value, dict):
             return {name: self._field(name, inner, above) for name, inner in value.items()}
         if isinstance(value, list):
@@ -100,7 +100,7 @@ class FieldMask:
         return self.json(value, (*above, name)[1 - self._depth :] if self._depth > 1 else ())
 
     def _hides_any(self, name: str, above: tuple[str, ...] = ()) -> bool:
-        """Tell whether a name, or one of its dotted forms, is to be hidden."""
+        """Return whether a name, or one of its dotted forms, is hidden."""
         if self._names is None:
             return False
         if above:
@@ -121,7 +121,7 @@ class FieldMask:
         return False
 
     def hide(self, value: Any) -> None:
-        """Hide all of a value that was read from JSON, wherever else it is told."""
+        """Hide all of a parsed JSON value wherever else it appears."""
         if self.is_full:
             return
         if isinstance(value, dict):
@@ -136,12 +136,12 @@ class FieldMask:
             self.is_full = len(self._hidden) > MOST_HIDDEN
 
     def close(self, data: bytes | None) -> None:
-        """Let errors tell no word of a part of the record in which no field can be found."""
+        """Hide every word of a part in which no field can be found from error texts."""
         if data:
             self._closed.append(data)
 
     def text(self, text: str) -> str:
-        """Return a text without what was hidden so far: exceptions like to quote it."""
+        """Return a text without what was hidden so far: exceptions often quote it."""
         if self.is_full:
             return MASKED if text else text
         if not self._hidden:
@@ -151,7 +151,7 @@ class FieldMask:
         return self._mask(text)
 
     def error_text(self, text: str) -> str:
-        """Return what an exception says, without what was hidden so far, or words of it."""
+        """Return an exception's text without what was hidden so far, or its words."""
         told = self.text(text)
         if not (self._hidden or self._closed) or self.is_full:
             return told
@@ -174,7 +174,7 @@ class FieldMask:
 
 @lru_cache(maxsize=64)
 def _pattern_of(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, int]:
-    """Return what matches any of these names, and how many of a path's last names count."""
+    """Return a pattern for these names, and how many last names of a path it needs."""
     folded = [name.casefold() for name in names]
     patterns = [translate(re.sub(r"([?\[])", r"[\1]", name)) for name in folded]
     depth = 1 + max((name.count(".") for name in folded), default=0)

@@ -1,40 +1,40 @@
-"""The values of headers, as text and as numbers: what cannot be read is None, nothing raises."""
+"""Header values as text and numbers: unreadable values become None, nothing raises."""
 
 from __future__ import annotations
 
 _MAX_DIGITS = 19
-"""Those of the largest int64."""
+"""The number of digits of the largest int64."""
 
 
 def text(value: bytes | None) -> str | None:
-    """Return UTF-8 text, what is no UTF-8 replaced; None for a header without value, or empty."""
+    """Return a value as text, replacing what is not UTF-8; None if it is missing or empty."""
     return value.decode("utf-8", "replace") if value else None
 
 
 def count(value: bytes | None) -> int | None:
-    """Return a number from 0 on that is written in decimal."""
+    """Return a non-negative decimal number."""
     if value is None or not value.isdigit() or len(value) > _MAX_DIGITS:
         return None
     return int(value)
 
 
 def count_of_4_bytes(value: bytes | None) -> int | None:
-    """Return a number from 0 on that is written as a big-endian int32, the way Java does it."""
+    """Return a non-negative big-endian int32, as Java writes it."""
     return _big_endian(value, 4)
 
 
 def count_of_1_or_4_bytes(value: bytes | None) -> int | None:
-    """Return a number from 0 on that is written as one byte, or as a big-endian int32."""
+    """Return a non-negative number written as one byte or as a big-endian int32."""
     return value[0] if value is not None and len(value) == 1 else count_of_4_bytes(value)
 
 
 def count_of_8_bytes(value: bytes | None) -> int | None:
-    """Return a number from 0 on that is written as a big-endian int64."""
+    """Return a non-negative big-endian int64."""
     return _big_endian(value, 8)
 
 
 def count_of_any_form(value: bytes | None) -> int | None:
-    """Return a number from 0 on in decimal, or as a big-endian int32 or int64."""
+    """Return a non-negative number in decimal, or as a big-endian int32 or int64."""
     decimal = count(value)
     if decimal is not None:
         return decimal

@@ -1,4 +1,4 @@
-"""The names of the headers that retry and dead-letter copies carry: part of the wire contract.
+"""The header names of retry and dead-letter copies: part of the wire contract.
 
 A copy's ``wc-*`` headers are replaced at each hop, never appended.
 """
@@ -41,51 +41,51 @@ HEADERS_LOST = "wc-headers-lost"
 FORMAT_VERSION = b"1"
 
 KEPT_ON_FOREIGN_TOPICS = frozenset({ID, TAGS, SENT_AT, REDRIVES})
-"""The only ``wc-*`` headers that count on a record that is not of this group's own ladder."""
+"""The only ``wc-*`` headers that count on a record outside this group's own ladder."""
 
 MAX_SKEW_S = 5.0
-"""How far the clocks of those who write times and those who read them may disagree."""
+"""How far the clocks of writers and readers may disagree."""
 
 MAX_ERROR_MESSAGE_BYTES = 1024
 MAX_ERROR_STACK_BYTES = 4096
 
 
 class Reason(StrEnum):
-    """Why a record left its topic: for a retry topic, or for the dead letters."""
+    """Why a record left its topic for a retry topic or for the dead letters."""
 
     RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
     FATAL = "FATAL"
     DECODE = "DECODE"
-    """Its value could not be made into what the handler takes."""
+    """Its value could not be converted to what the handler takes."""
     EXPIRED = "EXPIRED"
     """It was older than its time to live."""
     STALLED = "STALLED"
     """Its handler did not return in time."""
     CRASHED = "CRASHED"
-    """The process ended on it, again and again."""
+    """The process ended on it repeatedly."""
     UNROUTABLE = "UNROUTABLE"
     """No handler's condition held."""
     MANUAL = "MANUAL"
-    """Somebody moved it by hand."""
+    """A user moved it."""
 
 
 class LostHeaders(list[tuple[str, bytes | None]]):
-    """What a record has in place of headers that nobody can read: a mark, which goes into copies.
+    """A placeholder for headers that cannot be read, which copies carry as a mark.
 
-    A header's name is UTF-8; where a producer wrote another, the client gives none of the record's
-    headers. Such a record is called nowhere.
+    A header's name is UTF-8. If a producer wrote another encoding, the client returns none of the
+    record's headers. No handler is called for such a record.
     """
 
     @classmethod
     def new(cls) -> LostHeaders:
-        """Return those of one record."""
+        """Return the placeholder for one record."""
         return cls([(HEADERS_LOST, b"1")])
 
 
 class KeptHeaders(dict[str, bool]):
-    """Which headers of a record go along into its copy: the user's own, and of ours those named.
+    """Which headers a copy keeps: the user's own, and the named ones of ours.
 
-    Asked by name; the answers are kept, as all records of a topic have the same names.
+    Look-ups by name are cached, as all records of a topic have the same names.
     """
 
     def __init__(self, ours: frozenset[str]):
@@ -99,7 +99,7 @@ class KeptHeaders(dict[str, bool]):
         return keep
 
     def of(self, pairs: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-        """Return those that go along, in their order, without a loop of our own."""
+        """Return the kept headers in their order, without a Python loop."""
         return list(compress(pairs, map(self.__getitem__, map(_NAME, pairs))))
 
 
@@ -110,9 +110,9 @@ _NAME = itemgetter(0)
 def each_once(
     pairs: Sequence[tuple[str, bytes | None]],
 ) -> Sequence[tuple[str, bytes | None]]:
-    """Return headers without those of ours that stand there again later: the last one counts.
+    """Return headers without earlier duplicates of our own: the last one counts.
 
-    The user's own stay all, in their order.
+    All of the user's headers stay, in their order.
     """
     if len(dict(pairs)) == len(pairs):
         return pairs

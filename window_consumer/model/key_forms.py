@@ -1,8 +1,8 @@
-"""How record keys stand in what is written about records: as they are, as a code, or not at all.
+"""The forms of record keys in reports: as they are, as a code, or omitted.
 
-A key may name a person. Its code tells equal keys as equal, and who has the secret can look for a
-key by its code, but nobody can read it back, nor find it by trying without the secret (HMAC,
-RFC 2104).
+A key may name a person. Equal keys have equal codes, and with the secret a key's code can be
+computed, to look for it. Without the secret a code can neither be reversed nor found by trying
+(HMAC, RFC 2104).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Literal
 KeyMode = Literal["raw", "hmac", "off"]
 
 BINARY = "base64:"
-"""Begins the form of a key that is no UTF-8, or that would look like such a form itself."""
+"""The prefix of a key that is not UTF-8, or that itself begins with a prefix."""
 
 CODE = "hmac:"
-"""Begins the form of a key that is not to be read."""
+"""The prefix of a key that must not be readable."""
 
 CODE_BYTES = 16
-"""Half of SHA-256: that two of a billion keys have one code has a probability of 10^-21."""
+"""Half of SHA-256: two of a billion keys share a code with a probability of 10^-21."""
 
 KeyForm = Callable[[bytes | None], str | None]
-"""Gives the form of a key; None for a record without one, and where keys are left out."""
+"""Returns the form of a key; None for a record without a key, and if keys are omitted."""
 
 
 def key_form(mode: KeyMode, secret: bytes = b"") -> KeyForm:
-    """Return what gives the form of keys; the same key always has the same one.
+    """Return a function that gives the form of keys; equal keys have equal forms.
 
-    Raises ValueError for hmac without a secret: anybody could try all keys out.
+    Raise ValueError for hmac without a secret: the codes could then be found by trying.
     """
     if mode == "off":
         return lambda _key: None
@@ -51,7 +51,7 @@ def key_form(mode: KeyMode, secret: bytes = b"") -> KeyForm:
 
 
 def as_text(key: bytes | None) -> str | None:
-    """Return a key as text that no other key has; None for none."""
+    """Return a key as text that no other key has; None for None."""
     if key is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The ids of log lines: programs and tests go by them, the texts may be reworded.
+"""The ids of log lines: programs and tests rely on them, the texts may change.
 
-Each line of the package carries one as ``extra={"event": ...}``; ``--log-format json`` prints it
-as ``event``. An id is ``subject.past_participle`` and never changes. docs/operations.md lists
-them; that table is made of this module.
+Each line of the package carries one as ``extra={"event": ...}``; ``--log-format json`` prints it as
+``event``. An id is ``subject.past_participle`` and never changes. The table in docs/operations.md
+is generated from this module.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Self
 
 
 class LogEvent(StrEnum):
-    """What a log line reports; ``meaning`` is the same in words."""
+    """What a log line reports; ``meaning`` describes it."""
 
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """Make a member of its id and its meaning."""
+        """Create a member from its id and meaning."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning

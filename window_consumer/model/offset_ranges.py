@@ -1,15 +1,15 @@
-"""Sets of offsets, written as ranges: joined, subtracted and compared."""
+"""Sets of offsets as ranges: union, difference and overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 Ranges = tuple[tuple[int, int], ...]
-"""Offsets, ascending and apart from each other; each range up to its second number (exclusive)."""
+"""Ranges of offsets, ascending and disjoint; the second number is exclusive."""
 
 
 def united(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return ranges in order, those joined that touch or overlap."""
+    """Return the union of ranges in order; ranges that touch or overlap are joined."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -20,7 +20,7 @@ def united(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:
-    """Return what of ascending ranges lies in none of the others, which are ascending, too."""
+    """Return the parts of ascending ranges outside the others, which must ascend too."""
     return tuple(_without(ranges, list(others)))
 
 
@@ -43,7 +43,7 @@ def _without(
 
 
 def overlap(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether ascending ranges have an offset in common with others, ascending as well."""
+    """Return whether two sequences of ascending ranges have an offset in common."""
     one = other = 0
     while one < len(some) and other < len(others):
         if some[one][1] <= others[other][0]:

@@ -1,4 +1,4 @@
-"""What a handler returns to have records produced: its results."""
+"""The results that a handler returns to have records produced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_TIMESTAMP: Final = 2**63 - 1
 _TOPIC: Final = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
 
 _NOT_RUN = (GeneratorType, AsyncGeneratorType, map, filter, zip, chain)
-"""What would have to be run through before anything happens."""
+"""Types that do nothing until they are iterated."""
 
 Bytes = bytes | str | None
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
@@ -28,11 +28,11 @@ class Produce:
     """A record that is produced because a handler has returned it.
 
     The handler's record is finished when the brokers have acknowledged this one. ``key``, ``value``
-    and the values of ``headers`` are bytes, text (which becomes UTF-8) or None; ``timestamp`` is in
-    milliseconds since 1970, the time of sending by default. Without ``partition`` the key decides,
-    the way that Java's producers do it.
+    and the values of ``headers`` are bytes, text (encoded as UTF-8) or None; ``timestamp`` is in
+    milliseconds since 1970, by default the time of sending. Without ``partition`` the key decides,
+    as in Java's producers.
 
-    Raises TypeError and ValueError for anything else, where it is made: in the handler.
+    Raise TypeError or ValueError for anything else, at construction: in the handler.
     """
 
     topic: str
@@ -71,17 +71,17 @@ class Produce:
         return size + sum(len(name) + len(value or b"") for name, value in self.headers)
 
     def __bool__(self) -> bool:
-        """Return True: a tombstone without a key is a record, too."""
+        """Return True: a tombstone without a key is a record too."""
         return True
 
 
 def results_of(returned: object) -> tuple[Produce, ...]:
-    """Return the records that a handler's return value asks for: one, or those of a list or tuple.
+    """Return the records to produce in a handler's return value: one, or those of a list or tuple.
 
-    What else a handler returns is its own business, and asks for none: ``lambda record:
-    database.insert(record)`` is a handler. Raises TypeError where that cannot be meant: for a list
-    with a Produce and something else in it, for records in a set, a dict or a list of lists, and
-    for generators, coroutines and the like, of which nothing has run.
+    Other return values are ignored: ``lambda record: database.insert(record)`` is a handler. Raise
+    TypeError for a value that cannot be meant: a list with a Produce and something else, records in
+    a set, a dict or a list of lists, and generators, coroutines and the like, of which nothing has
+    run.
     """
     if isinstance(returned, Produce):
         return (returned,)
@@ -104,7 +104,7 @@ def results_of(returned: object) -> tuple[Produce, ...]:
             " of it"
         )
     if isinstance(returned, CoroutineType):
-        returned.close()  # or Python warns that nobody has awaited it
+        returned.close()  # or Python warns that it was never awaited
         raise TypeError(
             "the handler returned a coroutine, of which nothing has run; make the handler an"
             " `async def` that awaits it"
@@ -113,7 +113,7 @@ def results_of(returned: object) -> tuple[Produce, ...]:
 
 
 def _expect_no_records(within: Iterable[object], what: str) -> None:
-    """Raise TypeError where the first one is a record to produce, which would not be produced."""
+    """Raise TypeError if the first item is a record, which would not be produced."""
     if isinstance(next(iter(within), None), Produce):
         raise TypeError(
             f"the handler returned records to produce in {what}: nothing was produced; return one,"
@@ -171,5 +171,5 @@ def _number(given: object, where: str, what: str, most: int) -> int | None:
 
 
 def _kind(given: object) -> str:
-    # Not what it holds: that may be what nobody should read in a log.
+    # Only its type: the content may be confidential.
     return type(given).__name__

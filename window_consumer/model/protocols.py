@@ -1,4 +1,4 @@
-"""What the floors need of each other: where records come from, where copies go, what time it is.
+"""The interfaces between the layers: the source of records, the sink of copies, and the clock.
 
 One conformance suite runs against every implementation of Source and Sink.
 """
@@ -30,7 +30,7 @@ class Batch:
     name: TopicPartition
     messages: list[Message]
     size: int
-    """Bytes of payload: those of the values."""
+    """Payload bytes of the values."""
     unreadable: list[int] = field(factory=list)
     """Offsets of records whose headers are ``LostHeaders``."""
 
@@ -40,14 +40,14 @@ class Batch:
         return cls(name, messages, sum(map(len, messages)))
 
     def add(self, messages: list[Message]) -> None:
-        """Add records that follow."""
+        """Add the following records."""
         self.messages += messages
         self.size += sum(map(len, messages))
 
 
 @frozen
 class Commit:
-    """What to commit of a partition; ``next_offset`` is exclusive, metadata at most 4,095 bytes."""
+    """A commit of a partition; ``next_offset`` is exclusive, metadata has at most 4,095 bytes."""
 
     name: TopicPartition
     next_offset: int
@@ -56,7 +56,7 @@ class Commit:
 
 @frozen
 class CommittedOffset:
-    """What is committed of a partition; ``next_offset`` is None where nothing is."""
+    """The commit of a partition; ``next_offset`` is None if nothing is committed."""
 
     next_offset: int | None
     metadata: str
@@ -64,22 +64,22 @@ class CommittedOffset:
 
 @frozen
 class TopicFacts:
-    """What matters of a topic while it is read."""
+    """The facts about a topic that its reader needs."""
 
     partitions: int
     topic_id: str | None
-    """None where the cluster does not tell ids."""
+    """None if the cluster reports no ids."""
 
 
 class Copy(NamedTuple):
-    """A record to be written: the broker's ack decides about the record that it is a copy of.
+    """A record to write: the broker's ack decides about the original record.
 
-    A tuple because it is made for each record that climbs or goes back, in a third of the time.
+    A tuple, because one is created for each copied record, in a third of the time.
     """
 
     topic: str
     partition: int | None
-    """None lets the key decide, the way that Java's producers do it."""
+    """None lets the key decide, as in Java's producers."""
     key: bytes | None
     value: bytes | None
     headers: Headers
@@ -91,113 +91,114 @@ CommitResults = Mapping[TopicPartition, CommitFailedError | None]
 
 
 class SourceListener(Protocol):
-    """What a Source tells its owner, always on the owner's thread and inside of ``poll``.
+    """What a Source reports to its owner, always on the owner's thread and inside ``poll``.
 
-    An implementation of a Source makes sure that an exception of the listener does not pass
-    through the client library (which would lose the batch that it is about to return): it is
-    raised again by ``poll`` after the client has returned.
+    A Source ensures that a listener's exception does not pass through the client library, which
+    would lose the batch it is about to return: ``poll`` raises it after the client has returned.
 
-    A partition that the listener sends elsewhere (``start``, ``seek``) has nothing of its old place
-    in what that poll returns.
+    If the listener moves a partition (``start``, ``seek``), that poll returns nothing from its old
+    position.
     """
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
-        """These are ours now; answer with one ``Source.start`` for all before returning."""
+        """Accept these new partitions with one ``Source.start`` for all before returning."""
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
-        """These will be given up when this returns."""
+        """Give these partitions up: they are revoked when this returns."""
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
-        """These have another owner already; nothing may be committed."""
+        """Give these partitions up: they already have another owner, so commit nothing."""
 
     def on_committed(self, results: CommitResults) -> None:
-        """What became of the last ``Source.commit`` of each partition.
+        """Process the result of the last ``Source.commit`` of each partition.
 
-        A commit that is told to have failed may have been taken all the same.
+        A commit reported as failed may have been taken all the same.
         """
 
     def on_out_of_range(self, name: TopicPartition) -> None:
-        """The position lies outside of the log: reading stands until ``Source.seek``.
+        """Handle a position outside the log: reading stops until ``Source.seek``.
 
-        All that was read before it has been returned by earlier polls.
+        Earlier polls have returned all records read before.
         """
 
     def on_error(self, error: WindowConsumerError) -> None:
-        """The client has trouble that it goes on trying to get over by itself."""
+        """Handle an error from which the client tries to recover by itself."""
 
 
 class Source(Protocol):
-    """Where records come from: one member of one consumer group. Owner: poll thread."""
+    """A source of records: one member of one consumer group. Owner: poll thread."""
 
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
-        """Join the group for these topics, or change what the group reads."""
+        """Join the group for these topics, or change the subscription."""
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
-        """Return records, a batch for each partition, and serve the listener.
+        """Return records, a batch for each partition, and call the listener.
 
-        Returns at once with what is there, waits up to ``timeout_s`` for the first record
-        otherwise. ``max_records`` of 0 serves the listener: the client may bring one record.
+        Return at once with what is available, otherwise wait up to ``timeout_s`` for the first
+        record. With ``max_records`` of 0, call the listener; the client may still return one
+        record.
         """
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Begin to read assigned partitions at these offsets; those with None stay paused."""
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at this offset, also where it was paused.
+        """Continue reading a partition at this offset, even if it was paused.
 
-        Raises RunError where it is not assigned.
+        Raise RunError if it is not assigned.
         """
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
-        """Deliver nothing of these partitions; what was prefetched is thrown away."""
+        """Deliver nothing of these partitions; their prefetched records are discarded."""
 
     def commit(self, commits: Sequence[Commit]) -> None:
-        """Send commits; the listener hears of them in a later ``poll``."""
+        """Send commits; the listener gets the results in a later ``poll``."""
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
-        """Send commits and wait for the answers; no answer in time is a failure.
+        """Send commits and wait for the results; a missing answer is a failure.
 
-        No record is lost meanwhile; rebalances may be told. GivenUpError, which is not retriable,
-        stands for a partition that was given up meanwhile, unless its commit was taken before.
+        No record is lost in that time; rebalances may be reported. The result is GivenUpError,
+        which is not retriable, for a partition released in that time whose commit was not taken
+        before.
         """
 
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read what is committed; raises a WindowConsumerError in trouble."""
+        """Read what is committed; raise a WindowConsumerError on failure."""
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return how far each partition was read (exclusive), markers without records included.
+        """Return how far each partition was read (exclusive), including markers without records.
 
-        Those that were not read since they last began, by ``start`` or ``seek``, are left out.
+        Partitions not read since their last ``start`` or ``seek`` are omitted.
         """
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the ends (exclusive) of the logs, as far as they were heard of; asks nobody."""
+        """Return the known ends (exclusive) of the logs without a request."""
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Return a log's first offset and its end (exclusive).
 
-        Raises a WindowConsumerError in trouble, and where there is no such partition.
+        Raise a WindowConsumerError on failure, and if the partition does not exist.
         """
 
     def log_ranges(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
-        """Return first offset and end (exclusive) of each log, or why they are not known.
+        """Return first offset and end (exclusive) of each log, or the error.
 
-        Waits until each has been asked for ``timeout_s``. What is not answered by then is asked
-        on: a later call returns it, without waiting for it again.
+        Wait up to ``timeout_s`` for each answer. Unanswered requests stay in progress: a later call
+        returns their results without another wait.
         """
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
-        """Return what the cluster says of topics; those that do not exist are left out.
+        """Return the cluster's facts about topics; those that do not exist are omitted.
 
-        Any thread may ask. Raises a WindowConsumerError in trouble.
+        Owner: any thread. Raise a WindowConsumerError on failure.
         """
 
     def close(self, timeout_s: float) -> bool:
-        """Leave the group; False when that did not end in time."""
+        """Leave the group; return False if that did not end in time."""
 
 
 Delivery = Callable[[PublishFailedError | None], None]
@@ -213,20 +214,20 @@ class Sink(Protocol):
         """
 
     def serve(self, timeout_s: float) -> None:
-        """Wait for answers and hand them out."""
+        """Wait for answers and pass them on."""
 
     def close(self, timeout_s: float) -> int:
-        """Wait for the answers that are missing; return how many are still missing then."""
+        """Wait for outstanding answers; return how many are still missing."""
 
 
 class Clock(Protocol):
-    """Time, as far as the runtime needs it."""
+    """The time functions that the runtime needs."""
 
     def now(self) -> float:
-        """Seconds that never go back, from any origin."""
+        """Return seconds that never go back, from any origin."""
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass; other threads go on."""
+        """Wait; other threads continue."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970; may jump."""
+        """Return milliseconds since 1970; may jump."""

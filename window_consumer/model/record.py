@@ -1,4 +1,4 @@
-"""The record that a handler receives, and what it is made of."""
+"""The record that a handler receives, and its parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Message(Protocol):
     def __len__(self) -> int: ...
 
     def topic(self) -> Any:
-        """Return the topic's name, a fresh string each time."""
+        """Return the topic's name, a new string each time."""
 
     def partition(self) -> Any:
         """Return the partition's number."""
@@ -46,17 +46,17 @@ class Message(Protocol):
         """Return the key's bytes or None."""
 
     def value(self) -> Any:
-        """Return the value's bytes, None for a tombstone."""
+        """Return the value's bytes; None for a tombstone."""
 
     def headers(self) -> Any:
-        """Return pairs of name and bytes (or None), None where there are no headers."""
+        """Return pairs of name and bytes (or None); None if there are no headers."""
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of the time, see below, and milliseconds since 1970."""
+        """Return the timestamp's type, see below, and milliseconds since 1970."""
 
 
 TIMESTAMP_NOT_AVAILABLE = 0
-"""The first field of Message.timestamp() where a record has no time."""
+"""The first field of Message.timestamp() for a record without a timestamp."""
 
 
 class Call:
@@ -73,30 +73,30 @@ class Call:
         self.attempt = attempt
         self.state = state
         self.handler = ""
-        """Which of a worker's several handlers was called last; empty where it has one."""
+        """The last called of several handlers; empty if the worker has only one."""
         self.before = before
-        """Tells how often a handler was called for a record in other topics of the ladder."""
+        """Returns how often a handler was called for a record in other topics of the ladder."""
         self.whose: Any = None
-        """Whose log lines are about it, as ``runtime.current`` has it."""
+        """Which log lines belong to it, see ``runtime.context``."""
         self.cancelled = False
         self.owes = False
         """A handler within middleware has returned records to produce."""
 
     def number_of(self, message: Message) -> int:
-        """Return which call this is for a record, 1 at first, retry topics included."""
+        """Return the number of this call for a record, from 1, including calls in retry topics."""
         return self.attempt if self.before is None else self.attempt + self.before(message)
 
 
 class Record:
     """One Kafka record as its handler sees it.
 
-    It wraps the client's message and copies nothing, so that making one costs about 50 ns. Two
-    records are never equal unless they are the same object. A handler may keep a record, pass it
-    to other threads and read it after it has returned.
+    It wraps the client's message and copies nothing, so that creating one costs about 50 ns. Two
+    records are equal only if they are the same object. A handler may keep a record, pass it to
+    other threads and read it after it has returned.
     """
 
-    # Made by the slots' loop, which sets both fields itself: a call of __init__ would cost more
-    # than everything else that happens to a record there (measured: 117 ns against 55 ns).
+    # The slots' loop creates records and sets both fields itself. A call of __init__ would cost
+    # more than everything else that happens to a record there (measured: 117 ns against 55 ns).
     __slots__ = ("_call", "_message")
     _message: Message
     _call: Call
@@ -111,22 +111,22 @@ class Record:
 
     @property
     def topic(self) -> str:
-        """The topic that this delivery came from: of a copy, the retry topic. See ``origin``."""
+        """The topic of this delivery; for a copy, the retry topic. See ``origin``."""
         return str(self._message.topic())
 
     @property
     def partition(self) -> int:
-        """The partition that this delivery came from. See ``origin``."""
+        """The partition of this delivery. See ``origin``."""
         return int(self._message.partition())
 
     @property
     def offset(self) -> int:
-        """The offset of this delivery: of a copy, its own in the retry topic. See ``origin``."""
+        """The offset of this delivery; for a copy, that in the retry topic. See ``origin``."""
         return int(self._message.offset())
 
     @property
     def id(self) -> str:
-        """What to call the record, the same on every delivery: use it as the idempotency key.
+        """The record's id, the same on every delivery: use it as the idempotency key.
 
         Its ``wc-id`` header (set by its producer, or by the framework on a copy), else
         ``topic/partition/offset`` of its first delivery.
@@ -136,16 +136,17 @@ class Record:
 
     @property
     def origin(self) -> RecordOrigin:
-        """Where the record was delivered from first: ``topic``, ``partition`` and ``offset``.
+        """Where the record was first delivered from: ``topic``, ``partition`` and ``offset``.
 
-        They are the record's own at first, and stay the same in retry topics and after a redrive.
+        On the first delivery these are the record's own. They stay the same in retry topics and
+        after a redrive.
         """
         first = origin_in(dict(self._message.headers() or ())) if self.is_copy else None
         return first or RecordOrigin(self.topic, self.partition, self.offset)
 
     @property
     def key(self) -> bytes | None:
-        """The key's bytes, None where the record has none."""
+        """The key's bytes; None if the record has no key."""
         return self._message.key()  # type: ignore[no-any-return] # bytes without a deserialiser
 
     @property
@@ -155,11 +156,11 @@ class Record:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """Pairs of name and bytes (or None) in their order, repeated names kept."""
+        """Pairs of name and bytes (or None) in their order, including repeated names."""
         return self._message.headers() or []
 
     def header(self, name: str) -> bytes | None:
-        """Return the last value of a header, None where it is missing or has no value."""
+        """Return the last value of a header; None if it is missing or has no value."""
         for key, value in reversed(self.headers):
             if key == name:
                 return value
@@ -167,13 +168,13 @@ class Record:
 
     @property
     def timestamp(self) -> int | None:
-        """Milliseconds since 1970 by the producer or the broker, None where there is none."""
+        """Milliseconds since 1970, set by the producer or the broker; None if there is none."""
         kind, milliseconds = self._message.timestamp()
         return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
 
     @property
     def attempt(self) -> int:
-        """Which handler call this is for the record, 1 at first, retry topics included."""
+        """The number of this handler call for the record, from 1, retry topics included."""
         return self._call.number_of(self._message)
 
     @property
@@ -183,21 +184,21 @@ class Record:
 
     @property
     def state(self) -> Any:
-        """What the application's lifespan yielded, None without one."""
+        """What the application's lifespan yielded; None without a lifespan."""
         return self._call.state
 
     @property
     def cancelled(self) -> bool:
         """True once the result of this call will be ignored.
 
-        The partition was lost, the call outlived the time that it had at a stop or a rebalance,
-        or it was abandoned because it had not returned for ``stall.after``. A long handler should
-        look now and then and return.
+        The partition was lost, the call exceeded its time during a stop or a rebalance, or it was
+        abandoned because it had not returned for ``stall.after``. A long handler should check this
+        now and then, and return.
         """
         return self._call.cancelled
 
     def text(self, encoding: str = "utf-8") -> str:
-        """Return the value as text; ``ValueError`` for a tombstone or bytes that are no text."""
+        """Return the value as text; raise ``ValueError`` for a tombstone or undecodable bytes."""
         value = self.value
         if value is None:
             msg = f"{self!r} is a tombstone: it has no value to read as text"
@@ -205,7 +206,7 @@ class Record:
         return value.decode(encoding)
 
     def json(self) -> Any:
-        """Return the value parsed as JSON; ``ValueError`` for a tombstone or broken JSON."""
+        """Return the value parsed as JSON; raise ``ValueError`` for a tombstone or invalid JSON."""
         value = self.value
         if value is None:
             msg = f"{self!r} is a tombstone: it has no value to read as JSON"

@@ -1,7 +1,7 @@
 """Keys, values and headers prepared for display: decoded, and masked where configured.
 
-Python and JSON strings may hold half a surrogate pair, for example where text was cut inside an
-emoji. UTF-8 cannot encode it, so it is escaped before text goes to Kafka, a table or a terminal.
+Python and JSON strings may hold half a surrogate pair, for example if text was cut inside an emoji.
+UTF-8 cannot encode it, so it is escaped before text goes to Kafka, a table or a terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from window_consumer.model.redaction import MASKED
 
 
 def escaped(text: str) -> str:
-    """Return a text that can be encoded; half a pair stays as the JSON that says it."""
+    """Return a text that can be encoded; half a surrogate pair becomes its JSON escape."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -35,18 +35,18 @@ _DECODER: Final = codecs.getincrementaldecoder("utf-8")
 def content_of(
     data: bytes | None, part: Part, mask: FieldMask, most_json: int | None = None
 ) -> dict[str, Any] | None:
-    """Return a key or value as plain values, None for none.
+    """Return a key or value as plain values; None for None.
 
-    It is ``{"form": "json", "json": ...}``, ``{"form": "text", "text": ...}`` or ``{"form":
-    "binary", "hex": ...}``, each with ``bytes``, the whole length; ``{"form": "hidden", "why":
-    ...}`` where it must not be told. A value that is no JSON is hidden where any field is, because
-    nothing can be found in it. Of more than ``most_json`` bytes only so many are told, and they are
-    not read as JSON.
+    The result is ``{"form": "json", "json": ...}``, ``{"form": "text", "text": ...}`` or ``{"form":
+    "binary", "hex": ...}``, each with ``bytes``, the full length, or ``{"form": "hidden", "why":
+    ...}`` if it must not be shown. A value that is not JSON is hidden if any field is, because no
+    fields can be found in it. Of more than ``most_json`` bytes only the first are shown, and not
+    parsed as JSON.
     """
     if data is None:
         return None
     is_large = most_json is not None and len(data) > most_json
-    # Also where nothing of it is told: other texts may quote what is hidden in it.
+    # Also if nothing of it is shown: other texts may quote what is hidden in it.
     told = _beginning(data[:most_json], mask) if is_large else _decoded(data, mask)
     if mask.hides(part):
         told = {"form": "hidden", "why": WHOLE}
@@ -56,7 +56,7 @@ def content_of(
 
 
 def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
-    """Let a mask find what it hides in a value, for texts that quote it; False if that is much."""
+    """Collect what a mask hides in a value, for texts that quote it; False if that is too much."""
     if value is None:
         return True
     if len(value) > most_json:
@@ -66,9 +66,9 @@ def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
 
 
 def hide_record(message: Message, mask: FieldMask, most_json: int) -> bool:
-    """Let a mask find all that it hides in a record; False where that is too much to look for.
+    """Collect all that a mask hides in a record; False if that is too much to search for.
 
-    Of parts in which no fields can be found, as they are no JSON, no word may be told: see
+    No word may be shown of parts that are not JSON, in which no fields can be found: see
     ``FieldMask.error_text``.
     """
     parts: tuple[tuple[Part, bytes | None], ...] = (
@@ -120,7 +120,7 @@ def _beginning(data: bytes, mask: FieldMask) -> dict[str, Any]:
 
 
 def _text_of(data: bytes, *, is_whole: bool = True) -> str | None:
-    """Return what is text, None for what is none: no text has a NUL in it."""
+    """Return data as text; None if it is not text: text has no NUL."""
     try:
         text = _DECODER().decode(data, final=is_whole)
     except UnicodeDecodeError:
@@ -139,9 +139,9 @@ def header_text(content: bytes | None) -> str | None:
 
 
 def pretty(value: Any, most: int) -> str:
-    """Write JSON with indents, and not much more of it than ``most`` characters.
+    """Return indented JSON, cut soon after ``most`` characters.
 
-    Of what is nested deeply the indents would be a thousand times longer.
+    For deep nesting the indentation would be a thousand times longer.
     """
     pieces, size = [], 0
     encoder = json.JSONEncoder(indent=2, ensure_ascii=False)
@@ -157,12 +157,12 @@ def pretty(value: Any, most: int) -> str:
 
 
 def json_line(value: Any) -> str:
-    """Write JSON on one line, in a text that can be encoded."""
+    """Return JSON on one line, as a text that can be encoded."""
     return escaped(json.dumps(value, ensure_ascii=False))
 
 
 def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:
-    """Return a key on one line, masked; None where there is none."""
+    """Return a key on one line, masked; None if there is none."""
     told = content_of(key, "key", mask, most_json)
     if told is None or key is None:
         return None

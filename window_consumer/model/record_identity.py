@@ -1,7 +1,7 @@
-"""What a record is called, and where it was delivered from first: the same on every hop.
+"""A record's id and first delivery: the same on every hop.
 
-The one rule for ``wc-id`` and ``wc-orig-*``: whoever writes copies, counts, traces or shows a
-record asks here.
+The only rules for ``wc-id`` and ``wc-orig-*``, used by all code that writes copies, counts, traces
+or shows a record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Pairs = Sequence[tuple[str, bytes | None]]
 
 
 class RecordOrigin(NamedTuple):
-    """Where a record was delivered from first; as text ``topic/partition/offset``."""
+    """Where a record was first delivered from; as text ``topic/partition/offset``."""
 
     topic: str
     partition: int
@@ -27,15 +27,15 @@ class RecordOrigin(NamedTuple):
 
 
 def given_id(headers: Pairs | None) -> bytes | None:
-    """Return the id that a record carries: its last ``wc-id``, None where that is empty.
+    """Return the id that a record carries: its last ``wc-id``; None if missing or empty.
 
-    On a copy the framework has written it, on any other record its producer.
+    On a copy the framework wrote it, on any other record its producer.
     """
     return dict(headers or ()).get(names.ID) or None
 
 
 def origin_in(headers: Mapping[str, bytes | None]) -> RecordOrigin | None:
-    """Return what ``wc-orig-*`` say; None where one of them is missing or cannot be read.
+    """Return the origin in ``wc-orig-*``; None if one of them is missing or unreadable.
 
     They count only on copies of the group's own ladder.
     """
@@ -48,5 +48,5 @@ def origin_in(headers: Mapping[str, bytes | None]) -> RecordOrigin | None:
 
 
 def id_text(record_id: bytes) -> str:
-    r"""Return an id as text; what is not UTF-8 becomes ``\xff``, so that two ids still differ."""
+    r"""Return an id as text; bytes that are not UTF-8 become ``\xff``, so that ids still differ."""
     return record_id.decode("utf-8", "backslashreplace")

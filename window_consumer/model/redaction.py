@@ -1,4 +1,4 @@
-"""What texts must not have when people read them: secrets, and what commands a terminal."""
+"""Removes from displayed texts what must not appear there: secrets and terminal commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 MASKED: Final = "***"
 
 _MANY: Final = 256
-"""So many searches of 0.1 us each take longer than a walk along a text of some hundred letters."""
+"""From this many searches of 0.1 us each on, one pass over a text of some hundred letters is
+quicker."""
 
 _BEGINNING: Final = 4
 
@@ -17,17 +18,18 @@ _BEGINNING: Final = 4
 class Mask:
     """Replaces every occurrence of a secret in a text by ``***``; call it with the text.
 
-    A secret is also found in the form that ``repr`` and JSON give it. Where secrets overlap in
-    a text, all of what they cover together becomes one ``***``. Immutable, for any thread.
+    It also finds a secret in the form that ``repr`` or JSON gives it. If secrets overlap in a text,
+    everything they cover together becomes one ``***``. Immutable, for any thread.
 
-    Cost: a search of the text for each secret; where there are hundreds, one walk along the text.
+    Cost: a search of the text for each secret; with hundreds of them, one pass over the text.
     """
 
     def __init__(self, secrets: Iterable[str]):
         forms = {form for secret in secrets for form in _forms(secret)}
         self._forms = sorted(forms - {""}, key=len, reverse=True)
         self._by_beginning: dict[str, dict[int, set[str]]] = {}
-        """Forms by their first letters and by length; those that are as short stand apart."""
+        """Forms by their first letters and length; forms shorter than these letters are in
+        ``_short``."""
         self._short: list[str] = []
         if len(self._forms) >= _MANY:
             self._short = [form for form in self._forms if len(form) < _BEGINNING]
@@ -40,7 +42,7 @@ class Mask:
         """Return the text without secrets."""
         spans = sorted(self._found(text))
         pieces = []
-        begin = end = 0  # of the masked run that is being gathered
+        begin = end = 0  # of the masked run in progress
         for start, stop in spans:
             if start >= end:
                 if end > begin:
@@ -53,7 +55,7 @@ class Mask:
         return "".join((*pieces, text[end:]))
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where a secret begins and ends in the text."""
+        """Yield start and end of each secret in the text."""
         forms = self._short if self._by_beginning else self._forms
         for form in forms:
             yield from _spans(form, text)
@@ -72,7 +74,7 @@ def _forms(secret: str) -> tuple[str, ...]:
         return (secret,)
     quoted = (repr(secret), json.dumps(secret), json.dumps(secret, ensure_ascii=False))
     escaped = [form[1:-1] for form in quoted]
-    # repr escapes a quote only where the text around it has quotes of the other kind.
+    # repr escapes a quote only if the text around it has quotes of the other kind.
     return (secret, secret.strip(), *escaped, escaped[0].replace("'", r"\'"))
 
 
@@ -84,12 +86,12 @@ def _spans(form: str, text: str) -> Iterable[tuple[int, int]]:
 
 
 def printable(text: str) -> str:
-    """Keep text of several lines from commanding the terminal."""
+    """Escape control characters in a text of several lines."""
     return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
 
 
 def printable_line(text: str) -> str:
-    """Keep it on one line, too."""
+    """Escape control characters, including line breaks."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Who hears of the records that a producer sends, and what becomes of them."""
+"""Interfaces that report the records a producer sends, and their results."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from window_consumer.model.errors import PublishFailedError
 
 
 class SendWatcher(Protocol):
-    """Hears of each record that is sent. Any thread calls it; what it raises is ignored.
+    """Receives each record that is sent. Called from any thread; exceptions are ignored.
 
-    It is called in produce() and in the delivery report of each record: some microseconds are
-    much there.
+    It is called in produce() and in each record's delivery report, where a few microseconds are
+    noticeable.
     """
 
     def sent(
         self, topic: str, key: bytes | None, size: int, timestamp_ms: int, record_id: bytes
     ) -> Any:
-        """Hear of a record that is about to be sent, ``size`` bytes long; return what tells it.
+        """Called for a record about to be sent, of ``size`` bytes; return a token for it.
 
         ``timestamp_ms`` is the record's own, in milliseconds since 1970.
         """
 
     def acked(self, token: Any, partition: int, offset: int) -> None:
-        """Hear that the broker has the record; ``token`` is what ``sent`` returned for it."""
+        """Called when the broker has the record; ``token`` is what ``sent`` returned for it."""
 
     def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
-        """Hear that it was not acked.
+        """Called when the record was not acked.
 
-        A BufferError, or one that is ``refused``, says that it was not written; another that
-        nobody knows.
+        A BufferError, or an error that is ``refused``, means that it was not written; after any
+        other error that is unknown.
         """
 
 
 class SendTrace(Protocol):
-    """Hears of the headers as well; otherwise as a SendWatcher."""
+    """Receives the headers as well; otherwise like a SendWatcher."""
 
     def began(
         self,
@@ -44,10 +44,10 @@ class SendTrace(Protocol):
         record_id: bytes,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> Any:
-        """Hear of a record that is about to be sent; return what tells it."""
+        """Called for a record about to be sent; return a token for it."""
 
     def acked(self, token: Any, partition: int, offset: int) -> None:
-        """As a SendWatcher's."""
+        """As in SendWatcher."""
 
     def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
-        """As a SendWatcher's."""
+        """As in SendWatcher."""

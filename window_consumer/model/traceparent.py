@@ -1,7 +1,7 @@
-"""The header ``traceparent``: which trace a record belongs to, as its producer has written it.
+"""The header ``traceparent``: the trace of a record, as its producer wrote it.
 
-Format: https://www.w3.org/TR/trace-context/. Copies carry the header along like any of the user's
-own, so that a record stays in one trace on all of its way.
+Format: https://www.w3.org/TR/trace-context/. Copies carry the header like any user header, so that
+a record stays in one trace all the way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLED: Final = frozenset({b"1", b"3", b"5", b"7", b"9", b"b", b"d", b"f"})
 
 
 class TraceParent(NamedTuple):
-    """The span that a record was sent by."""
+    """The span that sent a record."""
 
     trace_id: int
     span_id: int
@@ -30,10 +30,10 @@ class TraceParent(NamedTuple):
 
 
 def read(value: bytes | None) -> TraceParent | None:
-    """Return what a header's value says, None where it is none or says nothing valid."""
+    """Return the parsed value of the header; None if it is missing or invalid."""
     found = None if value is None else _FORM.fullmatch(value)
     if found is None or found[1] == b"ff" or (found[1] == b"00" and found[5]):
-        return None  # only later versions than the first may have more behind the flags
+        return None  # only versions after the first may have more after the flags
     trace_id, span_id = int(found[2], 16), int(found[3], 16)
     if not trace_id or not span_id:
         return None
@@ -41,15 +41,15 @@ def read(value: bytes | None) -> TraceParent | None:
 
 
 def value_of(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
-    """Return the header's value, the last one where there are several; None where it is missing."""
+    """Return the last value of the header; None if it is missing."""
     return dict(headers).get(HEADER) if headers else None
 
 
 def of_message(message: Message) -> TraceParent | None:
-    """Return which span a record was sent by; None where it does not say so."""
+    """Return the span that sent a record; None if its header is missing or invalid."""
     return read(value_of(message.headers()))
 
 
 def may_be_sampled(value: bytes | None) -> bool:
-    """Tell by the last digit of the flags whether it is worth the time to read a value."""
+    """Return, from the last digit of the flags, whether a value is worth parsing."""
     return value is not None and value[54:55] in _SAMPLED

@@ -46,7 +46,7 @@ _UNSURE = -1
 
 @frozen
 class UncleanExits:
-    """What a commit told of the ends before it, the last one included."""
+    """What a commit records about the ends before it, including the last one."""
 
     ends: int
     log_end: int
@@ -129,7 +129,7 @@ class CrashHistory:
 
     @property
     def unsaid(self) -> bool:
-        """The broker has to be told something before anything goes on."""
+        """A commit has to be acked before anything proceeds."""
         return not self.settled and (not self.counted or self._told != self.wanted)
 
     def names(self, offset: int) -> bool:

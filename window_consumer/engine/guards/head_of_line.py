@@ -59,5 +59,5 @@ class HeadOfLineRelease:
 
     @staticmethod
     def deadline_s(cost_s: float) -> float:
-        """Return how long a head may run, given what a call usually takes."""
+        """Return how long a head may run, given the usual duration of a call."""
         return max(DEADLINE_S, DEADLINE_CALLS * cost_s)

@@ -50,7 +50,7 @@ Ending = Literal["cancelled", "killed"]
 
 @frozen
 class StallRules:
-    """The ``stall`` section of a worker's configuration; seconds."""
+    """The ``stall`` section of a worker's configuration; durations in seconds."""
 
     after_s: float = float("inf")
     action: Literal["move", "report"] = "move"

@@ -143,7 +143,7 @@ class StartGate:
 
     @property
     def _has_any_again(self) -> bool:
-        """Calls may wait to be made again; normally there are none."""
+        """Retries may be waiting; normally there are none."""
         return self._failures.has_ready or self._dispatcher.has_copies
 
     def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:

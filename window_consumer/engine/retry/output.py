@@ -149,14 +149,14 @@ class Output:
 
     @property
     def produces(self) -> bool:
-        """Calls have returned something to produce lately."""
+        """Calls have recently returned results to produce."""
         return self._usual_size >= 1
 
     @property
     def longest_slice(self) -> int | None:
-        """How many records a slice may hold so that the results of all of them have room.
+        """The most records that a slice may hold so that all their results have room.
 
-        None where it does not matter.
+        None if there is no limit.
         """
         if not self.produces:
             return None
@@ -226,7 +226,7 @@ class Output:
 
     @staticmethod
     def refusal(production: Production) -> Failure | None:
-        """Return why a result was refused for good, None where it was not."""
+        """Return the failure if a result was permanently refused, else None."""
         if production.error is None:
             return None
         index, error = production.error

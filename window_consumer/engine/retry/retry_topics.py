@@ -27,7 +27,7 @@ def state_topic(group: str) -> str:
 
 @frozen
 class Level:
-    """One retry level; its name is the delay as it is written in the topic's name."""
+    """One retry level; its name is the delay as written in the topic's name."""
 
     name: str
     delay_s: float
@@ -35,7 +35,7 @@ class Level:
 
 @frozen
 class RetryTopicLevel:
-    """One topic that a worker reads: a source, the entry for what is redriven, or a level."""
+    """One topic that a worker reads: a source, the redrive entry topic, or a level."""
 
     source: str
     """The source topic of these records or copies."""

@@ -118,7 +118,7 @@ class LaneOwnership:
                 self._come_home(partition, now)
 
     def assigned(self, partition: Partition, partitions: int) -> None:
-        """Look for strays among the copies of a partition; its topic has so many ``partitions``."""
+        """Look for strays among a partition's copies; its topic has ``partitions`` partitions."""
         if self._ordered and partition.retry_level.is_copy:
             partition.find_strays = partial(self._find_strays, partitions)
 

@@ -32,7 +32,7 @@ from window_consumer.model.conditions.values import moment_ms
 
 @frozen
 class Condition:
-    """Something that holds for a record or does not; joined with ``&``, ``|`` and ``~``.
+    """A test of a record; join conditions with ``&``, ``|`` and ``~``.
 
     Its text is an expression of the configuration.
     """
@@ -40,7 +40,7 @@ class Condition:
     expression: Expression
 
     def holds(self, lookup: Lookup) -> bool:
-        """Tell whether it holds; never raises."""
+        """Return whether the condition holds; never raises."""
         return self.expression.evaluate(lookup)
 
     def __and__(self, other: Condition) -> Condition:
@@ -67,10 +67,10 @@ class Condition:
 
 
 class ConditionText:
-    """Something that a record says: compare it to make a Condition.
+    """A property of a record: compare it to make a Condition.
 
-    A record that does not say it has None there, which equals only None, and is neither smaller
-    nor larger than anything.
+    For a record without it the value is None, which equals only None, and is neither smaller nor
+    larger than anything.
     """
 
     __slots__ = ("operand",)
@@ -98,7 +98,7 @@ class ConditionText:
         return self._compared(">=", other)
 
     def is_in(self, values: Iterable[Any]) -> Condition:
-        """Hold where it equals one of some values."""
+        """Hold if it equals one of these values."""
         if isinstance(values, str | bytes):
             raise TypeError(f"is_in takes a list of values, not {values!r}")
         choices = tuple(self._value(each) for each in values)
@@ -107,19 +107,19 @@ class ConditionText:
         return _condition(OneOf(self.operand, choices))
 
     def contains(self, part: str) -> Condition:
-        """Hold where the text contains another."""
+        """Hold if the text contains another."""
         return self._text_test("contains", part)
 
     def startswith(self, part: str) -> Condition:
-        """Hold where the text begins with another."""
+        """Hold if the text begins with another."""
         return self._text_test("startswith", part)
 
     def endswith(self, part: str) -> Condition:
-        """Hold where the text ends with another."""
+        """Hold if the text ends with another."""
         return self._text_test("endswith", part)
 
     def matches(self, pattern: str) -> Condition:
-        """Hold where the text has a form in which ``*`` stands for any text."""
+        """Hold if the text matches a pattern in which ``*`` stands for any text."""
         return self._text_test("matches", pattern)
 
     def __bool__(self) -> bool:
@@ -143,7 +143,7 @@ class ConditionText:
         return _condition(TextTest(self.operand, word, pattern))
 
     def _value(self, value: object) -> Operand:
-        """Return what stands for a value in an expression; TypeError for what never compares."""
+        """Return a value as an operand; raise TypeError for one that never compares."""
         if isinstance(value, datetime):
             value = value.isoformat()
         if isinstance(value, bytes):

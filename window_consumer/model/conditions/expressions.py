@@ -1,20 +1,20 @@
-r"""A small language for conditions on records: parsed by hand, nothing in it can be executed.
+r"""A small language for conditions on records: parsed by hand; nothing in it is executed.
 
     reason == 'FATAL' and (header('type') in ['paid', 'refunded'] or not key startswith 'test-')
 
 =================================== =============================================================
-``== !=  < <= > >=``                compare; a text is read as a number beside a number
+``== !=  < <= > >=``                compare; a text beside a number is read as a number
 ``in [..]``, ``not in [..]``        one of some values, or none of them
-``contains startswith endswith``    look into a text
-``matches`` or ``~``                a form with ``*`` for any text: ``key ~ 'de-*'``
+``contains startswith endswith``    search in a text
+``matches`` or ``~``                a pattern with ``*`` for any text: ``key ~ 'de-*'``
 ``not and or ( )``                  join; ``and`` binds more tightly than ``or``
-names, ``header('x')``              what a record says; which names there are depends on the place
-``'text' "text" 3 -1.5 true null``  values; ``\'``, ``\"`` and ``\\`` stand for those characters
+names, ``header('x')``              properties of a record; the names depend on the place of use
+``'text' "text" 3 -1.5 true null``  values; ``\'``, ``\"`` and ``\\`` are escapes
 ``'2026-11-21T10:00'``, ``ago(2h)`` a point in time beside a time, in UTC unless it names a zone
 =================================== =============================================================
 
-Evaluating never raises. What is missing equals only ``null``; what is missing, or cannot be
-compared, is neither smaller nor larger; ``!=`` is the opposite of ``==`` and holds then.
+Evaluating never raises. A missing value equals only ``null``. A missing or incomparable value is
+neither smaller nor larger. ``!=`` is the opposite of ``==``, so it holds for such values.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from window_consumer.model.conditions.values import (
 __all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "FieldKind", "Lookup", "parse"]
 
 MAX_DEPTH: Final = 40
-"""Of brackets and nots in each other; what is deeper was not written by hand."""
+"""The deepest nesting of brackets and nots; deeper ones were not written by hand."""
 
 _CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
 _FUNCTIONS: Final = ("header", "ago")
@@ -73,24 +73,24 @@ _LOOKED_UP: Final = (FieldValue, Header)
 
 @frozen
 class Expression:
-    """A condition that can be asked of anything that a Lookup describes. Any thread may ask."""
+    """A condition on anything with a Lookup. Owner: any thread."""
 
     term: Term
 
     def evaluate(self, lookup: Lookup) -> bool:
-        """Tell whether the condition holds; raises only what the lookup raises."""
+        """Return whether the condition holds; raises only what the lookup raises."""
         return self.term.holds(lookup)
 
     def __str__(self) -> str:
-        """Write it in one form whatever it was parsed from; what is written parses to its equal."""
+        """Return its one canonical text, which parses to an equal expression."""
         return str(self.term)
 
 
 def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
-    """Read an expression that may speak of headers and of these fields.
+    """Parse an expression that may use headers and these fields.
 
-    Raises ExpressionError, which says where the text goes wrong and what was expected. Comparisons
-    that could never hold (a number with a text, a time with what is none) are errors, too.
+    Raise ExpressionError, which says where the text goes wrong and what was expected. Comparisons
+    that can never hold (a number with a text, a time with something else) are errors too.
     """
     parser = _Parser(text, fields)
     term = parser.any_of(0)
@@ -99,7 +99,7 @@ def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
 
 
 class _Parser:
-    """Recursive descent: a method for each rule, each leaves the first token that is not its."""
+    """Recursive descent: each rule's method stops at the first token that is not part of it."""
 
     def __init__(self, text: str, fields: Mapping[str, FieldKind]):
         self._text = text
@@ -119,7 +119,7 @@ class _Parser:
         return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
 
     def end(self) -> None:
-        """Make sure that nothing is left."""
+        """Raise ExpressionError if tokens are left."""
         if self._token.kind is not TokenKind.END:
             raise self._expected("and, or or the end")
 
@@ -243,7 +243,7 @@ class _Parser:
         return Ago(argument, _duration_ms(argument))
 
     def _fit(self, operand: Operand, other: Operand, token: Token) -> Operand:
-        """Make a value fit what it is compared with; refuse one that never can."""
+        """Convert a value for its comparison; reject one that never fits."""
         if not isinstance(operand, Literal) or operand.constant is None:
             if FieldKind.NUMBER in (operand.kind, other.kind) and isinstance(operand, Ago):
                 raise self._error(f"{other} is a number, {operand} is a time", token)

@@ -1,4 +1,4 @@
-"""What conditions on records may speak of, and where a record says it."""
+"""The fields of conditions on records, and their values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from window_consumer.model.record import Record
 RECORD_FIELDS: Final[Mapping[str, FieldKind]] = MappingProxyType(
     {"key": FieldKind.TEXT, "timestamp": FieldKind.TIME, "topic": FieldKind.TEXT}
 )
-"""The fields of conditions on records; ``header('x')`` is there everywhere."""
+"""The fields of conditions on records; ``header('x')`` is always available."""
 
 IsCopy = Callable[[str], bool]
-"""Tells whether the records of a topic are copies that this group wrote."""
+"""Returns whether the records of a topic are copies that this group wrote."""
 
 WallMs = Callable[[], int]
 """Returns milliseconds since 1970."""
 
 
 class RecordLookup:
-    """One record, for expressions; a copy says what its first delivery said."""
+    """One record, for expressions; a copy has the values of its first delivery."""
 
     __slots__ = ("_is_copy", "_record", "_wall_ms")
 
@@ -46,7 +46,7 @@ class RecordLookup:
         return as_text(self._record.header(name))
 
     def now_ms(self) -> int:
-        """Return the time."""
+        """Return the current time in milliseconds since 1970."""
         return self._wall_ms()
 
 
@@ -56,7 +56,7 @@ def as_text(value: bytes | None) -> str | None:
 
 
 def first_timestamp(record: Record, is_copy: IsCopy) -> int | None:
-    """Return the record's own time: a copy in a retry topic has that of its writing."""
+    """Return the record's own time: a copy in a retry topic has the time of its writing."""
     if is_copy(record.topic):
         return count(record.header(names.ORIGINAL_TIMESTAMP))
     return record.timestamp

@@ -1,7 +1,7 @@
-"""What an expression is made of: values, comparisons of them, and how those are joined.
+"""The parts of an expression: values, comparisons of them, and ways to join these.
 
-Every term answers, none raises: what is missing, or cannot be compared, is not equal to anything
-and neither smaller nor larger. ``!=`` is the opposite of ``==``.
+Terms never raise: a missing or incomparable value is not equal to anything, and neither smaller nor
+larger. ``!=`` is the opposite of ``==``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from window_consumer.model.conditions.values import (
 
 
 class FieldKind(Enum):
-    """What the values of a field are; that of a header is TEXT."""
+    """The type of a field's values; a header's is TEXT."""
 
     TEXT = "a text"
     """Compared with a number it counts as the number that it spells."""
@@ -34,7 +34,7 @@ class FieldKind(Enum):
 
 
 class Lookup(Protocol):
-    """Where an expression finds what it speaks of. None stands for what is missing."""
+    """The values for an expression. None is a missing value."""
 
     def field(self, name: str) -> str | int | float | None:
         """Return the value of a field that the expression was parsed with."""
@@ -43,7 +43,7 @@ class Lookup(Protocol):
         """Return a header's value as text."""
 
     def now_ms(self) -> int:
-        """Return the milliseconds since 1970; asked only for ``ago(...)``."""
+        """Return milliseconds since 1970; called only for ``ago(...)``."""
 
 
 @frozen
@@ -78,13 +78,13 @@ class Header:
 
 @frozen
 class Literal:
-    """A value that stands in the expression."""
+    """A constant of the expression."""
 
     constant: Value
     kind: None = field(default=None, init=False)
 
     def value(self, _: Lookup) -> Value:
-        """Return it."""
+        """Return the constant."""
         return self.constant
 
     def __str__(self) -> str:
@@ -102,10 +102,10 @@ class Literal:
 
 @frozen
 class Moment:
-    """A point in time that stands in the expression."""
+    """A constant point in time of the expression."""
 
     text: str
-    """In the form of ISO 8601; in UTC where it names no zone."""
+    """In ISO 8601; in UTC if it names no zone."""
     kind: FieldKind = field(default=FieldKind.TIME, init=False)
     _ms: int = field(init=False, eq=False, repr=False)
 
@@ -126,7 +126,7 @@ class Moment:
 
 @frozen
 class Ago:
-    """The point in time that lies so many milliseconds back."""
+    """The point in time ``age_ms`` milliseconds ago."""
 
     text: str
     """The duration as it was written."""
@@ -134,7 +134,7 @@ class Ago:
     kind: FieldKind = field(default=FieldKind.TIME, init=False)
 
     def value(self, lookup: Lookup) -> Value:
-        """Ask for the time."""
+        """Return the current time less ``age_ms``."""
         return lookup.now_ms() - self.age_ms
 
     def __str__(self) -> str:
@@ -179,13 +179,13 @@ class OneOf:
     choices: tuple[Operand, ...]
 
     def holds(self, lookup: Lookup) -> bool:
-        """Look the value up and compare it with each."""
+        """Look the value up and compare it with each choice."""
         value = self.left.value(lookup)
         times = self.left.kind is FieldKind.TIME
         return any(equal(value, each.value(lookup), times=times) for each in self.choices)
 
     def in_words(self, word: str) -> str:
-        """Write it with ``in``, or its opposite with ``not in``."""
+        """Return it with ``in``, or its opposite with ``not in``."""
         return f"{self.left} {word} [{', '.join(map(str, self.choices))}]"
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class OneOf:
 
 @frozen
 class TextTest:
-    """A text looked into with one of ``TEXT_TESTS``; false where there is no text."""
+    """A text tested with one of ``TEXT_TESTS``; false if there is no text."""
 
     left: Operand
     word: str
@@ -216,7 +216,7 @@ class Not:
     term: Term
 
     def holds(self, lookup: Lookup) -> bool:
-        """Tell whether the term does not hold."""
+        """Return whether the term does not hold."""
         return not self.term.holds(lookup)
 
     def __str__(self) -> str:
@@ -232,7 +232,7 @@ class All:
     terms: tuple[Term, ...]
 
     def holds(self, lookup: Lookup) -> bool:
-        """Tell whether all of them hold; looks no further than the first that does not."""
+        """Return whether all terms hold; stop at the first that does not."""
         return all(term.holds(lookup) for term in self.terms)
 
     def __str__(self) -> str:
@@ -246,7 +246,7 @@ class AnyOf:
     terms: tuple[Term, ...]
 
     def holds(self, lookup: Lookup) -> bool:
-        """Tell whether one of them holds; looks no further than the first that does."""
+        """Return whether one of the terms holds; stop at the first that does."""
         return any(term.holds(lookup) for term in self.terms)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The words of an expression, see ``expressions``: where each begins and what it stands for."""
+"""The tokens of an expression, see ``expressions``, with their positions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 from attrs import frozen
 
 MAX_CHARACTERS: Final = 4000
-"""Of an expression: more than anybody writes by hand, little for a parser."""
+"""The longest expression: more than anybody writes by hand, little for a parser."""
 
 MAX_DIGITS: Final = 30
-"""Of a number: beyond any time or count, and quick to convert."""
+"""The longest number: beyond any time or count, and quick to convert."""
 
 DURATION_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 _SYMBOLS: Final = ("==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ",", "~")
-# Each alternative is one class of characters repeated: none of them can backtrack.
+# Each alternative repeats one class of characters: none of them can backtrack.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _UNIT: Final = re.compile(r"[A-Za-z0-9_.]+")
@@ -29,7 +29,7 @@ _SHOWN: Final = 80
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression: the message says where, what is wrong and what was expected.
+    """A text that is not a valid expression: the message says where, what and what was expected.
 
     ``position`` counts characters from 0.
     """
@@ -41,7 +41,7 @@ class ExpressionError(ValueError):
 
 
 class TokenKind(Enum):
-    """What a word is."""
+    """The kind of a token."""
 
     NAME = "a name"
     TEXT = "a text"
@@ -53,15 +53,15 @@ class TokenKind(Enum):
 
 @frozen
 class Token:
-    """One word of an expression."""
+    """One token of an expression."""
 
     kind: TokenKind
     text: str
-    """As it is compared: of a quoted text what it holds."""
+    """The text for comparisons; for a quoted text its content."""
     position: int
 
     def is_(self, *texts: str) -> bool:
-        """Tell whether it is one of these symbols or words, which a quoted text never is."""
+        """Return whether it is one of these symbols or words; a quoted text never is."""
         return self.kind in {TokenKind.SYMBOL, TokenKind.NAME} and self.text in texts
 
     @property
@@ -73,7 +73,7 @@ class Token:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Yield the words of an expression, an END last. Raises ExpressionError."""
+    """Yield the tokens of an expression and a final END. Raise ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         message = f"{len(text)} characters are too many, an expression has at most {MAX_CHARACTERS}"
         raise ExpressionError(message, text, MAX_CHARACTERS)
@@ -88,20 +88,20 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` with the known word that comes nearest, or nothing."""
+    """Return ``; did you mean ...?`` with the closest known word, or ""."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def number_of(text: str) -> int | float | None:
-    """Return the number that a text is, None where it is none (or has more than 30 digits)."""
+    """Return a text as a number; None if it is not one (or has more than 30 digits)."""
     if len(text) > MAX_DIGITS or not _NUMBER.fullmatch(text):
         return None
     return float(text) if "." in text else int(text)
 
 
 def quoted(text: str) -> str:
-    """Write a text the way that it is read."""
+    """Return a text as it is written in an expression."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

@@ -1,4 +1,4 @@
-"""The values that terms compare: which are alike, which are equal, what a text matches."""
+"""Comparison of values: conversion, equality, and matching of texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = str | int | float | bool | None
 
 
 def equal(left: Value, right: Value, *, times: bool = False) -> bool:
-    """Tell whether two values are equal; nothing equals null but null."""
+    """Return whether two values are equal; null equals only null."""
     if left is None or right is None:
         return left is right
     pair = alike(left, right, times=times)
@@ -22,7 +22,7 @@ def equal(left: Value, right: Value, *, times: bool = False) -> bool:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Tell whether a text has a form in which ``*`` stands for any text, in linear time."""
+    """Return in linear time whether a text matches a pattern in which ``*`` stands for any text."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern
@@ -39,9 +39,9 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def moment_ms(text: str) -> int | None:
-    """Return the milliseconds since 1970 of a time in the form of ISO 8601, None for others.
+    """Return an ISO 8601 time as milliseconds since 1970; None for other texts.
 
-    A time without a zone is one of UTC.
+    A time without a zone is in UTC.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -53,9 +53,9 @@ def moment_ms(text: str) -> int | None:
 
 
 def alike(left: Value, right: Value, *, times: bool) -> tuple[str | float, str | float] | None:
-    """Make two values comparable; None where one is missing or they cannot be compared.
+    """Make two values comparable; None if one is missing or they cannot be compared.
 
-    A text beside a number is read as one, beside a time also as a time.
+    A text beside a number is read as a number, beside a time also as a time.
     """
     if left is None or right is None:
         return None
