@@ -60,7 +60,7 @@ class Holes:
             expected = run.stop
 
     def within(self, messages: Sequence[Message]) -> range | None:
-        """Return the range that these records cover of the holes, first to last; None for none."""
+        """Return the range of these records that lie in holes, first to last; None if none do."""
         found = [
             offset
             for message in messages

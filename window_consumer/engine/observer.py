@@ -49,7 +49,7 @@ class Observer:
         """
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
-        """Called for offsets that will not be read: the log no longer has them, or they are past.
+        """Called for offsets that will not be read: they left the log, or are skipped with it.
 
         Offsets that an earlier assignment finished are excluded.
         """

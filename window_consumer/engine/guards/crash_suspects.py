@@ -6,9 +6,8 @@ and until no other call of the partition is in progress, retries included. So if
 again, the next owner knows which record was running. Once the process has ended on a record
 ``crash_attempts`` times, the record is not started again: it leaves with reason CRASHED.
 
-Other partitions proceed in the meantime, and one of them may hold the culprit. Therefore a record
-with one crash starts while nothing else of the worker is running or named: an innocent record then
-passes.
+Other partitions proceed in the meantime, and one of them may hold the culprit. Therefore a charged
+record starts while nothing else of the worker is running or named: an innocent record then passes.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Stalls:
         self._moves = may_move and rules.action == "move"
         self._ends = rules.ends and rules.action == "move"
         self._ending: dict[Slice, float] = {}
-        """When calls that have not returned were told to end."""
+        """When calls that have not returned were asked to end."""
         self._ending_s = min(ENDING_S, rules.after_s)
         self._relief = HeadOfLineRelease()
         self._interval_s = min(CHECK_S, rules.after_s / LOOKS)
@@ -186,7 +186,7 @@ class Stalls:
         return True
 
     def hangs(self, slice_: Slice, now: float) -> bool:
-        """Return whether a call is known to hang and has not been told to end."""
+        """Return whether a call is known to hang and has not been asked to end."""
         if slice_ in self._ending:
             return False
         is_late = bool(slice_.started) and now - self._since(slice_) >= self._rules.after_s
@@ -219,7 +219,7 @@ class Stalls:
         return reported is None or now - reported >= self._rules.after_s
 
     def _refuses_to_end(self, slice_: Slice, now: float) -> bool:
-        """Return whether a call was told to end long ago and must be handled again."""
+        """Return whether a call was asked to end long ago and must be handled again."""
         if not _is_watched(slice_):
             return False
         return now - max(self._ending[slice_], self._not_before) >= self._ending_s and (

@@ -145,7 +145,7 @@ class _Stretch:
     busy: int = 0
     called_s: float = 0.0
     own: int = 0
-    """How many of the slices were dispatched under this limit."""
+    """Slices dispatched under this limit; ``seconds`` and ``squares`` sum their durations."""
     seconds: float = 0.0
     squares: float = 0.0
 

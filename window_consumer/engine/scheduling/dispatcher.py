@@ -118,7 +118,7 @@ class Dispatcher:
         self._shared = 1
         """How many slow records currently share a slice."""
         self.held_back = 0
-        """Records that wait for more; check again within COMPANY_S."""
+        """Records that wait for others to join them; check again within COMPANY_S."""
         self.rates: RateLimits | None = None
         """Set if a rate limits calls."""
         self.longest: int | None = None

@@ -95,7 +95,7 @@ class LaneOwnership:
         self._strays: list[tuple[Partition, Message, int]] = []
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
-        """Record the partition counts of subscribed topics: some owners may not exist."""
+        """Record the partition counts of subscribed topics: source partitions may be missing."""
         self._sizes = sizes
         self.sort_out(now)
 
@@ -179,7 +179,7 @@ class LaneOwnership:
         if self._sizes is None or partition.name.partition >= self._sizes.get(
             partition.name.topic, 0
         ):
-            # The topics were not counted since this partition was created: its owner may be as new.
+            # The topics were last counted before this partition existed: its source may be as new.
             return True
         return home.partition < self._sizes.get(home.topic, 0)
 

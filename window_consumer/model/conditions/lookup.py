@@ -51,7 +51,7 @@ class RecordLookup:
 
 
 def as_text(value: bytes | None) -> str | None:
-    r"""Return bytes as text; what is no UTF-8 is written as ``\xff``, so that it differs still."""
+    r"""Return bytes as text; what is not UTF-8 becomes ``\xff``, so that values still differ."""
     return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
