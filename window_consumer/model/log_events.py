@@ -25,27 +25,27 @@ class LogEvent(StrEnum):
         return member
 
     # Start and stop of the process
-    BROKER_AWAITED = "broker.awaited", "no broker answers; the start goes on trying"
+    BROKER_AWAITED = "broker.awaited", "no broker answers; the start keeps trying"
     TOKEN_AWAITED = (
         "token.awaited",
-        "the application gives no OAuth token; the start goes on trying",
+        "the application returns no OAuth token; the start keeps trying",
     )
     TOKEN_REFUSED = "token.refused", "the application's function for OAuth tokens failed"
-    START_CANCELLED = "start.cancelled", "the process was asked to stop before it had started"
-    STOP_REQUESTED = "stop.requested", "a signal asked for the end; workers drain"
-    STOP_OVERRUN = "stop.overrun", "the process did not end in time and ends at once"
-    CLEANUP_FAILED = "cleanup.failed", "what runs beside the workers did not end properly"
+    START_CANCELLED = "start.cancelled", "a stop was requested before the start was complete"
+    STOP_REQUESTED = "stop.requested", "a signal requested a stop; workers drain"
+    STOP_OVERRUN = "stop.overrun", "the stop exceeded its time; the process exits at once"
+    CLEANUP_FAILED = "cleanup.failed", "a service beside the workers did not stop properly"
     LIFESPAN_ENDED = "lifespan.ended", "the lifespan ended by itself; all workers drain"
-    LIFESPAN_FAILED = "lifespan.failed", "the lifespan raised while it was left"
+    LIFESPAN_FAILED = "lifespan.failed", "the lifespan raised on exit"
     SUPERVISOR_CRASHED = "supervisor.crashed", "the supervisor died: a bug"
     PROCESS_FROZEN = (
         "process.frozen",
-        "the process stood still; its partitions may have other owners",
+        "the process was frozen; its partitions may have other owners",
     )
     REPLICA_STARTED = "replica.started", "a replica has started"
-    REPLICA_CRASHED = "replica.crashed", "a replica ended by itself and is started again"
+    REPLICA_CRASHED = "replica.crashed", "a replica ended by itself and is restarted"
     REPLICAS_STOPPED = "replicas.stopped", "all replicas are asked to stop"
-    REPLICA_ENDED = "replica.ended", "a replica ended after it was asked to"
+    REPLICA_ENDED = "replica.ended", "a replica ended as requested"
     REPLICA_KILLED = "replica.killed", "a replica did not end in time and is killed"
 
     # Workers
@@ -56,50 +56,56 @@ class LogEvent(StrEnum):
     )
     WORKER_STOPPED = "worker.stopped", "the summary of a worker that has ended"
     WORKER_FAILED = "worker.failed", "a worker ended with an error"
-    WORKER_CRASHED = "worker.crashed", "a worker ended by a bug"
+    WORKER_CRASHED = "worker.crashed", "a bug ended a worker"
     WORKER_GIVEN_UP = "worker.given_up", "a worker decided to stop by itself"
-    WORKER_RESTARTED = "worker.restarted", "a worker is replaced; threads of hanging calls stay"
-    READING_PAUSED = "reading.paused", "a worker or a partition was paused by hand"
-    READING_RESUMED = "reading.resumed", "a worker or a partition was resumed by hand"
+    WORKER_RESTARTED = "worker.restarted", "a worker is replaced; threads with hanging calls remain"
+    READING_PAUSED = "reading.paused", "a user paused a worker or a partition"
+    READING_RESUMED = "reading.resumed", "a user resumed a worker or a partition"
     REQUEST_FAILED = "request.failed", "the poll thread could not answer a request: a bug"
     OBSERVER_FAILED = "observer.failed", "telemetry lost an event; nothing else is affected"
 
     # Group, topics and positions
     CLIENT_LOGGED = "client.logged", "a line of the client library"
-    CLIENT_FAILED = "client.failed", "the client reports an error that it tries to get over"
-    CLIENT_REPLACED = "client.replaced", "a client lost its way to the cluster and is replaced"
+    CLIENT_FAILED = "client.failed", "the client reports an error and tries to recover"
+    CLIENT_REPLACED = "client.replaced", "a client lost the cluster and is replaced"
     CLIENT_LEFT_OPEN = "client.left_open", "leaving the group took too long; the session times out"
     PROTOCOL_DOWNGRADED = "protocol.downgraded", "the brokers have no consumer group protocol"
     MEMBER_REJOINED = (
         "member.rejoined",
-        "the member missed its assignment and joins the group again",
+        "the member missed its assignment and rejoins the group",
     )
     PARTITIONS_ASSIGNED = "partitions.assigned", "the partitions that the worker reads now"
     PARTITIONS_LOST = "partitions.lost", "the session timed out or was fenced"
-    PARTITION_REGAINED = "partition.regained", "a lost partition came back with what had finished"
-    PARTITION_POSTPONED = "partition.postponed", "a partition cannot begin or go on yet"
+    PARTITION_REGAINED = (
+        "partition.regained",
+        "a lost partition returned; its finished records do not run again",
+    )
+    PARTITION_POSTPONED = "partition.postponed", "a partition cannot start or continue yet"
     PARTITION_SUSPECTED = (
         "partition.suspected",
         "it ended uncleanly; its records start one at a time",
     )
-    OFFSET_RESET = "offset.reset", "the position lay outside the log; reading goes on elsewhere"
+    OFFSET_RESET = "offset.reset", "the position was outside the log; reading continues elsewhere"
     RECORDS_REJECTED = "records.rejected", "records beyond the log's end are not handled"
     RECORDS_PASSED_OVER = "records.passed_over", "records came after later ones: a bug"
     TOPICS_CHANGED = "topics.changed", "a pattern matches other topics than before"
     TOPIC_RECREATED = "topic.recreated", "the topic has another id and is read from its beginning"
     TOPIC_AWAITED = "topic.awaited", "no topic matches the worker's patterns yet"
     TOPIC_REFUSED = "topic.refused", "a topic cannot be read or prepared; all others are read"
-    TOPIC_RESTORED = "topic.restored", "the trouble with a topic is over"
+    TOPIC_RESTORED = "topic.restored", "a topic works again"
     RETRY_TOPIC_WIDENED = "retry_topic.widened", "a retry topic has more partitions than its source"
 
     # Commits
     COMMIT_REFUSED = (
         "commit.refused",
-        "a commit was refused; the next one carries the same and more",
+        "a commit was refused; the next one includes its content",
     )
     COMMIT_GIVEN_UP = "commit.given_up", "a commit was not taken and is not repeated"
-    COMMIT_SKIPPED = "commit.skipped", "the last commit was left out: the topics cannot be checked"
-    COMMIT_METADATA_IGNORED = "commit_metadata.ignored", "somebody else wrote the commit's metadata"
+    COMMIT_SKIPPED = "commit.skipped", "the final commit was omitted: the topics cannot be checked"
+    COMMIT_METADATA_IGNORED = (
+        "commit_metadata.ignored",
+        "another client wrote the commit's metadata",
+    )
     COMMIT_RANGES_IGNORED = (
         "commit_ranges.ignored",
         "the finished ranges do not fit; records run again",
@@ -108,9 +114,9 @@ class LogEvent(StrEnum):
     # Records and calls
     CALL_FAILED = "call.failed", "a handler call failed, or a record left without a call"
     CALL_STALLED = "call.stalled", "a call does not return; the line has its stack"
-    CALLS_STALLED = "calls.stalled", "how many more calls hang at the same place"
+    CALLS_STALLED = "calls.stalled", "how many more calls hang in the same place"
     CALL_RETURNED = "call.returned", "an abandoned call ended; its result is ignored"
-    CALLS_INTERRUPTED = "calls.interrupted", "calls were ended as their partitions are given up"
+    CALLS_INTERRUPTED = "calls.interrupted", "calls were ended because their partitions are revoked"
     CALL_OUTLIVED = "call.outlived", "a call outlived its partition; its result is ignored"
     CALL_OUTLIVED_SOURCE = (
         "call.outlived_source",
@@ -118,7 +124,7 @@ class LogEvent(StrEnum):
     )
     CALLS_OUTLIVED = (
         "calls.outlived",
-        "many calls that were known to hang outlived their partitions",
+        "many hanging calls outlived their partitions",
     )
     CALLS_UNFINISHED = (
         "calls.unfinished",
@@ -129,69 +135,72 @@ class LogEvent(StrEnum):
     TTL_IGNORED = "ttl.ignored", "a time to live cannot be read; such records do not expire"
     BREAKER_CHANGED = "breaker.changed", "the circuit breaker opened, half opened or closed"
     COPIES_HELD = "copies.held", "copies wait for the owner of their source's partition"
-    COPY_REFUSED = "copy.refused", "a retry or dead-letter copy was not taken and is tried again"
-    RESULT_REFUSED = "result.refused", "a result was not taken and is sent again"
-    COPIES_UNACKED = "copies.unacked", "copies or results were not acked at the end"
-    PRODUCER_FAILED = "producer.failed", "the producer gave up; a new one goes on"
+    COPY_REFUSED = "copy.refused", "a retry or dead-letter copy was refused and is retried"
+    RESULT_REFUSED = "result.refused", "a result was refused and is resent"
+    COPIES_UNACKED = "copies.unacked", "copies or results were still unacked at the end"
+    PRODUCER_FAILED = "producer.failed", "the producer failed permanently; a new one takes over"
     PRODUCER_REPLACED = (
         "producer.replaced",
-        "a producer lost its way to the cluster and is replaced",
+        "a producer lost the cluster and is replaced",
     )
-    PRODUCER_WARNED = "producer.warned", "the producer reports an error that it tries to get over"
+    PRODUCER_WARNED = "producer.warned", "the producer reports an error and tries to recover"
 
     # Pools
-    CHILDREN_AWAITED = "children.awaited", "child processes have not begun yet"
+    CHILDREN_AWAITED = "children.awaited", "child processes have not started yet"
     CHILD_DIED = "child.died", "a child process died"
-    CHILD_GARBLED = "child.garbled", "a child's message cannot be understood; it is killed"
-    CHILD_REFUSED = "child.refused", "no child process could begin in place of another"
-    CHILD_KILLED = "child.killed", "a child that is not needed did not end and is killed"
+    CHILD_GARBLED = "child.garbled", "a child sent an invalid message and is killed"
+    CHILD_REFUSED = "child.refused", "a child process could not be replaced"
+    CHILD_KILLED = "child.killed", "a surplus child did not end and is killed"
     LOOP_BLOCKED = "loop.blocked", "a task or callback blocks the event loop"
     TASK_ESCAPED = "task.escaped", "SystemExit or the like escaped from a task"
 
     # Trace
-    TRACE_TOPIC_MISSING = "trace.topic_missing", "there is no topic for the trace"
+    TRACE_TOPIC_MISSING = "trace.topic_missing", "the trace topic does not exist"
     TRACE_EVENTS_LOST = "trace.events_lost", "events are lost; logged once"
-    TRACE_EVENTS_HELD = "trace.events_held", "the topic takes no events; they stay in the spool"
+    TRACE_EVENTS_HELD = "trace.events_held", "the topic accepts no events; they stay in the spool"
     TRACE_RECOVERED = "trace.recovered", "events are written again"
     TRACE_FLUSH_FAILED = "trace.flush_failed", "the spool could not be flushed; events may be lost"
     TRACE_SHIPPING_FAILED = "trace.shipping_failed", "the spool cannot be shipped"
     TRACE_BATCH_REFUSED = "trace.batch_refused", "a batch of events was too large and is lost"
-    TRACE_BATCHES_TORN = "trace.batches_torn", "torn batches of the spool are left out"
+    TRACE_BATCHES_TORN = "trace.batches_torn", "torn batches of the spool are skipped"
     TRACE_FILES_IGNORED = "trace.files_ignored", "the spool has files of another version"
     TRACE_LOOKUP_FAILED = "trace.lookup_failed", "the page could not read the trace"
 
     # Audit
-    AUDIT_TOPIC_MISSING = "audit.topic_missing", "there is no topic for the audit"
+    AUDIT_TOPIC_MISSING = "audit.topic_missing", "the audit topic does not exist"
     AUDIT_DISABLED = "audit.disabled", "the disk was full at the start; nothing is counted"
-    AUDIT_FAILED = "audit.failed", "an error of the audit; records are handled all the same"
-    AUDIT_COUNTS_HELD = "audit.counts_held", "the topic takes no counts; they stay in the local log"
+    AUDIT_FAILED = "audit.failed", "the audit failed; records are still handled"
+    AUDIT_COUNTS_HELD = (
+        "audit.counts_held",
+        "the topic accepts no counts; they stay in the local log",
+    )
     AUDIT_RECOVERED = "audit.recovered", "counts reach the topic again"
     AUDIT_COUNTS_LOST = "audit.counts_lost", "counts cannot be written"
     AUDIT_LINE_SKIPPED = "audit.line_skipped", "a line of the local log cannot be read"
     AUDIT_SENDS_MISSED = "audit.sends_missed", "records were sent and not counted"
-    AUDIT_SENDS_UNKNOWN = "audit.sends_unknown", "a producer died with sends of unknown end"
+    AUDIT_SENDS_UNKNOWN = "audit.sends_unknown", "a producer died with unresolved sends"
     AUDIT_DIRECTORY_LEFT = "audit.directory_left", "a directory could not be removed"
 
     # Admin page, health, OpenTelemetry
     ADMIN_STARTED = "admin.started", "where the admin page listens"
-    ADMIN_TOKEN_REFUSED = "admin.token_refused", "somebody showed a wrong token"
-    ADMIN_VALUE_SHOWN = "admin.value_shown", "somebody asked for a record's value"
-    ADMIN_PAUSE_REQUESTED = "admin.pause_requested", "somebody asked to pause or resume"
-    ADMIN_RECORD_ENDED = "admin.record_ended", "somebody asked to skip or dead-letter a record"
-    ADMIN_FRAME_FAILED = "admin.frame_failed", "no frame could be made: a bug"
+    ADMIN_TOKEN_REFUSED = "admin.token_refused", "a client presented a wrong token"
+    ADMIN_VALUE_SHOWN = "admin.value_shown", "a user viewed a record's value"
+    ADMIN_PAUSE_REQUESTED = "admin.pause_requested", "a user requested a pause or resume"
+    ADMIN_RECORD_ENDED = "admin.record_ended", "a user requested to skip or dead-letter a record"
+    ADMIN_FRAME_FAILED = "admin.frame_failed", "a frame could not be created: a bug"
     ADMIN_REQUEST_FAILED = "admin.request_failed", "a request failed: a bug"
     HEALTH_STARTED = "health.started", "where the health address listens"
     HEALTH_SAMPLE_FAILED = "health.sample_failed", "a sample is missing; the next may be taken"
     OTEL_SETUP_FAILED = "otel.setup_failed", "OpenTelemetry is not set up"
-    OTEL_SDK_MISSING = "otel.sdk_missing", "exports are asked for, and the SDK is not installed"
+    OTEL_SDK_MISSING = "otel.sdk_missing", "exports are configured, but the SDK is not installed"
     OTEL_PROPAGATORS_IGNORED = "otel.propagators_ignored", "a propagator is not installed"
     OTEL_FILE_MISSING = "otel.file_missing", "a file that a variable names cannot be read"
-    OTEL_FLUSH_OVERRUN = "otel.flush_overrun", "the collector did not take all in time"
-    OTEL_END_FAILED = "otel.end_failed", "a provider could not be ended"
+    OTEL_FLUSH_OVERRUN = "otel.flush_overrun", "the collector did not accept everything in time"
+    OTEL_END_FAILED = "otel.end_failed", "a provider could not be shut down"
     OTEL_SPAN_LOST = "otel.span_lost", "a span is lost"
 
     # Spark
-    BACKFILL_TASKS_LOST = "backfill.tasks_lost", "tasks ended without a result and are tried again"
+    BACKFILL_TASKS_LOST = "backfill.tasks_lost", "tasks ended without a result and are retried"
     BACKFILL_BREAKER_OPENED = "backfill.breaker_opened", "the breaker of a task opened"
     BACKFILL_BREAKER_CLOSED = "backfill.breaker_closed", "the breaker of a task closed again"
     BACKFILL_REPORTS_MISSING = "backfill.reports_missing", "tasks cannot report to the driver"
