@@ -176,8 +176,8 @@ def test_of_a_large_value_the_beginning_is_shown(value: bytes) -> None:
             "json",
             '{\n  "iban": "***",\n  "a": "to ***"\n}',
         ),
-        (b"iban=DE4711", "hidden", "no JSON, so mask cannot find fields in it"),
-        (b"\xffDE4711", "hidden", "no JSON, so mask cannot find fields in it"),
+        (b"iban=DE4711", "hidden", "not JSON, so mask cannot find fields in it"),
+        (b"\xffDE4711", "hidden", "not JSON, so mask cannot find fields in it"),
         (b'"' + b"x" * 300_000 + b'"', "hidden", "too large to look for the fields that mask"),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_
     records = masked_picture(shown(HIDDEN), *[failed] * 4, error="ValueError: no account 00017")
     assert thread_time() - began < 0.5  # it was 2 s for each
     for record in records:
-        assert record["error"].startswith("ValueError (what it says is not shown: it has more")
+        assert record["error"].startswith("ValueError (what it says is not shown: mask hides")
         assert record["key"] == MASKED
         assert dict(record["headers"]) == {
             "wc-error-message": MASKED,

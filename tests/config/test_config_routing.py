@@ -59,7 +59,7 @@ def test_conditions_may_come_from_set(loaded: Load, worker_text: WorkerText) -> 
         ),
         (
             ["routes:", "  charge: timestamp > 'soon'"],
-            "workers.yaml:8: workers.charge.routes.charge: 'soon' is no time such as",
+            "workers.yaml:8: workers.charge.routes.charge: 'soon' is not a time such as",
         ),
         (
             ["handler: [a, b]", "routes:", "  c: key == 'a'"],

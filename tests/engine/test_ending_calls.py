@@ -175,7 +175,7 @@ def test_the_worker_stops_when_more_calls_refuse_to_end_than_may_be_abandoned() 
     stop = driven.tick(ENDING_S).stop
     assert stop is not None
     assert "2 handler calls" in stop
-    assert "they have been cancelled and go on" in stop
+    assert "they ignore cancellation" in stop
 
 
 def test_what_a_slot_has_not_started_is_not_ended_with_its_call() -> None:

@@ -208,7 +208,7 @@ def test_it_says_why() -> None:
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 20) ** 2
     del world.news[:]
     world.go_on(6.0)
-    why = r"a call takes 6\d(.\d)? ms at 50, it took 10(.\d)? ms: fewer do as much"
+    why = r"at 50 a call takes 6\d(.\d)? ms instead of 10(.\d)? ms: fewer calls do as much"
     slower = [each for each in world.news if re.fullmatch(why, each.why)]
     assert slower
     assert {each.cause for each in slower} == {LimitCause.SLOWER_CALLS}

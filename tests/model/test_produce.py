@@ -40,23 +40,23 @@ def test_it_crosses_the_border_of_a_process_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"topic": 7}, "topic has to be a text, not int"),
+        ({"topic": 7}, "topic must be a text, not int"),
         ({"topic": ""}, "topic is empty"),
-        ({"topic": "the invoices"}, "'the invoices' is no name for a topic"),
-        ({"topic": ".."}, "is no name for a topic"),
-        ({"topic": "x" * 250}, "is no name for a topic: 1 to 249"),
-        ({"partition": 2**31}, "partition may be 2147483647 at most"),
-        ({"timestamp": 2**63}, "timestamp may be .* at most"),
-        ({"value": {"id": 1}}, r"value has to be bytes, text or None, not dict; encode it before"),
-        ({"key": 7}, "key has to be bytes, text or None, not int"),
-        ({"headers": ["ab"]}, "headers have to be a mapping, or pairs"),
-        ({"headers": [7]}, "headers have to be a mapping, or pairs"),
-        ({"headers": {7: b""}}, "a header's name has to be a text, not int"),
-        ({"headers": {"a": 7}}, "header 'a' has to be bytes, text or None, not int"),
-        ({"partition": "1"}, "partition has to be a whole number or None, not str"),
-        ({"partition": True}, "partition has to be a whole number or None, not bool"),
-        ({"partition": -1}, "partition may not be negative: -1"),
-        ({"timestamp": 1.5}, "timestamp has to be a whole number or None, not float"),
+        ({"topic": "the invoices"}, "'the invoices' is not a valid topic name"),
+        ({"topic": ".."}, "is not a valid topic name"),
+        ({"topic": "x" * 250}, "is not a valid topic name: use 1 to 249"),
+        ({"partition": 2**31}, "partition must be at most 2147483647"),
+        ({"timestamp": 2**63}, "timestamp must be at most"),
+        ({"value": {"id": 1}}, r"value must be bytes, text or None, not dict; encode it first"),
+        ({"key": 7}, "key must be bytes, text or None, not int"),
+        ({"headers": ["ab"]}, "headers must be a mapping, or pairs"),
+        ({"headers": [7]}, "headers must be a mapping, or pairs"),
+        ({"headers": {7: b""}}, "a header's name must be a text, not int"),
+        ({"headers": {"a": 7}}, "header 'a' must be bytes, text or None, not int"),
+        ({"partition": "1"}, "partition must be an integer or None, not str"),
+        ({"partition": True}, "partition must be an integer or None, not bool"),
+        ({"partition": -1}, "partition must not be negative: -1"),
+        ({"timestamp": 1.5}, "timestamp must be an integer or None, not float"),
     ],
 )
 def test_what_is_no_record_is_refused_where_it_is_made(parts: Mapping[str, Any], said: str) -> None:
@@ -112,7 +112,7 @@ def test_records_in_anything_but_a_list_are_an_error(returned: object, where: st
     ],
 )
 def test_what_is_not_run_through_yet_is_an_error(lazy: object) -> None:
-    with pytest.raises(TypeError, match=r"of which nothing has run; return list\(\.\.\.\) of it"):
+    with pytest.raises(TypeError, match=r"which has not run; return list\(\.\.\.\) of it"):
         results_of(lazy)
 
 
@@ -120,7 +120,7 @@ def test_what_has_not_run_is_an_error() -> None:
     async def later() -> Produce:
         return Produce("invoices")
 
-    with pytest.raises(TypeError, match="a generator, of which nothing has run"):
+    with pytest.raises(TypeError, match="a generator, which has not run"):
         results_of(Produce("invoices") for _ in range(3))
-    with pytest.raises(TypeError, match="a coroutine, of which nothing has run"):
+    with pytest.raises(TypeError, match="a coroutine, which has not run"):
         results_of(later())

@@ -33,7 +33,7 @@ def check_names(batch: Batch) -> None:
         if message.partition() != name.partition or message.topic() != name.topic:
             raise ImpossibleRecordsError(
                 f"{message.topic()}[{message.partition()}]@{message.offset()} was delivered as a"
-                f" record of {name}: a bug, please report it. Nothing of it was handled or"
+                f" record of {name}: a bug, please report it. None of it was handled or"
                 " committed; start the worker again"
             )
 

@@ -107,7 +107,7 @@ def _from_offset(found: Found, next_offset: int) -> Start:
     committed = (next_offset, found.committed.metadata)
     note = decode(found.committed.metadata)
     if note is None:
-        foreign = f"{found.name}: the commit's metadata was written by somebody else; ignored"
+        foreign = f"{found.name}: ignoring commit metadata that another client wrote"
         start = _assigned(found, next_offset)
         if not found.committed.metadata:
             return Start(start)
@@ -115,7 +115,7 @@ def _from_offset(found: Found, next_offset: int) -> Start:
     if _made_anew(note.topic_hash, found.topic_hash):
         low = found.log[0]
         since = f"offset {next_offset} was committed; beginning at {low}"
-        text = f"{found.name}: the topic was made anew since {since}"
+        text = f"{found.name}: the topic was recreated since {since}"
         return Start(_assigned(found, low), LogEvent.TOPIC_RECREATED, text)
     unfit = _why_unfit(found, note)
     if unfit:

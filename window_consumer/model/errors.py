@@ -85,7 +85,7 @@ class GivenUpError(CommitFailedError):
     """A commit's partition was released before the answer: its next owner may commit."""
 
     def __init__(self) -> None:
-        text = "the partition was given up before the answer came; the commit may have been taken"
+        text = "the partition was revoked before the answer arrived; the commit may have been taken"
         super().__init__(text, retriable=False)
 
 

@@ -37,7 +37,7 @@ def key_form(mode: KeyMode, secret: bytes = b"") -> KeyForm:
     if mode == "raw":
         return as_text
     if not secret:
-        raise ValueError("keys are to be coded (hmac), and there is no secret to do it with")
+        raise ValueError("keys cannot be coded (hmac): there is no secret")
     keyed = hmac.new(secret, digestmod="sha256")
 
     def code(key: bytes | None) -> str | None:

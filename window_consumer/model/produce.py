@@ -53,7 +53,7 @@ class Produce:
         timestamp: int | None = None,
     ):
         if not isinstance(topic, str):
-            raise TypeError(f"Produce: topic has to be a text, not {_kind(topic)}")
+            raise TypeError(f"Produce: topic must be a text, not {_kind(topic)}")
         _expect_topic(topic)
         where = f"Produce({topic!r})"
         self.__attrs_init__(
@@ -100,13 +100,12 @@ def results_of(returned: object) -> tuple[Produce, ...]:
         _expect_no_records(within, f"a {_kind(returned)}")
     if isinstance(returned, _NOT_RUN):
         raise TypeError(
-            f"the handler returned a {_kind(returned)}, of which nothing has run; return list(...)"
-            " of it"
+            f"the handler returned a {_kind(returned)}, which has not run; return list(...) of it"
         )
     if isinstance(returned, CoroutineType):
         returned.close()  # or Python warns that it was never awaited
         raise TypeError(
-            "the handler returned a coroutine, of which nothing has run; make the handler an"
+            "the handler returned a coroutine, which has not run; make the handler an"
             " `async def` that awaits it"
         )
     return ()
@@ -127,8 +126,8 @@ def _expect_topic(topic: str) -> None:
         raise ValueError("Produce: topic is empty")
     if not _TOPIC.fullmatch(topic):
         raise ValueError(
-            f"Produce: {topic!r:.300} is no name for a topic: 1 to 249 letters, digits, '.', '_'"
-            " and '-'"
+            f"Produce: {topic!r:.300} is not a valid topic name: use 1 to 249 letters, digits, '.',"
+            " '_' and '-'"
         )
 
 
@@ -140,8 +139,8 @@ def _bytes(given: object, where: str, what: str) -> bytes | None:
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     raise TypeError(
-        f"{where}: {what} has to be bytes, text or None, not {_kind(given)}; encode it before, as"
-        " with json.dumps"
+        f"{where}: {what} must be bytes, text or None, not {_kind(given)}; encode it first, for"
+        " example with json.dumps"
     )
 
 
@@ -150,10 +149,10 @@ def _pairs(given: HeaderPairs, where: str) -> tuple[tuple[str, bytes | None], ..
     found: list[tuple[str, bytes | None]] = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"{where}: headers have to be a mapping, or pairs of name and value")
+            raise TypeError(f"{where}: headers must be a mapping, or pairs of name and value")
         name, value = pair
         if not isinstance(name, str):
-            raise TypeError(f"{where}: a header's name has to be a text, not {_kind(name)}")
+            raise TypeError(f"{where}: a header's name must be a text, not {_kind(name)}")
         found.append((name, _bytes(value, where, f"header {name!r}")))
     return tuple(found)
 
@@ -162,11 +161,11 @@ def _number(given: object, where: str, what: str, most: int) -> int | None:
     if given is None:
         return None
     if not isinstance(given, int) or isinstance(given, bool):
-        raise TypeError(f"{where}: {what} has to be a whole number or None, not {_kind(given)}")
+        raise TypeError(f"{where}: {what} must be an integer or None, not {_kind(given)}")
     if given < 0:
-        raise ValueError(f"{where}: {what} may not be negative: {given}")
+        raise ValueError(f"{where}: {what} must not be negative: {given}")
     if given > most:
-        raise ValueError(f"{where}: {what} may be {most} at most: {given}")
+        raise ValueError(f"{where}: {what} must be at most {most}: {given}")
     return given
 
 

@@ -24,9 +24,9 @@ def escaped(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-NOT_SHOWN: Final = "no JSON, so mask cannot find fields in it"
+NOT_SHOWN: Final = "not JSON, so mask cannot find fields in it"
 WHOLE: Final = "mask hides it as a whole"
-TOO_MUCH: Final = "it has more texts that mask hides than are looked for elsewhere"
+TOO_MUCH: Final = "mask hides too many of its texts to find them all elsewhere"
 TOO_LARGE: Final = "too large to look for the fields that mask names"
 
 _DECODER: Final = codecs.getincrementaldecoder("utf-8")

@@ -340,7 +340,7 @@ class CircuitBreaker:
         """Proceed while half-open if the probe hangs, or if there was none."""
         if self.probe is not None:
             self.probe = None
-            self._enter(BreakerState.OPEN, now, "the call that was to find out does not return")
+            self._enter(BreakerState.OPEN, now, "the probe does not return")
             return
         self.trial = None
         self._ends_at = now + self.rules.cool_down_s
@@ -358,7 +358,7 @@ class CircuitBreaker:
         self.probe = None
         self._probes_failed += 1
         if self._probes_failed >= PROBES:
-            self._open(now, f"{PROBES} new records one after another failed")
+            self._open(now, f"{PROBES} new records in a row failed")
 
     def _half_open(self, now: float, why: str) -> None:
         self._probes_failed = 0

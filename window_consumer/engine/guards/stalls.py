@@ -243,13 +243,11 @@ class Stalls:
     def _stalled(self, slice_: Slice, now: float, due: int) -> Stalled | None:
         if self._moves and self._room < due:
             hanging = len(self._dispatcher.abandoned) + due
-            why = (
-                "they have been cancelled and go on" if self._ends else "a thread cannot be stopped"
-            )
+            why = "they ignore cancellation" if self._ends else "threads cannot be stopped"
             self.stop = (
                 f"{hanging} handler calls have not returned for {self._rules.after_s:g} s, and"
-                f" stall.max_abandoned is {self._rules.max_abandoned}: {why}, a new process can"
-                " go on; give the handler's calls timeouts"
+                f" stall.max_abandoned is {self._rules.max_abandoned}: {why}; restart the process,"
+                " and give the handler's calls timeouts"
             )
             return self._about(slice_, now, abandon=False)
         return self._about(slice_, now, abandon=self._moves)

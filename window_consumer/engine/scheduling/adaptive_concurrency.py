@@ -190,7 +190,7 @@ class AdaptiveConcurrency:
         """The best known limit."""
         self.limit = self.base
         """How many slices may be in progress now: the base, or a trial limit."""
-        self.why = "beginning"
+        self.why = "initial limit"
         """The reason for the base, as text."""
         self.cause = LimitCause.MORE_THROUGHPUT
         """The reason as an enum value; meaningless before the first change."""
@@ -322,8 +322,8 @@ class AdaptiveConcurrency:
                 self._usual = None
                 self._down, self._best = True, measured.records_per_s
                 self._reason = (
-                    f"a call takes {_ms(measured.call_s)} at {self.base}, it took"
-                    f" {_ms(usual.call_s)}: fewer do as much"
+                    f"at {self.base} a call takes {_ms(measured.call_s)} instead of"
+                    f" {_ms(usual.call_s)}: fewer calls do as much"
                 )
                 self._in_a_row = 0
                 self._try_fewer(RETREAT, now)

@@ -44,7 +44,7 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 
-_WHY = "it lies in another partition than its source's record: it moves to the one of that number"
+_WHY = "the copy is not in the partition of its source's number; it moves there"
 
 _FAILURE = Failure(LookupError(_WHY), Fault("", _WHY, "", ""))
 

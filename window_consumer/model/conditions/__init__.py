@@ -58,7 +58,7 @@ class Condition:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the condition ({self}) is only known with a record: join conditions with &, | and ~,"
+            f"the condition ({self}) depends on a record: join conditions with &, | and ~,"
             " each in brackets, instead of and, or and not; a < b < c is two conditions"
         )
 
@@ -103,7 +103,7 @@ class ConditionText:
             raise TypeError(f"is_in takes a list of values, not {values!r}")
         choices = tuple(self._value(each) for each in values)
         if not choices:
-            raise ValueError(f"{self.operand} is in an empty list for no record")
+            raise ValueError(f"{self.operand} is never in an empty list")
         return _condition(OneOf(self.operand, choices))
 
     def contains(self, part: str) -> Condition:
@@ -123,7 +123,7 @@ class ConditionText:
         return self._text_test("matches", pattern)
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self.operand} alone is no condition: compare it, as in != None")
+        raise TypeError(f"{self.operand} alone is not a condition: compare it, as in != None")
 
     def __repr__(self) -> str:
         return str(self.operand)
@@ -137,7 +137,7 @@ class ConditionText:
 
     def _text_test(self, word: str, pattern: object) -> Condition:
         if self.operand.kind is not FieldKind.TEXT:
-            raise TypeError(f"{self.operand} is no text: {word} cannot look into it")
+            raise TypeError(f"{self.operand} is not a text, so {word} does not apply to it")
         if not isinstance(pattern, str):
             raise TypeError(f"{word} takes a text, not {pattern!r}")
         return _condition(TextTest(self.operand, word, pattern))

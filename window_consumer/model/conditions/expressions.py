@@ -131,7 +131,7 @@ class _Parser:
 
     def _one(self, depth: int) -> Term:
         if depth > MAX_DEPTH:
-            raise self._error(f"more than {MAX_DEPTH} brackets and nots in each other", self._token)
+            raise self._error(f"more than {MAX_DEPTH} nested brackets and nots", self._token)
         if self._skip("not"):
             return Not(self._one(depth + 1))
         if self._skip("("):
@@ -149,9 +149,7 @@ class _Parser:
             at = self._token
             right = self._operand()
             if not (isinstance(left, _LOOKED_UP) or isinstance(right, _LOOKED_UP)):
-                raise self._error(
-                    "compares two values; one side has to be a field or header", start
-                )
+                raise self._error("compares two values; one side must be a field or header", start)
             return self._compared(left, token, right, (start, at))
         if not isinstance(left, _LOOKED_UP):
             raise self._expected(f"one of {' '.join(_SIGNS)} after a value")
@@ -182,7 +180,7 @@ class _Parser:
             token = self._token
             choice = self._operand()
             if isinstance(choice, _LOOKED_UP):
-                raise self._error("a list holds values only; a text stands in quotes", token)
+                raise self._error("a list holds values only; texts need quotes", token)
             choices.append(self._fit(choice, left, token))
             if self._skip("]"):
                 return OneOf(left, tuple(choices))
@@ -192,7 +190,7 @@ class _Parser:
         token = self._take()
         word = "matches" if token.text == "~" else token.text
         if left.kind is not FieldKind.TEXT:
-            raise self._error(f"{left} is no text: {word} cannot look into it", token)
+            raise self._error(f"{left} is not a text, so {word} does not apply to it", token)
         pattern = self._token
         if pattern.kind is not TokenKind.TEXT:
             raise self._expected(f"a text in quotes after {word}")
@@ -208,7 +206,7 @@ class _Parser:
             self._next += 1
             return Literal(number_of(token.text))
         if token.kind is TokenKind.DURATION:
-            raise self._error(f"a duration alone is no time: write ago({token.text})", token)
+            raise self._error(f"a duration is not a time: write ago({token.text})", token)
         if token.kind is TokenKind.NAME:
             return self._named()
         raise self._expected("a field, header('name') or a value")
@@ -226,7 +224,7 @@ class _Parser:
             return self._function(token.text)
         known = [*self._fields, *_FUNCTIONS]
         hint = did_you_mean(token.text, {*known, *_WORDS})
-        message = f"there is no {token.shown}{hint or '; a text stands in quotes'}"
+        message = f"there is no {token.shown}{hint or '; texts need quotes'}"
         raise self._error(f"{message}; known are {', '.join(known)}", token)
 
     def _function(self, name: str) -> Operand:
@@ -250,15 +248,15 @@ class _Parser:
             return operand
         value = operand.constant
         if other.kind is FieldKind.NUMBER and isinstance(value, str | bool):
-            raise self._error(f"{other} is a number: {operand} is none", token)
+            raise self._error(f"{other} is a number, but {operand} is not", token)
         if other.kind is FieldKind.TIME and isinstance(value, str):
             if moment_ms(value) is None:
                 raise self._error(
-                    f"{operand} is no time such as '2026-11-21T10:00' or ago(2h)", token
+                    f"{operand} is not a time such as '2026-11-21T10:00' or ago(2h)", token
                 )
             return Moment(value)
         if other.kind is FieldKind.TIME and isinstance(value, bool):
-            raise self._error(f"{other} is a time: {operand} is none", token)
+            raise self._error(f"{other} is a time, but {operand} is not", token)
         return operand
 
     def _take(self) -> Token:

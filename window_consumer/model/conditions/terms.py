@@ -113,7 +113,7 @@ class Moment:
     def _read(self) -> int:
         milliseconds = moment_ms(self.text)
         if milliseconds is None:
-            raise ValueError(f"{self.text!r} is no time such as '2026-11-21T10:00'")
+            raise ValueError(f"{self.text!r} is not a time such as '2026-11-21T10:00'")
         return milliseconds
 
     def value(self, _: Lookup) -> Value:

@@ -132,18 +132,16 @@ def _quoted_text(text: str, start: int) -> tuple[Token, int]:
             position += 1
             character = text[position : position + 1]
             if character and character not in "\\'\"":
-                message = (
-                    f"\\{character} means nothing; a backslash stands before \\, ' and \" only"
-                )
+                message = f"\\{character} is not an escape; those are \\\\, \\' and \\\""
                 raise ExpressionError(message, text, position - 1)
         parts.append(character)
         position += 1
-    raise ExpressionError(f"a text begins here that has no closing {quote}", text, start)
+    raise ExpressionError(f"the text that begins here has no closing {quote}", text, start)
 
 
 def _quantity(text: str, start: int, end: int) -> tuple[Token, int]:
     if end - start > MAX_DIGITS:
-        message = f"a number of {end - start} characters; at most {MAX_DIGITS} are read"
+        message = f"a number of {end - start} characters is too long; the limit is {MAX_DIGITS}"
         raise ExpressionError(message, text, start)
     unit = _UNIT.match(text, end)
     if unit is None:
@@ -160,5 +158,5 @@ def _quantity(text: str, start: int, end: int) -> tuple[Token, int]:
 def _unknown(text: str, start: int) -> ExpressionError:
     character = text[start]
     meant = _MEANT.get(character)
-    hint = f"; did you mean {meant}?" if meant else "; a text stands in quotes"
-    return ExpressionError(f"{character!r} means nothing here{hint}", text, start)
+    hint = f"; did you mean {meant}?" if meant else "; texts need quotes"
+    return ExpressionError(f"{character!r} is not valid here{hint}", text, start)
