@@ -65,7 +65,7 @@ def test_a_copy_that_lost_its_headers_is_a_record_of_the_topic_where_it_lies() -
         assert delivered(headers, topic=LEVEL, retry_level=COPY).id == f"{LEVEL}/0/40"
 
 
-@pytest.mark.parametrize("rung", [SOURCE, COPY])
+@pytest.mark.parametrize("retry_level", [SOURCE, COPY])
 @pytest.mark.parametrize(
     "ids",
     [
