@@ -24,7 +24,7 @@ _WARNING = (
     f"for trying things out. {LIMITS[0]} It is not a whole Kafka: window-consumer broker --limits"
     f" lists {len(LIMITS)} things that it cannot do."
 )
-"""One line: its reader wants to try something out."""
+"""One line, for somebody who wants to try something out."""
 
 
 @click.command("broker")

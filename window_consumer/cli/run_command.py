@@ -1,4 +1,4 @@
-"""``window-consumer run``: its options, and which way they lead."""
+"""``window-consumer run``: its options, and how they choose what runs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from window_consumer.topics.plan import (
 )
 
 _WAIT_S = 10.0
-"""Somebody sits in front of it."""
+"""Short, because a person waits for the answer."""
 
 _MOST_REPLICAS = 32_767
 """Kafka's protocol has 16 bits for it."""
@@ -135,7 +135,7 @@ def _sizes(partitions: int | None, replication: int | None) -> AssumedSizes | No
 
 
 def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:
-    """Leave out a cluster that has only telemetry, and say so: no ``--only`` chooses it."""
+    """Leave out a cluster that has only telemetry, and say so: ``--only`` cannot choose it."""
     chosen = [plan for plan in plans if not plan.is_for_telemetry]
     for each in plans:
         if each.is_for_telemetry:
