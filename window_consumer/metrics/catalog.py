@@ -1,8 +1,8 @@
-"""All metrics: one list, from which everything is made that shows or documents them.
+"""All metrics: the one list from which everything that shows or documents them is made.
 
-Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` makes Prometheus' names of
-them. Labels have few values: workers, topics, partitions, levels, reasons, states. Never keys,
-offsets or texts of errors.
+Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` converts them to Prometheus'
+names. Labels have few values: workers, topics, partitions, levels, reasons, states. They never hold
+keys, offsets or error texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from window_consumer.runtime.figures.measures import Measures
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
-    """Make a metric of a counter."""
+    """Return a metric for a counter."""
     return Metric(
         f"window_consumer.{name}",
         MetricKind.COUNTER,
@@ -41,7 +41,7 @@ def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) 
 
 
 def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], float]) -> Metric:
-    """Make a metric of a figure of the windows."""
+    """Return a metric for a figure of the windows."""
 
     def read(measures: Measures) -> Iterator[Sample]:
         if measures.windows is not None:
@@ -53,7 +53,7 @@ def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], f
 def _of_partitions(
     name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
 ) -> Metric:
-    """Make a metric of a figure of each partition; those without one are left out."""
+    """Return a metric for a figure of each partition; partitions without one are left out."""
 
     def read(measures: Measures) -> Iterator[Sample]:
         for each in () if measures.windows is None else measures.windows.partitions:
