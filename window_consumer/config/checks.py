@@ -32,7 +32,7 @@ from window_consumer.config.tree import (
 from window_consumer.runtime.pools.registry import KINDS
 
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
-"""librdkafka's."""
+"""librdkafka's default."""
 
 _CHOOSE: Final = """\
 has to be chosen, because ordering is {ordering}:
@@ -86,10 +86,10 @@ _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 def check(
     config: Config, tree: Tree, known: Collection[Problem], *, without_handlers: bool = False
 ) -> list[Problem]:
-    """Return what is wrong between keys that are right by themselves.
+    """Return conflicts between keys that are valid by themselves.
 
-    ``known`` are the problems of single keys: what was left out for them leads to no conclusion.
-    ``without_handlers`` does not miss what decorators may give.
+    ``known`` are the problems of single keys; keys that they left out are not judged. With
+    ``without_handlers``, keys that decorators may give are not missed.
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
@@ -149,7 +149,7 @@ def _admin(config: Config) -> Iterator[Problem]:
 
 
 def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
-    """Find keys that are missing beside others, and such as would do nothing."""
+    """Find missing keys, and keys that would have no effect."""
     trace = config.trace
     given = tree.get(("trace",))
     if trace.sample is None:
@@ -242,7 +242,7 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
     properties = effective_kafka(config, worker, "consumer")
     raw = properties.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)
     if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,18}", str(raw)):
-        return  # librdkafka refuses it when the client is made, with its own range
+        return  # librdkafka refuses it when the client is created, and names its own range
     half_s = int(raw) / 1000 / 2
     if worker.revoke_timeout < half_s:
         return
@@ -261,7 +261,7 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
 def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
     """Find assignors that do not keep equal partition numbers of all topics together.
 
-    Without levels, too: what ``dlq redrive`` puts back lies in a retry topic.
+    This applies without levels too: ``dlq redrive`` puts records into a retry topic.
     """
     if worker.ordering == "unordered":
         return
@@ -293,7 +293,7 @@ def _overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[
 
 
 def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield key and item of the worker's subscription with what it shares with the other's."""
+    """Yield key and item of the worker's subscription, with what the other worker shares."""
     for topic in worker.topics:
         if topic in other.topics or any(re.search(p, topic) for p in other.patterns):
             yield "topics", topic, f"the topic {topic}"
@@ -326,7 +326,7 @@ def _wrong_copies(
     owners: dict[str, tuple[WorkerConfig, str]],
     tree: Tree,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the names of the topics for copies of one topic's records."""
+    """Yield problems with the names of the topics for copies of one topic's records."""
     path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
     for name in worker.ladder_topics(topic, topics):
         is_dlq = name == worker.dlq_topic(topic, topics)
@@ -345,6 +345,6 @@ def _wrong_copies(
 
 
 def _matches(filled: str, topic: str) -> bool:
-    """Tell whether a topic's name could come from a template whose group is filled in."""
+    """Return whether a topic's name could come from a template whose group is filled in."""
     pieces = re.split(r"\{(?:topic|delay)\}", filled)
     return re.fullmatch(".+".join(map(re.escape, pieces)), topic) is not None

@@ -1,4 +1,4 @@
-"""The reference page of the configuration, made from the configuration's classes."""
+"""The reference page of the configuration, generated from the configuration's classes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The configuration's classes: what each key means, what it may be, and why it has its default.
+"""The configuration's classes: what each key means, which values it takes, and why its default.
 
-Times are in seconds, sizes in bytes. The metadata of the fields is the one source for messages,
-the reference page and the JSON Schema. Rules that tie several keys together are in ``checks``.
+Times are in seconds, sizes in bytes. The fields' metadata is the one source for messages, the
+reference page and the JSON Schema. Rules between keys are in ``checks``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from window_consumer.runtime.pools.registry import DEFAULT
 
 MIB = 1024**2
 ENTRY = "now"
-"""The delay in the name of the topic that redriven dead letters are put into."""
+"""The delay in the name of the topic that gets redriven dead letters."""
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -77,7 +77,7 @@ HOUR_S = 3600.0
 
 @frozen(kw_only=True)
 class WorkerConfig:
-    """A subscription, the handler for its records, and the bounds of what is held and repeated."""
+    """A subscription, the handler for its records, and the bounds on memory and retries."""
 
     name: str = ""
     """The worker's key in the file; the loader fills it in."""
@@ -283,7 +283,7 @@ class WorkerConfig:
 
     @property
     def handlers(self) -> tuple[str, ...]:
-        """The names of the handlers that it runs, in the order in which they are asked."""
+        """The names of its handlers, in the order in which their conditions are tried."""
         return (self.handler,) if isinstance(self.handler, str) else self.handler
 
     @property
@@ -311,13 +311,13 @@ class WorkerConfig:
     def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
         """Return the name of the retry topic of a delay such as ``10s``.
 
-        With ENTRY it is the topic that redriven dead letters are put into.
+        With ENTRY, it is the topic that gets redriven dead letters.
         """
         return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
 
     def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
-        """Tell whether a name is that of one of the worker's own retry topics, of any delay."""
-        mark = "\0"  # no part of any name
+        """Return whether this is one of the worker's own retry topics, of any delay."""
+        mark = "\0"  # not part of any name
         example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
         pattern = ".+".join(map(re.escape, example.split(mark)))
         return re.fullmatch(pattern, name) is not None
@@ -376,7 +376,7 @@ class Config:
 
     @property
     def mask_rules(self) -> MaskRules:
-        """All rules about what must not be told; ``dlq.mask`` is one of them."""
+        """All rules about data to hide; ``dlq.mask`` is one of them."""
         everywhere = MaskRule(fields=self.dlq.mask)
         return MaskRules((*self.mask, everywhere) if self.dlq.mask else self.mask)
 
@@ -396,9 +396,9 @@ def effective_kafka(
 ) -> dict[str, Scalar]:
     """Return the Kafka properties of one client of a worker.
 
-    Later ones win: the top's common ones, the top's for this client, the worker's common ones,
-    the worker's for this client. Of the common ones a consumer gets none of ``producer_only``, a
-    producer none of ``consumer_only``, an admin client none of both.
+    Later ones override earlier ones: the top's common ones, the top's for this client, the worker's
+    common ones, the worker's for this client. A consumer gets no common property of
+    ``producer_only``, a producer none of ``consumer_only``, and an admin client none of either.
     """
     not_for_it = {
         "consumer": producer_only,

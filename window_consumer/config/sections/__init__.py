@@ -1,4 +1,4 @@
-"""The sections of the configuration with keys of their own, see ``schema``."""
+"""The sections of the configuration that have keys of their own, see ``schema``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 @frozen(kw_only=True)
 class TopicsConfig:
-    """What the framework may do about the topics that it writes to."""
+    """What the framework may do to the topics that it writes to."""
 
     create: bool = field(
         default=True,
@@ -60,7 +60,7 @@ class TopicsConfig:
 
 @frozen(kw_only=True)
 class DlqConfig:
-    """What looking at dead letters shows and what it hides."""
+    """What dead letters show to a reader, and what they hide."""
 
     mask: tuple[str, ...] = field(
         default=(),
@@ -74,7 +74,7 @@ class DlqConfig:
 
 @frozen(kw_only=True)
 class ErrorsConfig:
-    """What is told of the exceptions that handlers raise."""
+    """What is shown of the exceptions that handlers raise."""
 
     message: Literal["full", "class"] = field(
         default="full",
@@ -113,7 +113,7 @@ class WindowConfig:
 
 @frozen(kw_only=True)
 class BatchConfig:
-    """Which lists of records a batch handler gets."""
+    """When a batch handler gets which list of records."""
 
     max_records: int = field(
         default=1000,

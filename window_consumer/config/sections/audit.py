@@ -17,7 +17,7 @@ def _wrong_directory(text: str) -> str | None:
 
 @frozen(kw_only=True)
 class AuditConfig:
-    """The message audit: how many records became what, to be compared with what was sent."""
+    """The message audit: counts of records by outcome, to compare with what was sent."""
 
     enabled: bool = field(
         default=False,

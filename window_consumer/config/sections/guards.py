@@ -1,4 +1,4 @@
-"""The sections that say what keeps trouble small: the circuit breaker, and calls that hang."""
+"""The sections that limit damage: the circuit breaker, and calls that hang."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class BreakerConfig:
 
 @frozen(kw_only=True)
 class StallConfig:
-    """What becomes of handler calls that do not return."""
+    """What happens to handler calls that do not return."""
 
     after: float = field(
         default=30.0,

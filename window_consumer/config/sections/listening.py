@@ -20,7 +20,7 @@ _SHORTEST_TOKEN: Final = 16
 
 
 class ListenAddress(NamedTuple):
-    """A host and a port to listen on; port 0 stands for any free one."""
+    """A host and a port to listen on; port 0 means any free port."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Tell whether only this machine gets there."""
+        """Return whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -81,12 +81,12 @@ class HealthConfig:
 
     @property
     def address(self) -> ListenAddress | None:
-        """Where to listen, None for nowhere."""
+        """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
 def _wrong_token(text: str) -> str | None:
-    # Never with the text in the message: it is a secret.
+    # The message never contains the text, which is a secret.
     if len(text) < _SHORTEST_TOKEN:
         return f"is shorter than {_SHORTEST_TOKEN} characters"
     if not re.fullmatch(r"[\x21-\x7e]+", text):
@@ -112,7 +112,7 @@ def _file_kind(what: str) -> kinds.ValueKind:
 
 @frozen(kw_only=True)
 class TlsConfig:
-    """With what an address shows who it is."""
+    """The identity that an address presents."""
 
     certificate: str | None = field(
         default=None,
@@ -134,7 +134,7 @@ class TlsConfig:
 
 @frozen(kw_only=True)
 class AdminConfig:
-    """The live window for people, and what they may do."""
+    """The live window for people, and what they may do there."""
 
     listen: str | None = field(
         default=None,
@@ -207,7 +207,7 @@ class AdminConfig:
 
     @property
     def address(self) -> ListenAddress | None:
-        """Where to listen, None for nowhere."""
+        """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
@@ -215,9 +215,9 @@ _MISMATCH = "KEY_VALUES_MISMATCH"
 
 
 def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with certificate and key: a key below ``admin.tls``, or "", and why.
+    """Yield problems of certificate and key: a key below ``admin.tls``, or "", and the reason.
 
-    Relative names begin at ``directory``. Reads both files, and tells nothing of what is in them.
+    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
     """
     tls = admin.tls
     if tls.certificate is None or tls.key is None:
@@ -233,7 +233,7 @@ def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[
     if unreadable:
         return
     try:
-        # A key with a passphrase would be asked for on the terminal.
+        # Without the empty passphrase, OpenSSL would ask for one on the terminal.
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError

@@ -1,4 +1,4 @@
-"""The section ``opentelemetry``: what goes there. Where to is said by the OTEL_* variables."""
+"""The section ``opentelemetry``: what is exported. The OTEL_* variables say where."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from window_consumer.config.options import about
 
 @frozen(kw_only=True)
 class OpenTelemetryConfig:
-    """What goes to OpenTelemetry, where its OTEL_* variables say so."""
+    """What goes to OpenTelemetry, if its OTEL_* variables request it."""
 
     metrics: bool = field(
         default=True,

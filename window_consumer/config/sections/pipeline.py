@@ -47,7 +47,7 @@ def _some(noun: str) -> ValueKind:
 
 
 def _properties() -> ValueKind:
-    """Spark's properties by their dotted names."""
+    """Spark's properties by dotted name."""
     expected = "a mapping of Spark's properties, such as spark.executor.memory: 4g"
 
     def read(raw: Any) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class SparkSection:
 
 @frozen(kw_only=True)
 class TraceSection:
-    """What becomes of the message trace."""
+    """How the message trace is processed."""
 
     topic: str = field(
         default="wc.trace",
@@ -128,7 +128,7 @@ class TraceSection:
 
 @frozen(kw_only=True)
 class AuditSection:
-    """What becomes of the message audit."""
+    """How the message audit is processed."""
 
     topic: str = field(
         default="wc.audit",
@@ -161,7 +161,7 @@ class AuditSection:
 
 @frozen(kw_only=True)
 class DeadLetterSection:
-    """Which dead letters there are, and what is kept of them."""
+    """Which dead-letter topics are read, and what is kept of their records."""
 
     topics: tuple[str, ...] = field(
         default=(),
@@ -281,7 +281,7 @@ for _class in (SparkSection, TraceSection, AuditSection, DeadLetterSection, Pipe
 
 @frozen
 class LoadedPipeline:
-    """A configuration of the pipeline that passed all checks which need no cluster."""
+    """A configuration of the pipeline that passed all checks that need no cluster."""
 
     config: PipelineConfig
     secrets: frozenset[str] = field(repr=False)

@@ -26,7 +26,7 @@ class TraceSample:
     """Which records are traced."""
 
     ratio: float
-    """A share, 1.0 for all."""
+    """A share; 1.0 means all."""
     by: Literal["record", "key"] = "record"
 
 
@@ -36,7 +36,7 @@ _EXPECTED: Final = "a percentage such as 1% or 100%, or {by: key, ratio: 1%}"
 
 
 def sample_kind() -> ValueKind:
-    """A Sample: a percentage, or a mapping."""
+    """A TraceSample: a percentage, or a mapping."""
     schema = {
         "anyOf": [
             _RATIO.schema,
