@@ -44,7 +44,7 @@ class HandlerOptions(TypedDict, total=False):
 _HEAD_OF_BATCHES: Final = '''
 
 class BatchHandlerOptions(HandlerOptions, total=False):
-    """Those of a worker that runs a batch handler."""
+    """Defaults for a worker that runs a batch handler."""
 '''
 
 
@@ -115,7 +115,7 @@ def _declared(key: HandlerKey) -> str:
     if option.kind is not None:
         default = option.default or option.kind.write(key.attribute.default)
         text = f"{text} Expected: {option.kind.expected}. Default: {default}."
-    text = text if key.section is None else f"{text} It stands for {key.section}.{key.name}."
+    text = text if key.section is None else f"{text} Sets {key.section}.{key.name}."
     lines = textwrap.wrap(f'"""{text}', _WIDTH - 4, break_on_hyphens=False)
     if len(lines) == 1 and len(lines[0]) <= _WIDTH - 7:
         lines[0] += '"""'

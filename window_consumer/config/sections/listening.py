@@ -72,8 +72,9 @@ class HealthConfig:
     listen: str | None = field(
         default=None,
         metadata=about(
-            "Where /livez, /readyz and /metrics are answered, over plain HTTP and for anybody who "
-            "gets there; they tell nothing of records. Port 0 is any free one, the log says which.",
+            "Where /livez, /readyz and /metrics are answered, over plain HTTP and without "
+            "authentication; they reveal nothing about records. Port 0 means any free port, which "
+            "the log reports.",
             kind=address_kind(),
             default="none: nothing listens",
         ),
@@ -117,7 +118,7 @@ class TlsConfig:
     certificate: str | None = field(
         default=None,
         metadata=about(
-            "The certificate, with those that lead to its root behind it.",
+            "The certificate, followed by those that lead to its root.",
             kind=_file_kind("a certificate"),
             default="none: plain HTTP",
         ),
@@ -139,9 +140,9 @@ class AdminConfig:
     listen: str | None = field(
         default=None,
         metadata=about(
-            "Where the live window, /api/windows and pausing are served. It tells of records: "
-            "offsets, keys, errors. Port 0 is any free one, the log says which. Needs the extra "
-            "web.",
+            "Where the live window, /api/windows and pausing are served. It shows offsets, keys "
+            "and errors of records. Port 0 means any free port, which the log reports. Needs the "
+            "extra web.",
             kind=address_kind(),
             default="none: nothing listens",
         ),
@@ -150,10 +151,10 @@ class AdminConfig:
         default=None,
         repr=False,
         metadata=about(
-            "What a person or a program has to show: `Authorization: Bearer ...`, or in the form "
-            "that the page has. 16 characters or more; always a secret.",
+            "What a person or a program must present: `Authorization: Bearer ...`, or in the "
+            "page's form. 16 characters or more; always a secret.",
             kind=kinds.text("a token of 16 characters or more", _wrong_token),
-            default="none: whoever gets to the address may look and pause",
+            default="none: everybody who can reach the address may look and pause",
         ),
     )
     tls: TlsConfig = field(
@@ -163,31 +164,32 @@ class AdminConfig:
         default=(),
         metadata=about(
             "The names by which this address may be called, as in the header `Host`, without a "
-            "port: those of a proxy, of a Kubernetes service. The names of this machine itself "
-            "(localhost, 127.0.0.1, the host of `listen`) always count.",
+            "port: those of a proxy or a Kubernetes service. This machine's own names (localhost, "
+            "127.0.0.1, the host of `listen`) always count.",
             kind=kinds.list_of(
                 kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
                 "names of hosts",
             ),
             default="none: with `token` any name; without one IP addresses and this machine's name",
-            reason="by a name of its own that leads here another site's page could read and pause",
+            reason="through a domain that resolves to this address, another site's page could "
+            "read and pause",
         ),
     )
     values: bool = field(
         default=False,
         metadata=about(
-            "Whether the value of a record is shown to a person who asks for it, as far as `mask` "
-            "leaves it. Without it keys, headers and errors are shown, and no value.",
+            "Whether a person who asks for a record's value sees it, masked by `mask`. Without "
+            "it, keys, headers and errors are shown, but no values.",
             kind=kinds.boolean(),
-            reason="what is in values, only the application knows",
+            reason="only the application knows what values contain",
         ),
     )
     pipeline: str | None = field(
         default=None,
         metadata=about(
-            "The configuration of the pipeline, such as pipeline.yaml; a relative name begins at "
-            "the directory of this file. With it the page shows journeys of records from the "
-            "message trace, see docs/trace.md. Needs the extra spark.",
+            "The configuration of the pipeline, such as pipeline.yaml; a relative name starts at "
+            "this file's directory. With it, the page shows journeys of records from the message "
+            "trace, see docs/trace.md. Needs the extra spark.",
             kind=kinds.text(
                 "the path of a configuration of the pipeline",
                 lambda text: None if text.strip() else "is empty",
@@ -198,10 +200,10 @@ class AdminConfig:
     insecure: bool = field(
         default=False,
         metadata=about(
-            "Whether an address that others get to, too, may go without token or TLS: where "
-            "something in front of it sees to both.",
+            "Whether an address that others can reach may do without token or TLS, because "
+            "something in front of it provides both.",
             kind=kinds.boolean(),
-            reason="keys and errors are not for everybody, and pausing even less",
+            reason="keys and errors are not for everybody, and pausing even less so",
         ),
     )
 

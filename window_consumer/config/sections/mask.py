@@ -63,8 +63,8 @@ class MaskRule:
     topics: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The topics of the records, `*` for any text. Their copies in retry and dead-letter "
-            "topics are meant, too.",
+            "The topics of the records; `*` matches any text. Their copies in retry and "
+            "dead-letter topics are included.",
             kind=kinds.list_of(
                 kinds.text("the name of a topic, such as orders or cards-*", _wrong_topic, _TOPICS),
                 "names of topics",
@@ -75,9 +75,9 @@ class MaskRule:
     fields: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Fields of JSON values and keys, at any depth, and headers. Capital letters do not "
-            "matter, `*` stands for any text, and `customer.name` is `name` in a `customer`. A "
-            "value that is no JSON is not shown at all where there are any.",
+            "Fields of JSON values and keys, at any depth, and headers. Case does not matter, `*` "
+            "matches any text, and `customer.name` is `name` in a `customer`. If there are any, a "
+            "value that is not JSON is not shown at all.",
             kind=field_names_kind(),
             default="none",
         ),
@@ -85,7 +85,7 @@ class MaskRule:
     whole: tuple[Part, ...] = field(
         default=(),
         metadata=about(
-            "Parts of the record of which nothing is told.",
+            "Parts of the record that are hidden completely.",
             kind=kinds.list_of(kinds.choice(*PARTS), "parts of a record"),
             default="none",
         ),
