@@ -69,7 +69,7 @@ start_timeout = click.option(
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: never]",
+    help="Give up when no broker answers for this long (exit code 1). [default: never]",
 )
 
 

@@ -108,7 +108,7 @@ def stacks_and_windows(running: Running) -> str:
     for worker in running.workers:
         picture = pictures.get(worker.name)
         if picture is None:
-            lines.append(f"{worker.name}: the poll thread does not answer; it stands at:")
+            lines.append(f"{worker.name}: the poll thread does not answer; its stack:")
             lines.extend(_indented(stack_of_thread(worker.loop.thread.ident or 0)))
             continue
         children = worker.children()

@@ -37,7 +37,7 @@ DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
 _CHOOSE: Final = """\
 has to be chosen, because ordering is {ordering}:
   block:    a failing record is retried without end and its lane waits: order is kept
-  overtake: it leaves when its attempts are spent and later ones of its lane go on"""
+  overtake: it leaves when its attempts are spent, and later ones of its lane continue"""
 
 _CANNOT_BLOCK: Final = """\
 is block, but without ordering no lane waits; choose:
@@ -47,38 +47,38 @@ is block, but without ordering no lane waits; choose:
 _NO_LEVELS: Final = """\
 are of no use with on_failure: block: the lane waits for its record, which therefore stays; choose:
   no levels: the record is retried where it is, without end
-  on_failure: overtake: it moves to the first level, and later ones of its lane go on"""
+  on_failure: overtake: it moves to the first level, and later ones of its lane continue"""
 
 _TWICE: Final = """\
 {what} is read by the worker {other} of the same group ({where}); each record goes to one of them
   to run both handlers on every record, give one of the workers a group of its own
-  to run one handler, join the workers or take the topic away from one of them"""
+  to run one handler, merge the workers or remove the topic from one of them"""
 
 _ITS_OWN: Final = """\
-has the name of a dead-letter topic of this very worker
-  what fails would come round again: take the topic out and redrive dead letters instead
-  or, if it is none, choose another group or another template for topics.dlq"""
+has the name of a dead-letter topic of this worker
+  failed records would be read again: remove the topic and redrive dead letters instead
+  or, if it is not one, choose another group or another template for topics.dlq"""
 
 _READ_ANYWAY: Final = """\
-has the name of a retry topic of this very worker
-  retry topics are read without being named: take the topic out
-  or, if it is none, choose another group or another template for topics.retry"""
+has the name of a retry topic of this worker
+  retry topics are read without being listed: remove the topic
+  or, if it is not one, choose another group or another template for topics.retry"""
 
 _SCATTERS: Final = """\
 {key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
-by dlq redrive, could be dealt to another member than its partition, and would wait there for ever
-  to keep the order, leave {key} out: it is range then
-  to keep {value}, say ordering: unordered"""
+by dlq redrive, could be assigned to another member than its partition, and would wait there forever
+  to keep the order, leave {key} out: its default is range
+  to keep {value}, write ordering: unordered"""
 
 _TOO_MANY: Final = """\
-is {given}, and pool is {pool}, of which {most} are the most; choose about as many as there are \
-processor cores, or leave it out: then it is that"""
+is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
+processor cores, which is also the default"""
 
 _OPEN_TO_OTHERS: Final = """\
-is {given}, which others get to, too, without {missing}; choose:
+is {given}, which others can reach, without {missing}; choose:
   listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
   admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
-  insecure: true, where something in front of it sees to both"""
+  insecure: true, if something in front of it provides both"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -234,7 +234,7 @@ def _levels(worker: WorkerConfig) -> Iterator[Problem]:
     for index, (before, level) in enumerate(pairwise(levels), start=1):
         if level <= before:
             delay, after = units.format_duration(level), units.format_duration(before)
-            message = f"{delay} comes after {after}: levels are climbed, write the shortest first"
+            message = f"{delay} comes after {after}: write the shortest first"
             yield Problem((*path, index), message)
 
 
@@ -338,8 +338,8 @@ def _wrong_copies(
         if (owner.group, source) != (worker.group, topic):
             yield Problem(
                 path,
-                f"its {what} topic {name} is that of {source} in the worker "
-                f"{owner.name} too ({tree.origin(('workers', owner.name)).where}); "
+                f"its {what} topic {name} also belongs to {source} in the worker "
+                f"{owner.name} ({tree.origin(('workers', owner.name)).where}); "
                 f"choose another group, or another template for topics.{key}",
             )
 

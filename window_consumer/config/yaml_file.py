@@ -197,7 +197,7 @@ class _Reader:
     @contextlib.contextmanager
     def _inside(self, node: yaml.Node) -> Iterator[None]:
         if id(node) in self._open:
-            raise _fatal(self._origin(node), "an alias stands inside of what it stands for")
+            raise _fatal(self._origin(node), "an alias is inside the value that it refers to")
         self._open.add(id(node))
         yield
         self._open.remove(id(node))

@@ -208,7 +208,7 @@ class Membership:
             if self.listener is not None:
                 self.listener.on_error(errors.translate(error, self._group))
         else:
-            raise RunError(f"the client cannot go on: {errors.translate(error, self._group)}")
+            raise RunError(f"the client cannot continue: {errors.translate(error, self._group)}")
 
     @property
     def _group(self) -> str:
@@ -244,8 +244,8 @@ class Membership:
         """Leave the group in order and rejoin as another member: this one gets no assignment."""
         self._log.log(
             logging.WARNING,
-            "the group's coordinator counts other partitions as ours than it has told us (the"
-            " answer to a heartbeat was lost, and the client does not ask again): joins anew",
+            "the group's coordinator has assigned partitions that this member never learned of (the"
+            " answer to a heartbeat was lost, and the client does not ask again): rejoining",
             event=LogEvent.MEMBER_REJOINED,
         )
         names = self.connection.assignment.names
@@ -257,7 +257,7 @@ class Membership:
         """Replace a client that no longer sends requests; it cannot leave the group."""
         self._log.log(
             logging.WARNING,
-            "the cluster answers, and this client has lost its way to it: joins with a new one",
+            "the cluster answers, but this client no longer asks it: rejoining with a new client",
             event=LogEvent.CLIENT_REPLACED,
         )
         self._lose_everything()

@@ -36,7 +36,7 @@ class ListenAddress(NamedTuple):
         elif ":" in host:
             raise ValueError("an IPv6 address has brackets around it, as in '[::1]:8081'")
         elif not re.fullmatch(_HOST_NAME, host):
-            raise ValueError("does not begin with a host; 0.0.0.0 stands for all of this machine")
+            raise ValueError("does not begin with a host; 0.0.0.0 means all of this machine")
         return cls(host, int(port))
 
     @property

@@ -53,7 +53,7 @@ def field_names_kind() -> kinds.ValueKind:
 def _wrong_topic(name: str) -> str | None:
     if re.fullmatch(_TOPICS, name):
         return None
-    return "has characters that no topic has, or none; * stands for any text"
+    return "has characters that no topic has, or none; * matches any text"
 
 
 @frozen(kw_only=True)
