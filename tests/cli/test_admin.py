@@ -123,7 +123,7 @@ def test_an_address_for_others_needs_token_and_tls(
     configure(shop, embedded, listen="0.0.0.0:0", token="t" * 16)
     ended = shop.run(*arguments, "shop:app")
     assert ended.code == 2
-    assert "admin.listen: is 0.0.0.0:0, which others get to, too, without admin.tls" in ended.err
+    assert "admin.listen: is 0.0.0.0:0, which others can reach, without admin.tls" in ended.err
     assert "insecure: true" in ended.err
 
 

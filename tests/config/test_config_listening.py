@@ -36,7 +36,7 @@ def test_nothing_listens_by_default(loaded: Callable[..., LoadedConfig]) -> None
         ("'8081'", "does not end with a port"),
         ("localhost", "does not end with a port"),
         ("0.0.0.0:99999", "does not end with a port, from :0 to :65535"),
-        ("':8081'", "0.0.0.0 stands for all of this machine"),
+        ("':8081'", "0.0.0.0 means all of this machine"),
         ("'::1:8081'", "an IPv6 address has brackets around it"),
         ("'[::z]:8081'", "::z"),
         ("http://0.0.0.0:8081", "an IPv6 address has brackets"),

@@ -164,4 +164,4 @@ def test_the_own_retry_topics_are_known_by_their_names(
 
 def test_a_worker_cannot_be_told_to_read_its_own_retry_topics(refused: Refuse) -> None:
     message = refused("workers: {w: {topics: [g.orders.retry.10s], group: g}}")
-    assert "has the name of a retry topic of this very worker" in message
+    assert "has the name of a retry topic of this worker" in message

@@ -158,7 +158,7 @@ def test_merging_what_is_no_mapping_is_refused(refused: Refuse, worker_text: Wor
 
 @pytest.mark.parametrize("text", ["a: &a [*a]\n", "a: &a\n  b: *a\n", "a: &a\n  <<: *a\n"])
 def test_an_alias_inside_of_itself_is_refused(refused: Refuse, text: str) -> None:
-    assert "an alias stands inside of what it stands for" in refused(text)
+    assert "an alias is inside the value that it refers to" in refused(text)
 
 
 def test_aliases_cannot_expand_without_bound(refused: Refuse) -> None:

@@ -56,7 +56,7 @@ def test_in_the_classic_protocol_the_later_one_works_and_the_earlier_stops_with_
     later = shop.start("classic")
     ended = earlier.wait()
     assert ended.code == 1
-    assert f"charge: stopped: the client cannot go on: group {shop.group}: " in ended.err
+    assert f"charge: stopped: the client cannot continue: group {shop.group}: " in ended.err
     assert ADVICE in ended.err
     shop.produce_one()
     later.wait_for("charged 0")

@@ -134,7 +134,7 @@ def test_a_protocol_that_was_asked_for_is_not_exchanged(
         ApiKey.CONSUMER_GROUP_HEARTBEAT, *[ErrorCode.UNSUPPORTED_VERSION] * 3
     )
     reader = Reader(source_of(**{"group.protocol": "consumer"}))
-    with pytest.raises(RunError, match=r"the client cannot go on: .*UNSUPPORTED_VERSION"):
+    with pytest.raises(RunError, match=r"the client cannot continue: .*UNSUPPORTED_VERSION"):
         reader.until(lambda: reader.assigned)
 
 

@@ -1,1 +1,1 @@
-"""The command line: the one place that installs signal handlers and logging."""
+"""The command line: the only place that installs signal handlers and logging."""

@@ -24,7 +24,7 @@ _WARNING = (
     f"for trying things out. {LIMITS[0]} It is not a whole Kafka: window-consumer broker --limits"
     f" lists {len(LIMITS)} things that it cannot do."
 )
-"""One line: its reader wants to try something out."""
+"""One line, for somebody who wants to try something out."""
 
 
 @click.command("broker")
@@ -33,15 +33,15 @@ _WARNING = (
     "topics",
     multiple=True,
     metavar="NAME[:PARTITIONS]",
-    help="Make a topic, with 4 partitions unless told otherwise; may be repeated.",
+    help="Create a topic, by default with 4 partitions; may be repeated.",
 )
 @click.option("--brokers", type=click.IntRange(1, 16), default=1, show_default=True)
-@click.option("--limits", is_flag=True, help="Print what it cannot do, and end.")
+@click.option("--limits", is_flag=True, help="Print what it cannot do, and exit.")
 def broker_command(*, topics: Sequence[str], brokers: int, limits: bool) -> int:
     """Keep an embedded broker up until Ctrl-C or SIGTERM, and print its address.
 
-    For trying things out on this machine. It keeps little, forgets the oldest records without a
-    word, and is not a whole Kafka: see --limits.
+    For experiments on this machine. It keeps little, silently drops the oldest records, and is not
+    a complete Kafka: see --limits.
     """
     if limits:
         click.echo("\n".join(LIMITS))

@@ -1,4 +1,4 @@
-"""``window-consumer check``: the bounds of a configuration, in words or as JSON."""
+"""``window-consumer check``: the bounds of a configuration, as text or JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from window_consumer.metrics.otel.wire import export_problems
 
 @frozen
 class CheckReport:
-    """What ``check`` found; it only exists where nothing is wrong."""
+    """What ``check`` found; it exists only if nothing is wrong."""
 
     file: str
     workers: tuple[WorkerBounds, ...]
@@ -45,7 +45,7 @@ class CheckReport:
 
     @property
     def process_warnings(self) -> list[str]:
-        """What is not one worker's."""
+        """Return the warnings that concern the whole process."""
         return [*self.process.warnings, *self.telemetry_warnings]
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class CheckReport:
         }
 
     def as_text(self) -> str:
-        """Return the report for people."""
+        """Return the report as text for people."""
         lines = [f"{self.file}: fine"]
         connected = {each.worker: each for each in self.cluster}
         for bounds in self.workers:
@@ -86,7 +86,7 @@ class CheckReport:
 def check(
     app: App, plan: AppPlan, *, connect: bool, start_timeout: float | None, processes: int = 1
 ) -> CheckReport:
-    """Work out the bounds of a plan, and ask the cluster if wanted."""
+    """Compute the bounds of a plan, and ask the cluster if ``connect`` is set."""
     found = findings_of(app, plan, start_timeout) if connect else ()
     times = {each.worker: each.group_times for each in found}
     bounds = tuple(bounds_of(worker, times.get(worker.name)) for worker in plan.workers)
@@ -184,7 +184,7 @@ _EXPIRED = {"dead_letter": "goes to the dead letters", "drop": "is dropped"}
 
 
 def _calls(bounds: WorkerBounds) -> Iterator[str]:
-    """Yield what decides about calls, where anything does."""
+    """Yield the conditions that decide about calls."""
     if len(bounds.routes) > 1 or bounds.otherwise is not None:
         first, *others = bounds.routes
         yield f"  calls {first}"
@@ -246,7 +246,7 @@ _SPENT = {
 }
 
 _MOST_LISTED = 6
-"""Where there are more waits of one place, they repeat each other."""
+"""More waits of one place only repeat each other."""
 
 
 def _listed(waits: Sequence[RetryWait]) -> str:
@@ -262,7 +262,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def _short(seconds: float) -> str:
-    """Write a time with three digits, or from a minute on with the two largest units."""
+    """Write a time with three digits, or from a minute on with its two largest units."""
     if seconds < 1:
         return f"{seconds * 1000:.3g}ms"
     if seconds < 60:

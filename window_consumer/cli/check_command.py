@@ -25,11 +25,11 @@ from window_consumer.cli.check import check
     type=click.IntRange(1, 1024),
     default=1,
     metavar="N",
-    help="Work out what run --processes N needs.",
+    help="Compute what run --processes N needs.",
 )
-@click.option("--connect", is_flag=True, help="Ask the cluster, too.")
+@click.option("--connect", is_flag=True, help="Also ask the cluster.")
 def check_command(**given: Any) -> int:
-    """Check a configuration without running it, and work out its bounds."""
+    """Check a configuration without running it, and print its bounds."""
     app = load_app(given["application"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)

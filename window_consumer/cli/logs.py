@@ -1,4 +1,4 @@
-"""Logging of the command line, text or JSON lines with secrets masked, and interpreter settings."""
+"""Logging of the command line (text or JSON lines, secrets masked), and interpreter settings."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _PLACE = (
 _NOT_EXTRA = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", CROSSED, *_PLACE}
 )
-"""Fields of a line that nobody has given as ``extra``."""
+"""Fields of a log record that were not given as ``extra``."""
 
 
 class MaskedFormatter(logging.Formatter):
-    """Formats a line and takes the secrets out; ``mask`` is set when they are known."""
+    """Formats a line and masks secrets; ``mask`` is set once they are known."""
 
     mask: Callable[[str], str] = str
 
     def __init__(self, process: str = ""):
         super().__init__()
         self._process = process
-        """Which of several copies this process is."""
+        """The number of this replica, or empty."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the masked line."""
         return self.mask(self.line(record))
 
     def line(self, record: logging.LogRecord) -> str:
-        """Return the line, secrets and all."""
+        """Return the line before masking."""
         raise NotImplementedError
 
     def stack(self, record: logging.LogRecord) -> str | None:
-        """Return the traceback, None without one; a line of a child process has it as text."""
+        """Return the traceback, or None; a line of a child process has it as text."""
         return self.formatException(record.exc_info) if record.exc_info else record.exc_text
 
 
@@ -61,7 +61,7 @@ class TextFormatter(MaskedFormatter):
     """``12:00:00.123 WARNING wc-charge-slot-1 message [orders[0]@17 attempt 2]``."""
 
     def line(self, record: logging.LogRecord) -> str:
-        """Return the line and its traceback, if it has one."""
+        """Return the line with its traceback, if any."""
         at = datetime.fromtimestamp(record.created, UTC).astimezone()
         clock = at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03d}"
         place = ""
@@ -79,7 +79,7 @@ class TextFormatter(MaskedFormatter):
 
 
 class JsonFormatter(MaskedFormatter):
-    """One JSON object a line, with what was given as ``extra``."""
+    """One JSON object per line, with the fields given as ``extra``."""
 
     def line(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
@@ -105,7 +105,7 @@ class JsonFormatter(MaskedFormatter):
         try:
             return json.dumps(fields, ensure_ascii=False, default=str)
         except (TypeError, ValueError, RecursionError):
-            # Keys that are no texts, or a value that is within itself.
+            # Keys that are not strings, or a value that contains itself.
             plain = {name: _plain(value) for name, value in fields.items()}
             return json.dumps(plain, ensure_ascii=False)
 
@@ -119,14 +119,14 @@ def _plain(value: object) -> object:
 
 
 def _is_of_a_handler(record: logging.LogRecord) -> bool:
-    """Our own lines name their record in the text already."""
+    """Return whether a handler wrote the line. Our own lines name their record in the text."""
     return not record.name.startswith("window_consumer")
 
 
 def set_up(log_format: LogFormat, level: str, process: str = "") -> MaskedFormatter:
-    """Send all log lines to stderr; the caller gives the formatter its mask later.
+    """Send all log lines to stderr; the caller sets the formatter's mask later.
 
-    ``process`` is the number of one of several copies, as its lines show it.
+    ``process`` is this replica's number, as its lines show it.
     """
     kind = TextFormatter if log_format == "text" else JsonFormatter
     formatter: MaskedFormatter = kind(process)
@@ -142,10 +142,10 @@ GC_THRESHOLD = 50_000
 
 
 def tune(switch_interval_s: float, gc_threshold: int) -> None:
-    """Set how long a thread keeps the interpreter, and how many new objects start a collection.
+    """Set how long a thread keeps the interpreter, and how many new objects trigger a collection.
 
-    A worker makes some thousand objects at a time and lets go of them in order: collecting after
-    every 700 finds nothing and looks at all that is in the windows.
+    A worker creates thousands of objects at a time and releases them in order. A collection after
+    every 700 finds nothing and scans everything in the windows.
     """
     sys.setswitchinterval(switch_interval_s)
     if gc_threshold:

@@ -1,6 +1,6 @@
 """Options, arguments and lazily imported groups that commands share.
 
-A start takes as long as its imports, and no command needs what the others need.
+A start takes as long as its imports, and commands need different ones.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ start_timeout = click.option(
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: never]",
+    help="Give up when no broker answers for this long (exit code 1). [default: never]",
 )
 
 
 def since_1970(text: str, units_per_s: int) -> int:
-    """Return the units since 1970 of an ISO 8601 time, in UTC where it names no zone.
+    """Return an ISO 8601 time in units since 1970; UTC if it names no zone.
 
-    Raises ValueError, and OverflowError for a time that lies beyond what a datetime can be.
+    Raises ValueError, and OverflowError for a time outside the range of datetime.
     """
     time = datetime.fromisoformat(text)
     time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
@@ -84,7 +84,7 @@ def since_1970(text: str, units_per_s: int) -> int:
 
 
 class Time(click.ParamType[int]):
-    """A point in time as ISO 8601, in UTC where it names no zone; so many units since 1970."""
+    """An ISO 8601 time, converted to units since 1970; UTC if it names no zone."""
 
     name = "time"
 
@@ -119,7 +119,7 @@ class LazyGroup(click.Group):
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
-        """Import a command; None where there is none of that name."""
+        """Import a command; return None if there is none of that name."""
         if cmd_name not in self._lazy:
             return None
         module, _, attribute = self._lazy[cmd_name].partition(":")

@@ -1,4 +1,4 @@
-"""What commands print at the end: exit codes, errors as one readable block, safe text."""
+"""What commands print at the end: exit codes, errors as one readable block, escaped text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
-    """Say what went wrong, without secrets, and return the exit code for it."""
+    """Print what went wrong, without secrets, and return the exit code for it."""
     code = FAILED
     if isinstance(error, click.ClickException):
         error.show()
@@ -43,7 +43,7 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
         print_error(mask(str(error)))
         code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
     elif isinstance(error, BrokenPipeError):
-        # Whoever read our output has enough; Python would complain again at its own exit.
+        # The reader of our output has closed it; Python would complain again at its own exit.
         sys.stderr.close()
     elif isinstance(error, SystemExit):
         raise error
@@ -59,7 +59,7 @@ def print_error(text: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people."""
+    """Return a duration as text for people."""
     whole = round(seconds)
     if whole < 1:
         return f"{seconds * 1000:.0f} ms"

@@ -1,7 +1,7 @@
-"""``window-consumer run --processes N``: copies of the whole process, kept alive together.
+"""``window-consumer run --processes N``: replicas of the whole process, supervised together.
 
-Each copy is a process of its own, with its own members of the groups, as if somebody had started
-``run`` as often. This one starts them, replaces those that end, and passes signals on.
+Each replica is a separate process with its own members of the groups, as if somebody had started
+``run`` N times. The supervisor starts them, replaces those that end, and passes signals on.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from window_consumer.trace.wire import trace_pages
 _CHECK_S: Final = 0.05
 _BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 30.0
-"""A copy that has ended is replaced after a wait that doubles while copies live for less."""
+"""The longest wait before an ended replica is replaced; waits double while replicas die sooner."""
 
 _KILL_S: Final = STOP_GRACE_S + 2.0
-"""Beyond the stop timeout: copies end by themselves before."""
+"""Wait after the stop timeout before a kill; replicas end by themselves before."""
 
 _log = own_logger()
 
 
 class Replica:
-    """One of the copies: the process that stands for it at the moment. Owner: the main thread."""
+    """One replica, across all its processes. Owner: the main thread."""
 
     def __init__(self, number: int, command: Sequence[str]):
         self.number = number
@@ -59,13 +59,13 @@ class Replica:
         self._born = 0.0
         self._short_lives = 0
         self.due = 0.0
-        """When it is to be started; not before that."""
+        """The earliest time to start it."""
         self.process: subprocess.Popen[bytes] | None = None
         self.code: int | None = None
-        """How its last process ended."""
+        """Exit code of its last process."""
 
     def start(self, now: float) -> None:
-        """Start a process, out of reach of signals that are meant for this one's group."""
+        """Start a process in its own session, out of reach of signals to this one's group."""
         self._born = now
         env = {**os.environ, NUMBER: str(self.number), PARENT: str(os.getpid())}
         self.process = subprocess.Popen(  # noqa: S603 - this very program
@@ -79,7 +79,7 @@ class Replica:
         )
 
     def has_ended(self, now: float) -> bool:
-        """Tell whether its process has ended since this was asked last."""
+        """Return whether its process has ended since the last call."""
         if self.process is None or (code := self.process.poll()) is None:
             return False
         self.process, self.code = None, code
@@ -95,7 +95,7 @@ class Replica:
 
 
 class Supervisor:
-    """Keeps the copies alive until a signal comes. Owner: the main thread."""
+    """Keeps the replicas alive until a signal arrives. Owner: the main thread."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class Supervisor:
     ):
         self._copies = copies
         self._on_end = on_end
-        """Hears the number of a copy whose process has ended."""
+        """Called with the number of a replica whose process has ended."""
         self._stop_timeout_s = stop_timeout_s
         self._stops = 0
         self._pictures = 0
         self._worst = OK
 
     def run(self) -> int:
-        """Run the copies to the end and return the exit code: the worst of theirs."""
+        """Run the replicas to the end and return the worst of their exit codes."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGUSR1, self._on_picture)
@@ -128,7 +128,7 @@ class Supervisor:
         if copy.has_ended(now):
             self._on_end(str(copy.number))
             if copy.code == WRONG_USAGE:
-                # It has said what; all copies would say the same for ever.
+                # It has reported the problem, and every replica would fail in the same way.
                 self._worst = WRONG_USAGE
                 self._stops += 1
                 return
@@ -160,7 +160,8 @@ class Supervisor:
                     end_in_words(copy.code or 0),
                     extra={"event": LogEvent.REPLICA_ENDED},
                 )
-                # Who dies of the signal had not begun: then it is caught.
+                # A process that died of the signal had not begun; otherwise it would have caught
+                # it.
                 well = copy.code in (OK, -signal.SIGTERM)
                 self._worst = max(self._worst, OK if well else FAILED)
             if self._stops > asked or monotonic() > deadline:
@@ -189,9 +190,9 @@ class Supervisor:
 
 
 def run_copies(count: int, make_plan: Callable[[], AppPlan]) -> int:
-    """Run so many copies of this very command until a signal ends them; return the exit code.
+    """Run ``count`` replicas of this command until a signal ends them; return the exit code.
 
-    Raises UsageError for what no copy could run with, or not beside another one.
+    Raises UsageError for a configuration with which no replica could run, or no two at once.
     """
     plans = []
     for number in (1, 2):
@@ -224,7 +225,7 @@ def run_copies(count: int, make_plan: Callable[[], AppPlan]) -> int:
 
 
 def _refuse_equal_instances(one: AppPlan, other: AppPlan) -> None:
-    """Refuse static members with one name: they would throw each other out."""
+    """Refuse static members with one name: they would fence each other off."""
     for first, second in zip(one.workers, other.workers, strict=True):
         instance = first.consumer.get("group.instance.id")
         if instance is not None and instance == second.consumer.get("group.instance.id"):

@@ -1,4 +1,4 @@
-"""``window-consumer run``: start the workers, obey signals, end with the right exit code."""
+"""``window-consumer run``: start the workers, handle signals, end with the right exit code."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from window_consumer.runtime.running import Running
 
 _CHECK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3
-"""What telemetry gets at least to send what is left."""
+"""The least time that telemetry gets to send what is left."""
 
 _AFTER_STOP_S = 4.5
-"""How long after the stop timeout the process ends whatever happens."""
+"""How long after the stop timeout the process ends in any case."""
 
 
 def run_until_stopped(
@@ -88,7 +88,8 @@ def run_until_stopped(
     left_s = FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())
     opentelemetry.end(min(FLUSH_S, left_s))
     if running.left_behind:
-        # Threads that never return would be waited for, or cut down in the middle of something.
+        # A normal exit would wait for threads that never return, or stop them in the middle of
+        # work.
         _end_now(code)
     return code
 
@@ -101,13 +102,13 @@ def _end_now(code: int) -> None:
 
 
 def stacks_and_windows(running: Running) -> str:
-    """Return the windows of all workers and the stacks of the running handlers, for people."""
+    """Return the windows of all workers and the stacks of running handlers, as text for people."""
     lines = []
     pictures = running.snapshots()
     for worker in running.workers:
         picture = pictures.get(worker.name)
         if picture is None:
-            lines.append(f"{worker.name}: the poll thread does not answer; it stands at:")
+            lines.append(f"{worker.name}: the poll thread does not answer; its stack:")
             lines.extend(_indented(stack_of_thread(worker.loop.thread.ident or 0)))
             continue
         children = worker.children()

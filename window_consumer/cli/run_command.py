@@ -1,4 +1,4 @@
-"""``window-consumer run``: its options, and which way they lead."""
+"""``window-consumer run``: its options, and how they choose what runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from window_consumer.runtime.replica import number_of_this_copy
     "--processes",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Run so many copies of the whole process, and replace those that end.",
+    help="Run N replicas of the whole process, and replace those that end.",
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
@@ -55,13 +55,13 @@ from window_consumer.runtime.replica import number_of_this_copy
     type=click.IntRange(0),
     default=GC_THRESHOLD,
     show_default=True,
-    help="New objects that start a garbage collection; 0 leaves Python's settings alone.",
+    help="How many new objects trigger a garbage collection; 0 keeps Python's settings.",
 )
 def run_command(**given: Any) -> int:
-    """Run the workers of a configuration until a signal comes.
+    """Run the workers of a configuration until a signal stops them.
 
     SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
-    the windows and where the running handlers stand.
+    the windows and the stacks of running handlers.
     """
     formatter = set_up(given["log_format"], given["log_level"], number_of_this_copy())
     if given["processes"] and not number_of_this_copy():
@@ -78,7 +78,7 @@ def run_command(**given: Any) -> int:
 def _run_copies(given: dict[str, Any]) -> int:
     if given["embedded"]:
         raise UsageError(
-            "--embedded and --processes: each process would have a broker of its own; start one"
+            "--embedded and --processes: each process would have its own broker; start one"
             " with window-consumer broker, and name it in the configuration"
         )
     app = load_app(given["application"])

@@ -1,4 +1,4 @@
-"""What signals ask of a command that runs until it is told to end."""
+"""What signals request from a command that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from window_consumer.runtime.replica import join_supervisor, number_of_this_copy
 
 @frozen
 class Signals:
-    """What signals have asked for."""
+    """What signals have requested."""
 
     stop: threading.Event
     picture: threading.Event
 
     @classmethod
     def install(cls) -> Signals:
-        """Take SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (picture).
+        """Handle SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (dump).
 
-        A copy drains whatever comes: the same signal may reach it by several ways, and its
-        supervisor kills it where it has to end at once.
+        A replica drains on every signal: the same signal may reach it in several ways, and its
+        supervisor kills it if it must end at once.
         """
         signals = cls(threading.Event(), threading.Event())
         is_copy = bool(number_of_this_copy())

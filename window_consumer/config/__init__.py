@@ -1,7 +1,7 @@
 """The configuration: one YAML file, decorators' defaults and ``--set``, checked at the start.
 
-What belongs here needs no cluster, no handler and no client. Which Kafka properties exist and
-which are forbidden is for ``kafka`` to say; resolving dotted exception names is for ``app``.
+Nothing here needs a cluster, a handler or a client. ``kafka`` knows which Kafka properties exist
+and which are forbidden; ``app`` resolves dotted exception names.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ from window_consumer.config.tree import (
 from window_consumer.runtime.pools.registry import KINDS
 
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
-"""librdkafka's."""
+"""librdkafka's default."""
 
 _CHOOSE: Final = """\
 has to be chosen, because ordering is {ordering}:
   block:    a failing record is retried without end and its lane waits: order is kept
-  overtake: it leaves when its attempts are spent and later ones of its lane go on"""
+  overtake: it leaves when its attempts are spent, and later ones of its lane continue"""
 
 _CANNOT_BLOCK: Final = """\
 is block, but without ordering no lane waits; choose:
@@ -47,38 +47,38 @@ is block, but without ordering no lane waits; choose:
 _NO_LEVELS: Final = """\
 are of no use with on_failure: block: the lane waits for its record, which therefore stays; choose:
   no levels: the record is retried where it is, without end
-  on_failure: overtake: it moves to the first level, and later ones of its lane go on"""
+  on_failure: overtake: it moves to the first level, and later ones of its lane continue"""
 
 _TWICE: Final = """\
 {what} is read by the worker {other} of the same group ({where}); each record goes to one of them
   to run both handlers on every record, give one of the workers a group of its own
-  to run one handler, join the workers or take the topic away from one of them"""
+  to run one handler, merge the workers or remove the topic from one of them"""
 
 _ITS_OWN: Final = """\
-has the name of a dead-letter topic of this very worker
-  what fails would come round again: take the topic out and redrive dead letters instead
-  or, if it is none, choose another group or another template for topics.dlq"""
+has the name of a dead-letter topic of this worker
+  failed records would be read again: remove the topic and redrive dead letters instead
+  or, if it is not one, choose another group or another template for topics.dlq"""
 
 _READ_ANYWAY: Final = """\
-has the name of a retry topic of this very worker
-  retry topics are read without being named: take the topic out
-  or, if it is none, choose another group or another template for topics.retry"""
+has the name of a retry topic of this worker
+  retry topics are read without being listed: remove the topic
+  or, if it is not one, choose another group or another template for topics.retry"""
 
 _SCATTERS: Final = """\
 {key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
-by dlq redrive, could be dealt to another member than its partition, and would wait there for ever
-  to keep the order, leave {key} out: it is range then
-  to keep {value}, say ordering: unordered"""
+by dlq redrive, could be assigned to another member than its partition, and would wait there forever
+  to keep the order, leave {key} out: its default is range
+  to keep {value}, write ordering: unordered"""
 
 _TOO_MANY: Final = """\
-is {given}, and pool is {pool}, of which {most} are the most; choose about as many as there are \
-processor cores, or leave it out: then it is that"""
+is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
+processor cores, which is also the default"""
 
 _OPEN_TO_OTHERS: Final = """\
-is {given}, which others get to, too, without {missing}; choose:
+is {given}, which others can reach, without {missing}; choose:
   listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
   admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
-  insecure: true, where something in front of it sees to both"""
+  insecure: true, if something in front of it provides both"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -86,10 +86,10 @@ _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 def check(
     config: Config, tree: Tree, known: Collection[Problem], *, without_handlers: bool = False
 ) -> list[Problem]:
-    """Return what is wrong between keys that are right by themselves.
+    """Return conflicts between keys that are valid by themselves.
 
-    ``known`` are the problems of single keys: what was left out for them leads to no conclusion.
-    ``without_handlers`` does not miss what decorators may give.
+    ``known`` are the problems of single keys; keys that they left out are not judged. With
+    ``without_handlers``, keys that decorators may give are not missed.
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
@@ -149,7 +149,7 @@ def _admin(config: Config) -> Iterator[Problem]:
 
 
 def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
-    """Find keys that are missing beside others, and such as would do nothing."""
+    """Find missing keys, and keys that would have no effect."""
     trace = config.trace
     given = tree.get(("trace",))
     if trace.sample is None:
@@ -234,7 +234,7 @@ def _levels(worker: WorkerConfig) -> Iterator[Problem]:
     for index, (before, level) in enumerate(pairwise(levels), start=1):
         if level <= before:
             delay, after = units.format_duration(level), units.format_duration(before)
-            message = f"{delay} comes after {after}: levels are climbed, write the shortest first"
+            message = f"{delay} comes after {after}: write the shortest first"
             yield Problem((*path, index), message)
 
 
@@ -242,7 +242,7 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
     properties = effective_kafka(config, worker, "consumer")
     raw = properties.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)
     if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,18}", str(raw)):
-        return  # librdkafka refuses it when the client is made, with its own range
+        return  # librdkafka refuses it when the client is created, and names its own range
     half_s = int(raw) / 1000 / 2
     if worker.revoke_timeout < half_s:
         return
@@ -261,7 +261,7 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
 def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
     """Find assignors that do not keep equal partition numbers of all topics together.
 
-    Without levels, too: what ``dlq redrive`` puts back lies in a retry topic.
+    This applies without levels too: ``dlq redrive`` puts records into a retry topic.
     """
     if worker.ordering == "unordered":
         return
@@ -293,7 +293,7 @@ def _overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[
 
 
 def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield key and item of the worker's subscription with what it shares with the other's."""
+    """Yield key and item of the worker's subscription, with what the other worker shares."""
     for topic in worker.topics:
         if topic in other.topics or any(re.search(p, topic) for p in other.patterns):
             yield "topics", topic, f"the topic {topic}"
@@ -326,7 +326,7 @@ def _wrong_copies(
     owners: dict[str, tuple[WorkerConfig, str]],
     tree: Tree,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the names of the topics for copies of one topic's records."""
+    """Yield problems with the names of the topics for copies of one topic's records."""
     path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
     for name in worker.ladder_topics(topic, topics):
         is_dlq = name == worker.dlq_topic(topic, topics)
@@ -338,13 +338,13 @@ def _wrong_copies(
         if (owner.group, source) != (worker.group, topic):
             yield Problem(
                 path,
-                f"its {what} topic {name} is that of {source} in the worker "
-                f"{owner.name} too ({tree.origin(('workers', owner.name)).where}); "
+                f"its {what} topic {name} also belongs to {source} in the worker "
+                f"{owner.name} ({tree.origin(('workers', owner.name)).where}); "
                 f"choose another group, or another template for topics.{key}",
             )
 
 
 def _matches(filled: str, topic: str) -> bool:
-    """Tell whether a topic's name could come from a template whose group is filled in."""
+    """Return whether a topic's name could come from a template whose group is filled in."""
     pieces = re.split(r"\{(?:topic|delay)\}", filled)
     return re.fullmatch(".+".join(map(re.escape, pieces)), topic) is not None

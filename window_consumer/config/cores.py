@@ -1,4 +1,4 @@
-"""How many processor cores this process may use: what the machine has is not what it is given."""
+"""How many processor cores this process may use, which may be fewer than the machine has."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 def usable_cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
     """Return how many cores this process may use, at least 1.
 
-    Those that it may run on, or what its control group is given of their time, rounded up, where
-    that is less: so much a container has that is limited to 1.5 processors, whatever its node has.
+    This is the number of cores in its affinity, or its control group's share of processor time,
+    rounded up, if that is less. A container limited to 1.5 processors has 2, whatever its node has.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -24,7 +24,7 @@ def usable_cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
 
 
 def _quotas(membership: Path, groups: Path) -> Iterator[float]:
-    """Yield how many cores' time the control groups have that this process is in."""
+    """Yield the quotas, in cores, of the control groups of this process."""
     for line in _text(membership).splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
@@ -34,15 +34,14 @@ def _quotas(membership: Path, groups: Path) -> Iterator[float]:
 
 
 def _limits(groups: Path, path: str, names: tuple[str, ...]) -> Iterator[float]:
-    """Yield the limits of a group and of those around it.
+    """Yield the limits of a group and of its parents.
 
-    Within a container its own group may be mounted as the outermost one; what is not there has no
-    limit.
+    In a container, its own group may be mounted as the root; missing files mean no limit.
     """
     inner = PurePosixPath(path.lstrip("/"))
     for group in (inner, *inner.parents) if inner.parts else (inner,):
         words = " ".join(_text(groups / group / name) for name in names).split()
-        if len(words) == 2 and all(map(str.isdigit, words)) and int(words[1]):  # "max", -1: none
+        if len(words) == 2 and all(map(str.isdigit, words)) and int(words[1]):  # max and -1: none
             yield int(words[0]) / int(words[1])
 
 

@@ -1,4 +1,4 @@
-"""What the decorators of a worker's handlers say of its keys, laid below the file."""
+"""Worker keys that the handlers' decorators give, laid below the file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from window_consumer.config.tree import (
 HandlerDefaults = Mapping[str, Mapping[str, Any]]
 
 _SUBSCRIPTION: Final = frozenset({"topics", "patterns"})
-"""Replaced as a whole: topics in one place replace patterns in another."""
+"""Replaced as a whole: topics in one layer replace patterns in another."""
 
 
 def with_handler_defaults(
     tree: Tree, handler_defaults: HandlerDefaults, problems: list[Problem]
 ) -> Tree:
-    """Lay a tree over the defaults that the decorators of each worker's handlers give.
+    """Lay a tree over the defaults from the decorators of each worker's handlers.
 
-    Where a worker has several, what they disagree about has to be in the tree.
+    If a worker has several handlers, the tree must decide where they disagree.
     """
     workers = tree.get(("workers",))
     if not isinstance(workers, dict):
@@ -48,7 +48,7 @@ def with_handler_defaults(
 
 
 def lay(upper: Tree, lower: Tree) -> Tree:
-    """Lay a tree over another; a subscription, topics or patterns, is replaced as a whole."""
+    """Lay a tree over another; a subscription (topics or patterns) is replaced as a whole."""
     value = upper.value.get("workers")
     for name, worker in (value if isinstance(value, dict) else {}).items():
         if isinstance(worker, dict) and worker.keys() & _SUBSCRIPTION:
@@ -60,7 +60,7 @@ def lay(upper: Tree, lower: Tree) -> Tree:
 def explained(
     problems: Sequence[Problem], tree: Tree, handler_defaults: HandlerDefaults
 ) -> list[Problem]:
-    """Say of missing keys that the handler is missing, too, whose decorator may give them."""
+    """Add to missing keys that the handler, whose decorator may give them, is missing too."""
     return [_explained(problem, tree, handler_defaults) for problem in problems]
 
 
@@ -86,7 +86,7 @@ def _handlers_of(name: str, worker: Any) -> Sequence[str]:
 def _disagreements(
     path: Path, handler: str, defaults: Any, below: Tree, tree: Tree
 ) -> Iterator[Problem]:
-    """Yield what a decorator says otherwise than those before it, unless the tree decides."""
+    """Yield disagreements between decorators that the tree does not decide."""
     worker = tree.get(path)
     given = worker.keys() if isinstance(worker, dict) else ()
     decided = frozenset() if _SUBSCRIPTION.isdisjoint(given) else _SUBSCRIPTION
@@ -105,7 +105,7 @@ def _disagreements(
 
 
 def _plain(value: Any) -> Any:
-    """Make a decorator's arguments look like what YAML gives."""
+    """Convert a decorator's arguments to what YAML would give."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, Collection) and not isinstance(value, str | bytes):

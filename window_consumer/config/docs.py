@@ -1,4 +1,4 @@
-"""The reference page of the configuration, made from the configuration's classes."""
+"""The reference page of the configuration, generated from the configuration's classes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ This page is generated from the classes in `window_consumer/config`; change it t
 ```yaml
 {example}```
 
-Every key but `topics` (or `patterns`) and `group` has a default. Arguments of a decorator are
-defaults for the worker that runs the handler, the file wins over them, and `--set KEY=VALUE` wins
-over the file: mappings are joined, lists and scalars are replaced, `topics` in one place replaces
-`patterns` in another. Keys that are not on this page are refused.
+Every key except `topics` (or `patterns`) and `group` has a default. Arguments of a decorator are
+defaults for the worker that runs the handler. The file overrides them, and `--set KEY=VALUE`
+overrides the file: mappings are merged, lists and scalars are replaced, and `topics` in one layer
+replaces `patterns` in another. Keys that are not on this page are refused.
 """
 
 _WRITING: Final = """\
@@ -61,23 +61,23 @@ _WRITING: Final = """\
 | sizes | `1024B`, `500KiB`, `64MiB`, `1GiB` (powers of 1024), `10MB`, `1GB` (powers of 1000) |
 | ranges | two durations, `200ms..5s` |
 | percentages | `50%`, `12.5%` |
-| `${NAME}` | the environment variable, which has to be set |
-| `${NAME:-default}` | the default where the variable is unset or empty |
+| `${NAME}` | the environment variable, which must be set |
+| `${NAME:-default}` | the default if the variable is unset or empty |
 | `${file:/run/secrets/x}` | the file's content without its last newline; always a secret |
 | `$$` | a dollar sign |
 
-References are filled into scalars, never into YAML text: what is filled in cannot become a list or
-a mapping. A value that is one reference and nothing else is a number, or true or false, where the
-key wants one, and text everywhere else. Inside of `{ }` and `[ ]` put quotes around it. Relative
-file names begin at the directory of the configuration file.
+References are replaced in scalars, never in YAML text, so a replacement cannot become a list or a
+mapping. A value that is a single reference is a number, or true or false, if the key wants one, and
+text otherwise. Put quotes around it inside `{ }` and `[ ]`. Relative file names start at the
+directory of the configuration file.
 
 `--set` takes a path with dots: `--set workers.charge.concurrency=8`. Below `kafka` the rest of the
-path is one property: `--set kafka.bootstrap.servers=h:1`, or, with `consumer.`, `producer.` or
-`admin.` before it, one of that sub-map: `--set workers.charge.kafka.consumer.fetch.wait.max.ms=5`.
-A value that begins with `[`, `{`, `"` or `'` is read as YAML, any other is taken as it stands.
+path is one property: `--set kafka.bootstrap.servers=h:1`. With `consumer.`, `producer.` or `admin.`
+before it, it belongs to that sub-map: `--set workers.charge.kafka.consumer.fetch.wait.max.ms=5`. A
+value that begins with `[`, `{`, `"` or `'` is read as YAML; any other is used unchanged.
 
-Values from `${file:...}`, and those of Kafka properties that are named like a secret (password,
-secret, token, private key ...), of `admin.token` and `trace.key_secret`, are printed as `***`.
+Secrets are printed as `***`: values from `${file:...}`, those of Kafka properties with a secret's
+name (password, secret, token, private key ...), `admin.token` and `trace.key_secret`.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
@@ -103,8 +103,8 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
 _KAFKA: Final = """\
 {meaning}
 
-Values are text, numbers, true or false. What a worker has of its own is laid over what stands at
-the top; a property that only consumers know does not reach producers and admin clients.
+Values are text, numbers, true or false. A worker's own properties override those at the top.
+Properties that only consumers have do not reach producers and admin clients.
 """
 
 

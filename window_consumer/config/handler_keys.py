@@ -1,6 +1,6 @@
 """The keys that decorators take, as the configuration's classes declare them.
 
-``handler_options.py`` has them for type checkers and editors. It is generated::
+``handler_options.py`` has them for type checkers and editors. To generate it::
 
     python -m window_consumer.config.handler_keys
 """
@@ -44,7 +44,7 @@ class HandlerOptions(TypedDict, total=False):
 _HEAD_OF_BATCHES: Final = '''
 
 class BatchHandlerOptions(HandlerOptions, total=False):
-    """Those of a worker that runs a batch handler."""
+    """Defaults for a worker that runs a batch handler."""
 '''
 
 
@@ -54,15 +54,15 @@ class HandlerKey:
 
     name: str
     section: str | None
-    """The worker's section that it belongs to, None where it is a key of the worker itself."""
+    """The worker's section that it belongs to; None for a key of the worker itself."""
     for_batches: bool
-    """Only decorators of batch handlers take it."""
+    """Whether only decorators of batch handlers take it."""
     attribute: attrs.Attribute[Any]
     option: Option
 
 
 def handler_keys() -> Iterator[HandlerKey]:
-    """Yield the keys in the order of the classes, those of a section behind it."""
+    """Yield the keys in the order of the classes, a section's keys after the section."""
     for name, (attribute, option) in options(WorkerConfig).items():
         if option.decorators == "key":
             yield HandlerKey(name, None, for_batches=False, attribute=attribute, option=option)
@@ -76,9 +76,9 @@ def handler_keys() -> Iterator[HandlerKey]:
 def defaults_of(
     decorator: str, given: Mapping[str, Any], topics: Collection[str], *, batches: bool
 ) -> dict[str, Any]:
-    """Return what a decorator says of its worker's keys, nested as in the file.
+    """Return the worker keys that a decorator gives, nested as in the file.
 
-    None counts as not given. Raises TypeError for what the decorator does not take, as Python does.
+    None counts as not given. Raises TypeError for unknown arguments, as Python does.
     """
     known = {key.name: key for key in handler_keys() if batches or not key.for_batches}
     defaults: dict[str, Any] = {"topics": list(topics)} if topics else {}
@@ -99,7 +99,7 @@ def defaults_of(
 
 
 def handler_options() -> str:
-    """Return what belongs into ``handler_options.py``."""
+    """Return the content of ``handler_options.py``."""
     keys = list(handler_keys())
     return (
         _HEAD
@@ -115,7 +115,7 @@ def _declared(key: HandlerKey) -> str:
     if option.kind is not None:
         default = option.default or option.kind.write(key.attribute.default)
         text = f"{text} Expected: {option.kind.expected}. Default: {default}."
-    text = text if key.section is None else f"{text} It stands for {key.section}.{key.name}."
+    text = text if key.section is None else f"{text} Sets {key.section}.{key.name}."
     lines = textwrap.wrap(f'"""{text}', _WIDTH - 4, break_on_hyphens=False)
     if len(lines) == 1 and len(lines[0]) <= _WIDTH - 7:
         lines[0] += '"""'

@@ -14,14 +14,14 @@ class HandlerOptions(TypedDict, total=False):
     """Defaults for a worker that runs the handler; None counts as not given."""
 
     patterns: Sequence[str] | None
-    """Regular expressions instead of topics. They are searched in the names of the cluster's
-    topics; our own retry and dead-letter topics never match. Expected: a list of regular
-    expressions. Default: none: topics or patterns have to be given.
+    """Regular expressions instead of topics, searched in the names of the cluster's topics. Our own
+    retry and dead-letter topics never match. Expected: a list of regular expressions. Default:
+    none: topics or patterns are required.
     """
 
     group: str | None
     """The consumer group. The names of its retry and dead-letter topics begin with it. Expected: a
-    group name of letters, digits, dots, dashes and underscores. Default: none: has to be given.
+    group name of letters, digits, dots, dashes and underscores. Default: none: required.
     """
 
     ordering: Literal["unordered", "key", "partition"] | None
@@ -30,34 +30,33 @@ class HandlerOptions(TypedDict, total=False):
     """
 
     concurrency: int | Literal["auto"] | Mapping[str, str] | None
-    """The handler calls that may run at once. auto, which is {auto: 1..200}: as many as the worker
-    finds to be of use, from throughput and from how long calls take. With pool: processes auto ends
-    at the processor cores that the process may use. Expected: a whole number from 1 to 10000, auto,
-    or a range such as {auto: 1..200}. Default: 16; with pool: processes the processor cores that
-    the process may use.
+    """The handler calls that may run at once. auto, which means {auto: 1..200}, lets the worker
+    choose by throughput and call durations. With pool: processes, auto ends at the processor cores
+    that the process may use. Expected: a whole number from 1 to 10000, auto, or a range such as
+    {auto: 1..200}. Default: 16; with pool: processes the processor cores that the process may use.
     """
 
     pool: Literal["threads", "processes"] | None
-    """Where plain functions run: on threads, or in child processes, `concurrency` of them.
-    Processes are for handlers that keep a processor busy, and for code that may crash. Expected:
-    one of threads or processes. Default: threads.
+    """Where plain functions run: on threads, or in `concurrency` child processes. Processes suit
+    handlers that keep a processor busy, and code that may crash. Expected: one of threads or
+    processes. Default: threads.
     """
 
     rate_per_process: str | Mapping[str, Any] | None
-    """How many handler calls may start in a time, in each process; for the worker, for each key or
-    for each partition. burst is how many may start at once after a pause. Retries and copies count.
-    Records that have to wait hold no slot and keep their order. Expected: a rate such as 500/s,
-    30/min or 1000/h, or {rate: 500/s, per: key, burst: 50}. Default: none: calls start as soon as
-    there is a slot; burst: a tenth of a second.
+    """How many handler calls may start per unit of time, in each process: for the worker, for each
+    key or for each partition. burst is how many may start at once after a pause. Retries and copies
+    count. Waiting records hold no slot and keep their order. Expected: a rate such as 500/s, 30/min
+    or 1000/h, or {rate: 500/s, per: key, burst: 50}. Default: none: calls start as soon as there is
+    a slot; burst: a tenth of a second.
     """
 
     memory: str | None
-    """The bytes of payload that may be held: prefetch, windows, buffers and copies. Expected: a
-    size such as 64MiB or 1GiB, from 8MiB to 1TiB. Default: 256MiB.
+    """The bytes of payload that the worker may hold in prefetch, windows, buffers and copies.
+    Expected: a size such as 64MiB or 1GiB, from 8MiB to 1TiB. Default: 256MiB.
     """
 
     window: Mapping[str, int] | None
-    """The size of each partition's window; rarely set."""
+    """The size of each partition's window; rarely changed."""
 
     commit_interval: str | None
     """How often progress is committed. Expected: a duration such as 500ms, 10s or 1m, from 10ms to
@@ -65,62 +64,62 @@ class HandlerOptions(TypedDict, total=False):
     """
 
     revoke_timeout: str | None
-    """How long running handlers may go on when their partition is taken away. Below half of
-    max.poll.interval.ms. Expected: a duration such as 500ms, 10s or 1m, from 0s to 10m. Default:
+    """How long running handlers may continue after their partition is revoked. Must be below half
+    of max.poll.interval.ms. Expected: a duration such as 500ms, 10s or 1m, from 0s to 10m. Default:
     10s.
     """
 
     stop_timeout: str | None
-    """How long running handlers may go on when the process is told to stop. Expected: a duration
-    such as 500ms, 10s or 1m, from 0s to 1h. Default: 20s.
+    """How long running handlers may continue after the process is told to stop. Expected: a
+    duration such as 500ms, 10s or 1m, from 0s to 1h. Default: 20s.
     """
 
     retry: Mapping[str, Any] | None
     """What happens to a record whose handler failed."""
 
     fatal: Sequence[type[BaseException] | str] | None
-    """Exception classes that retrying cannot help. Subclasses count; where classes of both lists
-    fit, the most specific one decides. Expected: a list of dotted names of exception classes.
-    Default: []. It stands for retry.fatal.
+    """Exception classes for which retrying is useless. Subclasses count; if classes of both lists
+    match, the most specific one decides. Expected: a list of dotted names of exception classes.
+    Default: []. Sets retry.fatal.
     """
 
     retryable: Sequence[type[BaseException] | str] | None
-    """Exception classes to retry although a base class of theirs is fatal. Expected: a list of
-    dotted names of exception classes. Default: []. It stands for retry.retryable.
+    """Exception classes to retry although one of their base classes is fatal. Expected: a list of
+    dotted names of exception classes. Default: []. Sets retry.retryable.
     """
 
     otherwise: Literal["dead_letter", "skip", "stop"] | None
-    """What becomes of a record that is for none of the handlers: a copy in the dead-letter topic,
-    it is skipped and counted, or the worker stops. Expected: one of dead_letter, skip or stop.
-    Default: dead_letter.
+    """What happens to a record that no handler takes: it is copied to the dead-letter topic, it is
+    skipped and counted, or the worker stops. Expected: one of dead_letter, skip or stop. Default:
+    dead_letter.
     """
 
     ttl: str | Mapping[str, str] | None
-    """How long a record may live, counted from its own time; a header can say so for each record.
-    Judged before each call of a handler, with 5s for clocks that disagree. Expected: a duration
-    such as 30s, or a header: {header: ttl, unit: s, format: int64be}. Default: none: records do not
-    expire.
+    """How long a record may live, counted from its timestamp; a header can set it for each record.
+    Checked before each call of a handler, with a tolerance of 5s for clock differences. Expected: a
+    duration such as 30s, or a header: {header: ttl, unit: s, format: int64be}. Default: none:
+    records do not expire.
     """
 
     on_expired: Literal["dead_letter", "drop"] | None
-    """What becomes of an expired record: a copy in the dead-letter topic, or it is dropped and
+    """What happens to an expired record: it is copied to the dead-letter topic, or dropped and
     counted. Expected: one of dead_letter or drop. Default: dead_letter.
     """
 
     breaker: Mapping[str, Any] | None
-    """When most calls fail: stop calling for a while, and move nothing."""
+    """When most calls fail: stop calling for a while, and move no records."""
 
     stall: Mapping[str, Any] | None
-    """What becomes of handler calls that do not return."""
+    """What happens to handler calls that do not return."""
 
     on_no_offset: Literal["earliest", "latest", "fail"] | None
-    """Where a group begins that has committed nothing. Partitions that are added later begin at
-    their earliest record whatever this says, and so do topics that appear while the worker runs and
-    match a pattern. Expected: one of earliest, latest or fail. Default: earliest.
+    """Where a group without a committed offset begins. Partitions that are added later always begin
+    at their earliest record, and so do topics that appear while the worker runs and match a
+    pattern. Expected: one of earliest, latest or fail. Default: earliest.
     """
 
     on_out_of_range: Literal["fail", "earliest", "latest"] | None
-    """What to do when the committed offset is no longer, or not yet, in the log. The lost range is
+    """What to do if the committed offset is no longer, or not yet, in the log. The lost range is
     reported. Expected: one of fail, earliest or latest. Default: fail.
     """
 
@@ -129,20 +128,20 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class BatchHandlerOptions(HandlerOptions, total=False):
-    """Those of a worker that runs a batch handler."""
+    """Defaults for a worker that runs a batch handler."""
 
     max_records: int | None
-    """The records of a full batch, which goes out at once. Expected: a whole number from 1 to
-    100000. Default: 1000. It stands for batch.max_records.
+    """The records of a full batch, which is called at once. Expected: a whole number from 1 to
+    100000. Default: 1000. Sets batch.max_records.
     """
 
     min_records: int | None
-    """A batch with so many records goes out when a slot is free and nothing more is there.
-    Expected: a whole number from 1 to 100000. Default: 1. It stands for batch.min_records.
+    """A batch with this many records is called when a slot is free and no more records are waiting.
+    Expected: a whole number from 1 to 100000. Default: 1. Sets batch.min_records.
     """
 
     max_wait: str | None
-    """A batch with fewer records goes out after so long, counted from when its first record could
-    start. Expected: a duration such as 500ms, 10s or 1m, from 1ms to 1h. Default: 500ms. It stands
-    for batch.max_wait.
+    """A smaller batch is called after this time, counted from when its first record could start.
+    Expected: a duration such as 500ms, 10s or 1m, from 1ms to 1h. Default: 500ms. Sets
+    batch.max_wait.
     """

@@ -1,6 +1,6 @@
 """``${VAR}``, ``${VAR:-default}`` and ``${file:/path}`` in the scalars of a configuration.
 
-Works on parsed values, never on YAML text: what is put in stays a scalar, whatever it contains.
+This works on parsed values, never on YAML text: a replacement stays a scalar, whatever it contains.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ FORMS: Final = "${NAME}, ${NAME:-default} or ${file:/path}, and $$ for a dollar 
 
 
 class Untyped(str):
-    """Text from outside of YAML, which takes its type from where it stands.
+    """Text from outside of YAML, whose type depends on its key.
 
-    Where a number or true/false is wanted it is read as YAML reads it; elsewhere it stays text,
-    so that a password of digits keeps its leading zeros.
+    For a key that wants a number or true/false, it is read as YAML reads it. Elsewhere it stays
+    text, so that a password of digits keeps its leading zeros.
     """
 
     __slots__ = ()
@@ -56,16 +56,16 @@ class Untyped(str):
 
 @define
 class Interpolation:
-    """Puts environment variables and files into scalars, and gathers the secrets among them."""
+    """Replaces references in scalars, and collects the secrets among the replacements."""
 
     environ: Mapping[str, str]
     directory: pathlib.Path
-    """Where relative file names begin."""
+    """The base directory of relative file names."""
     secrets: set[str] = Factory(set)
-    """The contents of all files that were put in."""
+    """The contents of all files that were inserted."""
 
     def apply(self, tree: Tree) -> tuple[Tree, list[Problem]]:
-        """Return the tree with everything put in, and what could not be."""
+        """Return the tree with all references replaced, and the problems found."""
         problems: list[Problem] = []
         return Tree(self._value(tree.value, (), problems), tree.origins), problems
 
@@ -83,7 +83,7 @@ class Interpolation:
             return value
 
     def text(self, text: str) -> str:
-        """Return the text with everything put in; Untyped if it was one reference only.
+        """Return the text with all references replaced; Untyped if it was a single reference.
 
         Raises InvalidError.
         """

@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, made from the configuration's classes."""
+"""The JSON Schema of the configuration file, generated from the configuration's classes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _PROPERTIES: Final = {"$ref": "#/$defs/properties"}
 def json_schema() -> dict[str, Any]:
     """Return a JSON Schema (draft 2020-12) for editors: keys, types, limits, defaults, meanings.
 
-    Limits of durations and sizes are told in words only. What decorators may give is not
-    required. What depends on several keys is left to ``load``.
+    Limits of durations and sizes appear only in descriptions. Keys that decorators may give are not
+    required. Rules between keys are left to ``load``.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,7 +1,7 @@
-"""The kinds of values that keys take: what they are called, how they are read, written, checked.
+"""The kinds of values that keys take: their names, and how to read, write and check them.
 
-A Kind is the one source for the messages about wrong values, the reference page and the JSON
-Schema. What depends on more than one key is in ``checks``.
+A ValueKind is the one source for messages about wrong values, the reference page and the JSON
+Schema. Rules between keys are in ``checks``.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ValueKind:
     expected: str
     """What to write, with the limits: ``a duration such as 500ms, from 10ms to 1m``."""
     read: Callable[[Any], Any] = field(repr=False)
-    """Makes the value of the raw one; raises InvalidError."""
+    """Converts the raw value; raises InvalidError."""
     write: Callable[[Any], str] = field(repr=False)
-    """Writes a value the way that the file has it."""
+    """Writes a value as in the file."""
     schema: Mapping[str, Any] = field(repr=False)
     """The JSON Schema of the raw value."""
     limits: str = ""
-    """What is allowed of the kind, for a table: ``10ms to 1m``."""
+    """The limits, for a table: ``10ms to 1m``."""
     annotation: str = "Any"
-    """The type of the raw value in Python, as decorators take it."""
+    """The raw value's Python type, as decorators take it."""
 
 
 def boolean() -> ValueKind:
@@ -174,7 +174,7 @@ def percent(lower: float, upper: float) -> ValueKind:
 
 
 def choice(*words: str) -> ValueKind:
-    """One of some words."""
+    """One of several words."""
     alternatives = f"{', '.join(words[:-1])} or {words[-1]}"
     expected = f"one of {alternatives}"
 
@@ -193,7 +193,7 @@ def choice(*words: str) -> ValueKind:
 def text(
     expected: str, check: Callable[[str], str | None], pattern: str | None = None
 ) -> ValueKind:
-    """Text that has to pass a check, which returns what is wrong with it; None when all is well.
+    """Text that must pass a check, which returns what is wrong with it or None.
 
     ``pattern`` is for the JSON Schema.
     """
@@ -220,9 +220,9 @@ def kafka_name(noun: str) -> ValueKind:
 
 
 def template(example: str, *more: str) -> ValueKind:
-    """A template for the names of ladder topics; a mapping for YAML unless it is quoted.
+    """A template for the names of ladder topics; unquoted, YAML reads it as a mapping.
 
-    Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
+    Beside ``{group}`` and ``{topic}``, it must contain the placeholders in ``more``.
     """
     plain = text(
         f"a template such as '{example}'",
@@ -252,7 +252,7 @@ def exception_class() -> ValueKind:
 
 
 def list_of(item: ValueKind, plural: str, *, may_be_empty: bool = False) -> ValueKind:
-    """A list of items that differ from each other; the value is a tuple."""
+    """A list of distinct items; the value is a tuple."""
     expected = f"a list of {plural}"
 
     def read(raw: Any) -> tuple[Any, ...]:

@@ -50,20 +50,21 @@ _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
 @frozen
 class LoadedConfig:
-    """A configuration that passed all checks which need no cluster."""
+    """A configuration that passed all checks that need no cluster."""
 
     config: Config
     secrets: frozenset[str] = field(repr=False)
     """All texts that must not appear in any output, see ``Mask``."""
     _tree: Tree = field(repr=False)
     file: pathlib.Path
-    """Where it was read from; relative paths in it count from there."""
+    """The file it was read from; relative paths in it start at its directory."""
 
     def where(self, path: Path) -> str:
         """Return where a value was set: ``workers.yaml:14``, ``@app.handler charge``, ``--set …``.
 
-        ``path`` are the keys as in the file: ``("workers", "charge", "kafka", "fetch.min.bytes")``.
-        For a value that is nowhere set it is the place of the nearest parent that is.
+        ``path`` holds the keys as in the file: ``("workers", "charge", "kafka",
+        "fetch.min.bytes")``. For a value that is set nowhere, it returns the place of the nearest
+        parent that is.
         """
         return self._tree.origin(path).where
 
@@ -77,18 +78,18 @@ def load(
     without_handlers: bool = False,
     cores: Callable[[], int] = usable_cores,
 ) -> LoadedConfig:
-    """Read a configuration file and put it together with what decorators and ``--set`` say.
+    """Read a configuration file and merge it with decorators and ``--set``.
 
     Decorators give defaults: ``handler_defaults`` has the raw values of a worker's keys for each
-    handler; None counts as not given. The file wins over them, ``overrides`` (``KEY=VALUE``) over
-    the file. Mappings are joined, lists and scalars replaced. ``${...}`` in the file and in
-    overrides is filled in from ``environ`` and files; relative file names begin at the directory
-    of the configuration. What is overridden is not filled in and may be missing.
+    handler; None counts as not given. The file overrides them, and ``overrides`` (``KEY=VALUE``)
+    override the file. Mappings are merged, lists and scalars replaced. ``${...}`` in the file and
+    in overrides is replaced from ``environ`` and files; relative file names start at the
+    configuration's directory. References in overridden values are ignored and may be missing.
 
-    ``without_handlers`` is for commands that know no application: what its decorators may give,
-    topics and ``on_failure``, is not missed then.
+    ``without_handlers`` is for commands without an application: then keys that its decorators may
+    give, topics and ``on_failure``, may be missing.
 
-    Raises ConfigError with all problems that were found, secrets masked.
+    Raises ConfigError with all problems found, secrets masked.
     """
     try:
         tree, problems = read_file(path)
@@ -111,7 +112,7 @@ def load(
 
 
 def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:
-    """Fill in how many slots compute in parallel where that is left to us."""
+    """Fill in how many slots compute in parallel if that is left to us."""
     workers = dict(config.workers)
     for name, worker in config.workers.items():
         pool = KINDS[worker.pool]
@@ -138,7 +139,7 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
 
 
 _SECRET_KEYS = {("admin", "token"), ("trace", "key_secret")}
-"""Those that are no Kafka properties."""
+"""Secret keys that are not Kafka properties."""
 
 
 def _secret_properties(tree: Tree) -> Iterable[str]:

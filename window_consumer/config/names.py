@@ -1,4 +1,4 @@
-"""What is allowed in names: of topics and groups, patterns, workers, exceptions, templates."""
+"""What is allowed in names of topics, groups, workers and exceptions, in patterns and templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 MAX_LENGTH: Final = 249
-"""Kafka's limit for a topic's name: directories are named after it."""
+"""Kafka's limit for a topic's name, because directories are named after it."""
 
 LEGAL: Final = r"^[a-zA-Z0-9._-]{1,249}$"
 WORKER: Final = r"^[A-Za-z0-9_-]+$"
@@ -18,7 +18,7 @@ _PATTERN_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
 def wrong_name(name: str) -> str | None:
-    """Return what is wrong with the name of a topic or group, None when all is well."""
+    """Return what is wrong with the name of a topic or group, or None."""
     if not name:
         return "is empty"
     if name in {".", ".."}:
@@ -34,12 +34,12 @@ def wrong_name(name: str) -> str | None:
 
 
 def is_worker_name(name: str) -> bool:
-    """Tell whether a worker may have this name, which becomes part of its threads' names."""
+    """Return whether a worker may have this name, which becomes part of its threads' names."""
     return re.fullmatch(WORKER, name) is not None
 
 
 def wrong_pattern(pattern: str) -> str | None:
-    """Return what is wrong with a topic pattern, None when all is well."""
+    """Return what is wrong with a topic pattern, or None."""
     why = "an unanchored pattern matches ladder topics by accident"
     if not pattern.startswith("^"):
         return f"does not begin with ^, and {why}"
@@ -47,7 +47,7 @@ def wrong_pattern(pattern: str) -> str | None:
         return f"has a branch that does not begin with ^, and {why}; write ^(...|...)"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Python warns of what it may read differently one day
+            warnings.simplefilter("error")  # Python warns of patterns whose meaning may change
             re.compile(pattern)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         return f"does not compile: {error}"
@@ -55,14 +55,14 @@ def wrong_pattern(pattern: str) -> str | None:
 
 
 def wrong_exception(name: str) -> str | None:
-    """Return what is wrong with the dotted name of a class, None when all is well."""
+    """Return what is wrong with the dotted name of a class, or None."""
     return None if re.fullmatch(DOTTED, name) else "has a part that is no Python name"
 
 
 def wrong_template(template: str, *more: str) -> str | None:
-    """Return what is wrong with a template for ladder topics, None when all is well.
+    """Return what is wrong with a template for ladder topics, or None.
 
-    Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
+    Beside ``{group}`` and ``{topic}``, it must contain the placeholders in ``more``.
     """
     if not template.startswith("{group}."):
         return "does not begin with {group}., which keeps it apart from the topics of others"

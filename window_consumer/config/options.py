@@ -1,4 +1,4 @@
-"""What a field of the configuration's classes tells about its key, as attrs metadata."""
+"""Attrs metadata: what a field of the configuration's classes declares about its key."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from attrs import frozen
 from window_consumer.config.kinds import ValueKind
 
 InDecorators = Literal["key", "lifted", "never"]
-"""Whether decorators take a key by its name: where it is a worker's; though it is one of a section
-of the worker; not at all."""
+"""Whether decorators take a key by its name: as a worker's key, although it belongs to a section of
+the worker, or not at all.
+"""
 
 
 @frozen
@@ -20,11 +21,11 @@ class Option:
 
     meaning: str
     reason: str = ""
-    """Why the default is what it is."""
+    """Why this is the default."""
     kind: ValueKind | None = None
-    """None where the value is a section with keys of its own."""
+    """None if the value is a section with keys of its own."""
     default: str | None = None
-    """The default in words, where the value does not say it."""
+    """The default in words, if the value is not clear enough."""
     decorators: InDecorators = "key"
 
 
@@ -36,7 +37,7 @@ def about(
     default: str | None = None,
     decorators: InDecorators = "key",
 ) -> dict[str, Option]:
-    """Make the metadata of a field that is a key of the file."""
+    """Return the metadata of a field that is a key of the file."""
     return {"option": Option(meaning, reason, kind, default, decorators)}
 
 

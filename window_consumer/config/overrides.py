@@ -1,4 +1,4 @@
-"""``--set workers.charge.concurrency=8``: values that win over the file."""
+"""``--set workers.charge.concurrency=8``: values that override the file."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _FLOW_BEGINS: Final = ("[", "{", '"', "'")
 
 
 def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Problem]]:
-    """Read ``KEY=VALUE``; return a tree to lay over that of the file.
+    """Read ``KEY=VALUE``; return a tree to lay over the file's.
 
-    KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, but for a
-    leading ``consumer.``, ``producer.`` or ``admin.``, which addresses the sub-map of that name.
-    A VALUE that begins with a bracket, a brace or a quote is read as YAML; any other is a scalar
-    that is taken as it stands and has the type that its key wants. Raises InvalidError.
+    KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, except for a
+    leading ``consumer.``, ``producer.`` or ``admin.``, which addresses the sub-map of that name. A
+    VALUE that begins with a bracket, a brace or a quote is read as YAML. Any other VALUE is a
+    scalar, used unchanged, with the type that its key wants. Raises InvalidError.
     """
     key, equals, value = text.partition("=")
     key = key.strip()

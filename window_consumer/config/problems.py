@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and how the user is told."""
+"""Problems of a configuration, and the messages that report them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from window_consumer.model.record_contents import escaped
 from window_consumer.model.redaction import Mask
 
 NO_VALUE: Final[Any] = object()
-"""Stands for the value of a problem whose message shows none."""
+"""The value of a problem whose message shows none."""
 
 MAX_SHOWN_CHARACTERS: Final = 80
 """Of a wrong value: enough to recognise it, and a pasted certificate does not fill the screen."""
@@ -27,10 +27,10 @@ MAX_SHOWN_CHARACTERS: Final = 80
 
 @frozen
 class Problem:
-    """One thing that is wrong.
+    """One problem.
 
-    ``message`` follows the key; where ``value`` is given it continues a sentence that begins
-    with the value. ``origin`` is needed only where it is not that of the path.
+    ``message`` follows the key; with a ``value``, it continues a sentence that begins with the
+    value. ``origin`` is needed only if it differs from the path's.
     """
 
     path: Path
@@ -52,15 +52,15 @@ class InvalidError(ValueError):
 
     @classmethod
     def of(cls, value: Any, expected: str, wrong: str = "", hint: str = "") -> InvalidError:
-        """Make the error of one value: what was expected, what is wrong, what was meant."""
+        """Return the error of one value: what was expected, what is wrong, and a hint."""
         message = f"is not {expected}" + (f": it {wrong}" if wrong else "")
         return cls(Problem((), f"{message}; {hint}" if hint else message, value=value))
 
 
 def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError:
-    """Make one error of all problems, in the order of the file.
+    """Return one error for all problems, in the order of the file.
 
-    Of several problems of one key only the first is shown: the others follow from it.
+    Only the first problem of a key is shown, because the others follow from it.
     """
     placed: dict[Path | int, tuple[ValueOrigin, Problem]] = {}
     for number, problem in enumerate(problems):
@@ -68,7 +68,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
         placed.setdefault(problem.path or number, (origin, problem))
     in_order = sorted(placed.values(), key=lambda pair: pair[0].sort_key)
     text = mask("\n".join(_line(origin, problem, mask) for origin, problem in in_order))
-    # Environment variables may hold bytes that are no text, which cannot be printed.
+    # Environment variables may hold bytes that are not text and cannot be printed.
     wrong = [WrongKey(origin.where, dotted(problem.path)) for origin, problem in in_order]
     return ConfigError(escaped(text), wrong)
 
@@ -76,7 +76,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
 def _line(origin: ValueOrigin, problem: Problem, mask: Mask) -> str:
     message = problem.message
     if problem.value is not NO_VALUE:
-        # no and 0123 are shown as they were written, not as the false and 83 that YAML reads.
+        # Show no and 0123 as they were written, not as the false and 83 that YAML reads.
         number = isinstance(problem.value, bool | int | float)
         value = mask(origin.text) if number and origin.text else shown(problem.value, mask)
         message = f"{value} {message}"
@@ -87,7 +87,7 @@ def _line(origin: ValueOrigin, problem: Problem, mask: Mask) -> str:
 
 
 def shown(value: Any, mask: Mask) -> str:
-    """Describe a raw value in a message: scalars as they are, of others only what they are."""
+    """Describe a raw value in a message: show scalars, and of others only their type."""
     if isinstance(value, str):
         text = mask(value)
         if len(text) > MAX_SHOWN_CHARACTERS:
@@ -105,12 +105,12 @@ def shown(value: Any, mask: Mask) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, None where nothing comes near."""
+    """Return the known word that was probably meant, or None."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the word that was probably meant, empty where nothing comes near."""
+    """Return a hint with the word that was probably meant, or an empty text."""
     meant = nearest(word, known)
     return f"did you mean {meant}?" if meant else ""

@@ -1,7 +1,7 @@
-"""The configuration's classes: what each key means, what it may be, and why it has its default.
+"""The configuration's classes: what each key means, which values it takes, and why its default.
 
-Times are in seconds, sizes in bytes. The metadata of the fields is the one source for messages,
-the reference page and the JSON Schema. Rules that tie several keys together are in ``checks``.
+Times are in seconds, sizes in bytes. The fields' metadata is the one source for messages, the
+reference page and the JSON Schema. Rules between keys are in ``checks``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from window_consumer.runtime.pools.registry import DEFAULT
 
 MIB = 1024**2
 ENTRY = "now"
-"""The delay in the name of the topic that redriven dead letters are put into."""
+"""The delay in the name of the topic that gets redriven dead letters."""
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -77,7 +77,7 @@ HOUR_S = 3600.0
 
 @frozen(kw_only=True)
 class WorkerConfig:
-    """A subscription, the handler for its records, and the bounds of what is held and repeated."""
+    """A subscription, the handler for its records, and the bounds on memory and retries."""
 
     name: str = ""
     """The worker's key in the file; the loader fills it in."""
@@ -86,7 +86,7 @@ class WorkerConfig:
         metadata=about(
             "Whether the worker runs.",
             kind=kinds.boolean(),
-            reason="a worker is written down in order to run",
+            reason="a configured worker is meant to run",
             decorators="never",
         ),
     )
@@ -94,7 +94,7 @@ class WorkerConfig:
         default="",
         metadata=about(
             "The handler that the worker runs, or several: a record goes to the first one whose "
-            "condition holds. Conditions stand in decorators or in routes.",
+            "condition holds. Conditions are in decorators or in routes.",
             kind=handlers_kind(),
             reason="one worker for each handler is the usual case",
             default="the worker's own name",
@@ -106,27 +106,27 @@ class WorkerConfig:
         metadata=about(
             "The topics to read.",
             kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
-            default="none: topics or patterns have to be given",
+            default="none: topics or patterns are required",
             decorators="never",
         ),
     )
     patterns: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Regular expressions instead of topics. They are searched in the names of the "
-            "cluster's topics; our own retry and dead-letter topics never match.",
+            "Regular expressions instead of topics, searched in the names of the cluster's "
+            "topics. Our own retry and dead-letter topics never match.",
             kind=kinds.list_of(
                 kinds.text("a regular expression that begins with ^", names.wrong_pattern, r"^\^"),
                 "regular expressions",
             ),
-            default="none: topics or patterns have to be given",
+            default="none: topics or patterns are required",
         ),
     )
     group: str = field(
         metadata=about(
             "The consumer group. The names of its retry and dead-letter topics begin with it.",
             kind=kinds.kafka_name("group"),
-            default="none: has to be given",
+            default="none: required",
         ),
     )
     ordering: Literal["unordered", "key", "partition"] = field(
@@ -134,26 +134,26 @@ class WorkerConfig:
         metadata=about(
             "Which records wait for each other: none, those of one key, or all of a partition.",
             kind=kinds.choice("unordered", "key", "partition"),
-            reason="order costs concurrency, and whether it is needed only the application knows",
+            reason="order costs concurrency, and only the application knows whether it needs order",
         ),
     )
     concurrency: int | AutoConcurrency = field(
         default=16,
         metadata=about(
-            "The handler calls that may run at once. auto, which is {auto: 1..200}: as many as "
-            "the worker finds to be of use, from throughput and from how long calls take. With "
-            "pool: processes auto ends at the processor cores that the process may use.",
+            "The handler calls that may run at once. auto, which means {auto: 1..200}, lets the "
+            "worker choose by throughput and call durations. With pool: processes, auto ends at "
+            "the processor cores that the process may use.",
             kind=concurrency_kind(),
-            reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 "
-            "connections; more processes than cores take turns",
+            reason="16 handlers of 10 ms process 1,600 records/s, and a database can bear 16 "
+            "connections; more processes than cores only take turns",
             default="16; with pool: processes the processor cores that the process may use",
         ),
     )
     pool: str = field(
         default=DEFAULT.name,
         metadata=about(
-            "Where plain functions run: on threads, or in child processes, `concurrency` of them. "
-            "Processes are for handlers that keep a processor busy, and for code that may crash.",
+            "Where plain functions run: on threads, or in `concurrency` child processes. "
+            "Processes suit handlers that keep a processor busy, and code that may crash.",
             kind=pool_kind(),
             reason="most handlers wait for something else, and threads cost little",
         ),
@@ -161,9 +161,9 @@ class WorkerConfig:
     rate_per_process: Rate | None = field(
         default=None,
         metadata=about(
-            "How many handler calls may start in a time, in each process; for the worker, for each "
-            "key or for each partition. burst is how many may start at once after a pause. Retries "
-            "and copies count. Records that have to wait hold no slot and keep their order.",
+            "How many handler calls may start per unit of time, in each process: for the worker, "
+            "for each key or for each partition. burst is how many may start at once after a "
+            "pause. Retries and copies count. Waiting records hold no slot and keep their order.",
             kind=rate_kind(),
             default="none: calls start as soon as there is a slot; burst: a tenth of a second",
         ),
@@ -171,33 +171,33 @@ class WorkerConfig:
     memory: int = field(
         default=256 * MIB,
         metadata=about(
-            "The bytes of payload that may be held: prefetch, windows, buffers and copies.",
+            "The bytes of payload that the worker may hold in prefetch, windows, buffers and "
+            "copies.",
             kind=kinds.size(8 * MIB, 1024**4),
-            reason="fits into a container of 512 MiB with what each record costs beside its bytes",
+            reason="fits into a container of 512 MiB, including what each record costs beside its "
+            "bytes",
         ),
     )
     window: WindowConfig = field(
-        factory=WindowConfig, metadata=about("The size of each partition's window; rarely set.")
+        factory=WindowConfig, metadata=about("The size of each partition's window; rarely changed.")
     )
     batch: BatchConfig = field(
         factory=BatchConfig,
-        metadata=about(
-            "Which lists of records go to a batch handler; only for such.", decorators="never"
-        ),
+        metadata=about("Which lists of records a batch handler gets.", decorators="never"),
     )
     commit_interval: float = field(
         default=0.5,
         metadata=about(
             "How often progress is committed.",
             kind=kinds.duration(0.01, MINUTE_S),
-            reason="bounds what a crash repeats, at two small requests a second",
+            reason="limits what a crash repeats, at two small requests a second",
         ),
     )
     revoke_timeout: float = field(
         default=10.0,
         metadata=about(
-            "How long running handlers may go on when their partition is taken away. Below half "
-            "of max.poll.interval.ms.",
+            "How long running handlers may continue after their partition is revoked. Must be "
+            "below half of max.poll.interval.ms.",
             kind=kinds.duration(0.0, 10 * MINUTE_S),
             reason="most handlers end within it; the next owner of the partition waits as long",
         ),
@@ -205,9 +205,9 @@ class WorkerConfig:
     stop_timeout: float = field(
         default=20.0,
         metadata=about(
-            "How long running handlers may go on when the process is told to stop.",
+            "How long running handlers may continue after the process is told to stop.",
             kind=kinds.duration(0.0, HOUR_S),
-            reason="ends before Kubernetes kills the process, 30 s after it asked",
+            reason="ends before Kubernetes kills the process, 30 s after its request",
         ),
     )
     retry: RetryConfig = field(
@@ -216,8 +216,8 @@ class WorkerConfig:
     routes: Routes = field(
         default=NO_ROUTES,
         metadata=about(
-            "Conditions for the worker's handlers; one that stands here replaces that of the "
-            "decorator. A handler without a condition takes every record.",
+            "Conditions for the worker's handlers; a condition here replaces the decorator's. A "
+            "handler without a condition takes every record.",
             kind=routes_kind(),
             default="none: the conditions of the decorators",
             decorators="never",
@@ -226,17 +226,18 @@ class WorkerConfig:
     otherwise: Literal["dead_letter", "skip", "stop"] = field(
         default="dead_letter",
         metadata=about(
-            "What becomes of a record that is for none of the handlers: a copy in the dead-letter "
+            "What happens to a record that no handler takes: it is copied to the dead-letter "
             "topic, it is skipped and counted, or the worker stops.",
             kind=kinds.choice("dead_letter", "skip", "stop"),
-            reason="a record that nobody has thought of is not lost, and the others go on",
+            reason="an unexpected record is not lost, and the others continue",
         ),
     )
     ttl: float | HeaderTtl | None = field(
         default=None,
         metadata=about(
-            "How long a record may live, counted from its own time; a header can say so for each "
-            "record. Judged before each call of a handler, with 5s for clocks that disagree.",
+            "How long a record may live, counted from its timestamp; a header can set it for each "
+            "record. Checked before each call of a handler, with a tolerance of 5s for clock "
+            "differences.",
             kind=ttl_kind(),
             default="none: records do not expire",
         ),
@@ -244,25 +245,25 @@ class WorkerConfig:
     on_expired: Literal["dead_letter", "drop"] = field(
         default="dead_letter",
         metadata=about(
-            "What becomes of an expired record: a copy in the dead-letter topic, or it is dropped "
+            "What happens to an expired record: it is copied to the dead-letter topic, or dropped "
             "and counted.",
             kind=kinds.choice("dead_letter", "drop"),
-            reason="nothing is lost that somebody may want to look at",
+            reason="loses nothing that somebody may want to inspect",
         ),
     )
     breaker: BreakerConfig = field(
         factory=BreakerConfig,
-        metadata=about("When most calls fail: stop calling for a while, and move nothing."),
+        metadata=about("When most calls fail: stop calling for a while, and move no records."),
     )
     stall: StallConfig = field(
-        factory=StallConfig, metadata=about("What becomes of handler calls that do not return.")
+        factory=StallConfig, metadata=about("What happens to handler calls that do not return.")
     )
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",
         metadata=about(
-            "Where a group begins that has committed nothing. Partitions that are added later "
-            "begin at their earliest record whatever this says, and so do topics that appear while "
-            "the worker runs and match a pattern.",
+            "Where a group without a committed offset begins. Partitions that are added later "
+            "always begin at their earliest record, and so do topics that appear while the worker "
+            "runs and match a pattern.",
             kind=kinds.choice("earliest", "latest", "fail"),
             reason="skips nothing",
         ),
@@ -270,10 +271,10 @@ class WorkerConfig:
     on_out_of_range: Literal["fail", "earliest", "latest"] = field(
         default="fail",
         metadata=about(
-            "What to do when the committed offset is no longer, or not yet, in the log. The lost "
+            "What to do if the committed offset is no longer, or not yet, in the log. The lost "
             "range is reported.",
             kind=kinds.choice("fail", "earliest", "latest"),
-            reason="records were lost: somebody should know before the worker goes on",
+            reason="records were lost, and somebody should know before the worker continues",
         ),
     )
     kafka: KafkaConfig = field(
@@ -283,7 +284,7 @@ class WorkerConfig:
 
     @property
     def handlers(self) -> tuple[str, ...]:
-        """The names of the handlers that it runs, in the order in which they are asked."""
+        """The names of its handlers, in the order in which their conditions are tried."""
         return (self.handler,) if isinstance(self.handler, str) else self.handler
 
     @property
@@ -311,13 +312,13 @@ class WorkerConfig:
     def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
         """Return the name of the retry topic of a delay such as ``10s``.
 
-        With ENTRY it is the topic that redriven dead letters are put into.
+        With ENTRY, it is the topic that gets redriven dead letters.
         """
         return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
 
     def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
-        """Tell whether a name is that of one of the worker's own retry topics, of any delay."""
-        mark = "\0"  # no part of any name
+        """Return whether this is one of the worker's own retry topics, of any delay."""
+        mark = "\0"  # not part of any name
         example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
         pattern = ".+".join(map(re.escape, example.split(mark)))
         return re.fullmatch(pattern, name) is not None
@@ -330,28 +331,28 @@ class Config:
     kafka: KafkaConfig = field(
         factory=KafkaConfig,
         metadata=about(
-            "Properties for all clients, handed to librdkafka as they are: dotted names, no "
-            "nesting but the sub-maps consumer, producer and admin."
+            "Properties for all clients, passed to librdkafka unchanged: dotted names, not nested "
+            "except for the sub-maps consumer, producer and admin."
         ),
     )
     workers: Mapping[str, WorkerConfig] = field(
-        metadata=about("The workers by name; the names appear in those of threads.")
+        metadata=about("The workers by name; thread names contain these names.")
     )
     topics: TopicsConfig = field(
         factory=TopicsConfig,
-        metadata=about("What the framework may do about the topics that it writes to."),
+        metadata=about("What the framework may do to the topics that it writes to."),
     )
     dlq: DlqConfig = field(
         factory=DlqConfig,
-        metadata=about("What looking at dead letters shows and what it hides."),
+        metadata=about("What dead letters show to a reader, and what they hide."),
     )
     mask: tuple[MaskRule, ...] = field(
         default=(),
-        metadata=about("What must not be told of records, wherever people look at them."),
+        metadata=about("What to hide of records wherever people see them."),
     )
     errors: ErrorsConfig = field(
         factory=ErrorsConfig,
-        metadata=about("What is told of the exceptions that handlers raise."),
+        metadata=about("What is shown of the exceptions that handlers raise."),
     )
     health: HealthConfig = field(
         factory=HealthConfig,
@@ -359,24 +360,24 @@ class Config:
     )
     admin: AdminConfig = field(
         factory=AdminConfig,
-        metadata=about("Where people look at the live window, and pause what runs."),
+        metadata=about("Where people watch the live window and pause workers."),
     )
     trace: TraceConfig = field(
         factory=TraceConfig,
-        metadata=about("What is written down of each record's way, and where."),
+        metadata=about("What is recorded about each record's path, and where."),
     )
     opentelemetry: OpenTelemetryConfig = field(
         factory=OpenTelemetryConfig,
-        metadata=about("What goes to OpenTelemetry, where its OTEL_* variables say so."),
+        metadata=about("What goes to OpenTelemetry, if its OTEL_* variables request it."),
     )
     audit: AuditConfig = field(
         factory=AuditConfig,
-        metadata=about("How many records became what, counted so that it can be compared."),
+        metadata=about("Counts of records by outcome, to compare with what was sent."),
     )
 
     @property
     def mask_rules(self) -> MaskRules:
-        """All rules about what must not be told; ``dlq.mask`` is one of them."""
+        """All rules about data to hide; ``dlq.mask`` is one of them."""
         everywhere = MaskRule(fields=self.dlq.mask)
         return MaskRules((*self.mask, everywhere) if self.dlq.mask else self.mask)
 
@@ -396,9 +397,9 @@ def effective_kafka(
 ) -> dict[str, Scalar]:
     """Return the Kafka properties of one client of a worker.
 
-    Later ones win: the top's common ones, the top's for this client, the worker's common ones,
-    the worker's for this client. Of the common ones a consumer gets none of ``producer_only``, a
-    producer none of ``consumer_only``, an admin client none of both.
+    Later ones override earlier ones: the top's common ones, the top's for this client, the worker's
+    common ones, the worker's for this client. A consumer gets no common property of
+    ``producer_only``, a producer none of ``consumer_only``, and an admin client none of either.
     """
     not_for_it = {
         "consumer": producer_only,

@@ -1,4 +1,4 @@
-"""Raw values to the configuration's classes, by cattrs, with problems in our own words."""
+"""Converts raw values to the configuration's classes with cattrs; problems in our own words."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ SECTIONS: Final = (
     StallConfig,
     WorkerConfig,
 )
-"""The classes whose keys are fixed, inner ones first."""
+"""The classes with fixed keys, inner ones first."""
 
 
 def structure(tree: Tree) -> tuple[Config, list[Problem]]:
-    """Make the configuration; what is wrong is left out of it and listed.
+    """Return the configuration and its problems; wrong values are left out.
 
-    The configuration is complete, for all that one key can tell, when there are no problems.
+    Without problems, the configuration is complete with respect to single keys.
     """
     raw: dict[str, Any] = tree.value
     problems = [_unknown(key, Config) for key in raw if key not in options(Config)]
@@ -146,7 +146,7 @@ def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
 
 
 def section_of(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
-    """Make a registered section of a raw value; None, and ``problems`` at its path, for no such."""
+    """Convert a raw value to a registered section; on failure add to ``problems``, return None."""
     try:
         return _CONVERTER.structure(raw, section)
     except (ClassValidationError, InvalidError) as error:
@@ -200,7 +200,7 @@ def _misread_properties(tree: Tree) -> Iterator[Problem]:
 
 
 def is_property(path: Path) -> bool:
-    """Tell whether a path leads to, or into, what stands below a ``kafka`` key."""
+    """Return whether a path leads to or below a value of a ``kafka`` key."""
     return (len(path) > 1 and path[0] == "kafka") or (
         len(path) > 3 and path[0] == "workers" and path[2] == "kafka"
     )
@@ -237,7 +237,7 @@ def _field_override(field: attrs.Attribute[Any]) -> Any:
 
 
 def register(section: type[Any]) -> None:
-    """Make a class known whose keys are fixed; those of its sections have to be known before."""
+    """Register a class with fixed keys; register the classes of its sections before it."""
     attrs.resolve_types(section)
     _CONVERTER.register_structure_hook(section, _hook(section))
 

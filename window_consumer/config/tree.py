@@ -18,9 +18,9 @@ class ValueOrigin:
     where: str
     """``workers.yaml:14``, ``@app.handler charge`` or ``--set workers.charge.concurrency``."""
     line: int | None = None
-    """The line in the file, None for what comes from elsewhere."""
+    """The line in the file; None for values from elsewhere."""
     text: str | None = None
-    """A scalar as it was written, where YAML reads it as something else than text."""
+    """A scalar as it was written, if YAML reads it as something other than text."""
 
     @property
     def sort_key(self) -> tuple[bool, int]:
@@ -30,16 +30,16 @@ class ValueOrigin:
 
 @frozen
 class Tree:
-    """Nested dicts and lists of scalars, and the origin of each of them by its path.
+    """Nested dicts and lists of scalars, with the origin of each by its path.
 
-    A tree that stands for itself has an origin for (); one that is only laid over others need not.
+    A complete tree has an origin for (); one that is only laid over others need not.
     """
 
     value: Any
     origins: Mapping[Path, ValueOrigin]
 
     def origin(self, path: Path) -> ValueOrigin:
-        """Return where the value at a path came from, or its nearest parent that exists."""
+        """Return the origin of the value at a path, or of its nearest existing parent."""
         for length in range(len(path), 0, -1):
             found = self.origins.get(path[:length])
             if found is not None:
@@ -47,21 +47,21 @@ class Tree:
         return self.origins[()]
 
     def get(self, path: Path) -> Any:
-        """Return the value at a path of mapping keys, None where there is none."""
+        """Return the value at a path of mapping keys, or None."""
         value = self.value
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def without(self, path: Path) -> Tree:
-        """Return the tree without what stands at a path of mapping keys, if anything does."""
+        """Return the tree without the value at a path of mapping keys, if there is one."""
         kept = {at: origin for at, origin in self.origins.items() if at[: len(path)] != path}
         return Tree(_without(self.value, path), kept)
 
     def over(self, lower: Tree) -> Tree:
-        """Lay this tree over another: mappings are joined, everything else is replaced.
+        """Lay this tree over another: mappings are merged, everything else is replaced.
 
-        An empty value (None) over a mapping leaves the mapping as it is.
+        An empty value (None) over a mapping leaves the mapping unchanged.
         """
         origins = dict(lower.origins)
         return Tree(self._over(lower.value, self.value, (), origins), origins)
@@ -85,7 +85,7 @@ class Tree:
 
 
 def tree_of(value: Any, origin: ValueOrigin, path: Path = ()) -> Tree:
-    """Make a tree of a plain value, all of one origin, that stands at ``path``."""
+    """Return a tree with a plain value at ``path``, all of one origin."""
     origins = {found: origin for found, _ in walk(value, path)}
     for key in reversed(path):
         value = {key: value}
@@ -93,7 +93,7 @@ def tree_of(value: Any, origin: ValueOrigin, path: Path = ()) -> Tree:
 
 
 def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield a value that stands at ``path`` and everything in it, each with its path."""
+    """Yield the value at ``path`` and everything in it, each with its path."""
     yield path, value
     items: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, dict):
@@ -114,7 +114,7 @@ def _without(value: Any, path: Path) -> Any:
 
 
 def dotted(path: Path) -> str:
-    """Write a path the way that people do: ``workers.charge.topics[0]``."""
+    """Write a path for people: ``workers.charge.topics[0]``."""
     text = ""
     for key in path:
         if isinstance(key, int):

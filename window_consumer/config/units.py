@@ -1,7 +1,7 @@
-"""Durations, sizes and ranges of durations, as they are written in the configuration.
+"""Durations, sizes and ranges of durations, as the configuration writes them.
 
-Parsing and formatting are exact: what is formatted parses to the same value. Whether a value is
-within a key's limits is for ``kinds``.
+Parsing and formatting are exact: formatted values parse to the same value. ``kinds`` checks the
+limits of a key.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ SIZE_UNITS: Final[Mapping[str, Fraction]] = {
 """Units of size, in bytes."""
 
 PERCENT_UNITS: Final[Mapping[str, Fraction]] = {"%": Fraction(1, 100)}
-"""The one unit of shares."""
+"""The only unit of shares."""
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)")
 
 
 class UnitError(ValueError):
-    """A text that is no duration or size.
+    """A text is not a duration or a size.
 
-    The message continues a sentence that begins with the text: ``has no unit``. ``hint`` says
-    what was probably meant, and is empty where nothing comes to mind.
+    The message continues a sentence that begins with the text: ``has no unit``. ``hint`` says what
+    was probably meant, or is empty.
     """
 
     def __init__(self, message: str, hint: str = ""):
@@ -53,7 +53,7 @@ class UnitError(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that ``200ms``, ``1.5s``, ``1m``, ``2h`` or ``14d`` stands for.
+    """Return the seconds in a text such as ``200ms``, ``1.5s``, ``1m``, ``2h`` or ``14d``.
 
     ``0`` needs no unit. Raises UnitError.
     """
@@ -63,7 +63,7 @@ def parse_duration(text: str) -> float:
 def format_duration(seconds: float) -> str:
     """Write seconds (>= 0 and finite) in the largest unit that gives a whole number.
 
-    Where none does, seconds (milliseconds below one second) with decimals.
+    If there is none, write seconds (milliseconds below one second) with decimals.
     """
     exact = Fraction(Decimal(repr(float(seconds))))
     if not exact:
@@ -98,15 +98,14 @@ def parse_duration_range(text: str) -> tuple[float, float]:
 
 
 def format_duration_range(ends: tuple[float, float]) -> str:
-    """Write a range of seconds the way that ``parse_duration_range`` reads it."""
+    """Write a range of seconds as ``parse_duration_range`` reads it."""
     return f"{format_duration(ends[0])}..{format_duration(ends[1])}"
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that ``64MiB``, ``1GiB``, ``500KiB``, ``10MB`` or ``1024B`` stands for.
+    """Return the bytes in a text such as ``64MiB``, ``1GiB``, ``500KiB``, ``10MB`` or ``1024B``.
 
-    Units with an i are powers of 1024, those without of 1000. ``0`` needs no unit. Raises
-    UnitError.
+    Units with an i are powers of 1024, others of 1000. ``0`` needs no unit. Raises UnitError.
     """
     size = _parse(text, SIZE_UNITS, "size", ("B", "MiB"))
     if size.denominator != 1:
@@ -123,7 +122,7 @@ def format_size(size: int) -> str:
 
 
 def parse_percent(text: str) -> float:
-    """Return the share that ``50%`` or ``12.5%`` stands for, 1.0 for all. Raises UnitError."""
+    """Return the share in a text such as ``50%`` or ``12.5%``, 1.0 for all. Raises UnitError."""
     if re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", text) and float(text):
         share = float(text) if float(text) <= 1 else float(text) / 100
         raise UnitError("has no unit", f"write {format_percent(share)}")
@@ -131,7 +130,7 @@ def parse_percent(text: str) -> float:
 
 
 def format_percent(share: float) -> str:
-    """Write a share (>= 0 and finite) the way that ``parse_percent`` reads it."""
+    """Write a share (>= 0 and finite) as ``parse_percent`` reads it."""
     text = _shifted(share, 2)
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
 

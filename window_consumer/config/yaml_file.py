@@ -1,7 +1,7 @@
-"""YAML to raw values that know their lines. What the values mean is for others.
+"""YAML to raw values with line numbers. The meaning of the values does not belong here.
 
-PyYAML composes the nodes and resolves the scalars. Building values from the nodes is done here,
-because ``safe_load`` forgets positions and keeps the last of two equal keys without a word.
+PyYAML composes the nodes and resolves the scalars. Values are built from the nodes here, because
+``safe_load`` drops positions and silently keeps the last of two equal keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pairs = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader for which dates are text: no key of ours is a date, but a name may be one."""
+    """A SafeLoader that reads dates as text: no key of ours is a date, but a name may be one."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -79,9 +79,9 @@ def read_file(path: pathlib.Path) -> tuple[Tree, list[Problem]]:
 def read_text(
     text: str, origin_of: Callable[[int], ValueOrigin], path: Path = ()
 ) -> tuple[Tree, list[Problem]]:
-    """Read one YAML value that stands at ``path``; ``origin_of`` is given a line from 1 up.
+    """Read one YAML value for ``path``; ``origin_of`` gets a line number from 1 up.
 
-    Raises InvalidError for what is no YAML.
+    Raises InvalidError for invalid YAML.
     """
     reader = _Reader(origin_of)
     try:
@@ -101,9 +101,9 @@ def read_text(
 
 
 def read_scalar(text: str) -> Any:
-    """Return what YAML makes of a text that stands as a plain scalar; never a collection.
+    """Return what YAML makes of a plain scalar; never a collection.
 
-    Raises ValueError for what looks like a number and is none.
+    Raises ValueError for a text that looks like a number and is not one.
     """
     tag = _Loader("").resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call] # stubs
     return _construct(yaml.ScalarNode(tag, text)) if tag in _SCALAR_TAGS else text
@@ -114,7 +114,7 @@ def _construct(node: yaml.ScalarNode) -> Any:
         raise ValueError("too long for a number")
     try:
         return _Loader("").construct_object(node)
-    except LookupError as error:  # what PyYAML raises for !!bool x and for an empty !!int
+    except LookupError as error:  # PyYAML raises it for !!bool x and for an empty !!int
         raise ValueError(str(error)) from error
 
 
@@ -129,7 +129,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        """Return a node's value, noting origins and problems."""
+        """Return a node's value; record origins and problems."""
         if len(self.origins) > MAX_VALUES:
             raise _fatal(self._origin(node), f"aliases expand to more than {MAX_VALUES} values")
         if isinstance(node, yaml.MappingNode) and node.tag == _CORE + "map":
@@ -197,13 +197,13 @@ class _Reader:
     @contextlib.contextmanager
     def _inside(self, node: yaml.Node) -> Iterator[None]:
         if id(node) in self._open:
-            raise _fatal(self._origin(node), "an alias stands inside of what it stands for")
+            raise _fatal(self._origin(node), "an alias is inside the value that it refers to")
         self._open.add(id(node))
         yield
         self._open.remove(id(node))
 
     def _problem(self, node: yaml.Node, path: Path, message: str) -> None:
-        if id(node) not in self._told:  # a node that has aliases is built several times
+        if id(node) not in self._told:  # a node with aliases is built several times
             self._told.add(id(node))
             self.problems.append(Problem(path, message, origin=self._origin(node)))
 
@@ -218,7 +218,7 @@ def _fatal(origin: ValueOrigin, message: str) -> InvalidError:
 def _syntax_error(
     error: yaml.MarkedYAMLError, text: str, origin_of: Callable[[int], ValueOrigin]
 ) -> InvalidError:
-    # An unquoted password may begin with * or !: names that YAML complains about are not shown.
+    # An unquoted password may begin with * or !, so names that YAML complains about are not shown.
     problem, context = (
         re.sub(r"\b(alias|anchor|tag|handle) .*", r"\1", text or "")
         for text in (error.problem, error.context)

@@ -1,1 +1,1 @@
-"""Kafka behind the protocols of ``model``: the only floor that knows the client library."""
+"""Kafka behind the protocols of ``model``. Only this folder knows the client library."""

@@ -1,4 +1,4 @@
-"""The partitions that a client was assigned: which are paused, and where each is read."""
+"""The partitions assigned to a client: which are paused, and where each is read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition
 
 HELD_AT = 0
-"""Where a partition begins that is paused until somebody seeks: a number; nothing is read there.
+"""The begin offset of a partition that stays paused until a seek; nothing is read there.
 
-The client would have to ask the broker what the end is, and asks again when it has been told to
-pause. What a late answer says wins over a seek that came meanwhile (librdkafka 2.16): the partition
-would be read from its end on, and the records before it by nobody.
+It has to be a number. With "end", the client would ask the broker for the end offset, and ask again
+when it is paused. A late answer overrides a seek made meanwhile (librdkafka 2.16): the partition
+would be read from its end, and the records before it would be lost.
 """
 
 
@@ -27,35 +27,37 @@ class Assignment:
         self._consumer = consumer
         self._incremental = incremental
         self.topics: set[str] = set()
-        """Those of all partitions that were ever assigned: nothing else can be delivered."""
+        """Topics of all partitions that were ever assigned; nothing else can be delivered."""
         self._begins: dict[TopicPartition, int] = {}
-        """Where each was last told to begin: the client knows it only after the first record."""
+        """Where each partition was last told to begin; the client learns it with the first record.
+        """
         self._paused: set[TopicPartition] = set()
-        """What the client does not fetch. It remembers that of partitions that were given up: when
-        they are dealt to it again they are as silent as before."""
+        """Partitions that the client does not fetch. It remembers a pause after a partition was
+        given up, so the partition is still silent when it is assigned again.
+        """
         self.moved: set[TopicPartition] = set()
-        """Those that begin elsewhere, or were given up, since this was last cleared."""
+        """Partitions that were moved or given up since this was last cleared."""
         self._held: set[TopicPartition] = set()
-        """Those of them that have no place to begin at yet."""
+        """Paused partitions that have no begin offset yet."""
         self._problems: dict[TopicPartition, KafkaError] = {}
 
     @property
     def names(self) -> list[TopicPartition]:
-        """The partitions that are assigned."""
+        """Return the assigned partitions."""
         return list(self._begins)
 
     def record_problem(self, message: Any, error: KafkaError) -> None:
-        """Note what stands in the way of reading on, where the records before it end."""
+        """Record why reading cannot continue after the records before this message."""
         name = TopicPartition(message.topic(), message.partition())
-        # A log may not have HELD_AT any more, and may be asked for it before the pause is heard of;
-        # the answer may come when the partition has been told to begin elsewhere.
+        # The log may no longer have HELD_AT, and the client may ask for it before it sees the
+        # pause. An answer may also arrive after the partition was told to begin elsewhere.
         offset = message.offset()
         is_late = offset is not None and offset < self._begins.get(name, offset)
         if name not in self._held and not is_late:
             self._problems[name] = error
 
     def take_problems(self) -> dict[TopicPartition, KafkaError]:
-        """Return the problems of the places where reading stands still, each once."""
+        """Return the problems that stop reading, each once."""
         problems, self._problems = self._problems, {}
         return problems
 
@@ -65,7 +67,7 @@ class Assignment:
             self._problems.pop(name, None)
 
     def take(self, names: Sequence[TopicPartition]) -> None:
-        """Note new partitions; an eager rebalance names all that there are."""
+        """Add new partitions. An eager rebalance names all of them."""
         if not self._incremental:
             self._begins.clear()
         self._begins.update(dict.fromkeys(names, HELD_AT))
@@ -73,14 +75,14 @@ class Assignment:
         self._move(names)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
-        """Forget partitions."""
+        """Remove partitions."""
         for name in names:
             self._begins.pop(name, None)
         self._held.difference_update(names)
         self._move(names)
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Begin to read at these offsets; those with None stay paused."""
+        """Start reading at these offsets; partitions with None stay paused."""
         begins = {name: HELD_AT if offset is None else offset for name, offset in offsets.items()}
         waiting = [name for name, offset in offsets.items() if offset is None]
         self._held.difference_update(begins)
@@ -97,7 +99,7 @@ class Assignment:
             self.pause(waiting)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading at this offset, also where it was paused; RunError if it is not ours."""
+        """Continue reading at this offset, paused or not. Raise RunError if it is not assigned."""
         if name not in self._begins:
             raise RunError(f"{name} cannot be read: it is not assigned")
         self._begins[name] = offset
@@ -107,12 +109,12 @@ class Assignment:
         try:
             self._consumer.seek(ClientPartition(*name, offset))
         except KafkaException:
-            # A partition that reads nothing (its position was out of range) cannot seek: it is
-            # assigned anew, which librdkafka allows at any time.
+            # A partition that reads nothing (its position was out of range) cannot seek. It is
+            # assigned again, which librdkafka allows at any time.
             self._assign_anew(name, offset)
 
     def put_back(self, name: TopicPartition, offset: int) -> None:
-        """Read a record again that nobody has seen."""
+        """Read a record again that was not delivered."""
         if name in self._begins and name not in self._paused:
             self.seek(name, offset)
 
@@ -124,7 +126,7 @@ class Assignment:
             self._assign({name: offset})
 
     def _assign(self, begins: Mapping[TopicPartition, int]) -> None:
-        """Assign all there are; the others go on where they are, those paused stay so."""
+        """Assign all partitions: the others keep their positions, and paused ones stay paused."""
         others = {name: begin for name, begin in self._begins.items() if name not in begins}
         positions = self.positions(list(others)) if others else {}
         self._consumer.assign(_at({**others, **positions, **begins}))
@@ -137,13 +139,13 @@ class Assignment:
             self._consumer.resume([ClientPartition(*name) for name in names])
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
-        """Deliver nothing of these; what was prefetched is thrown away."""
+        """Deliver nothing from these partitions; prefetched records are discarded."""
         ours = [name for name in names if name in self._begins]
         self._paused.update(ours)
         self._consumer.pause([ClientPartition(*name) for name in ours])
 
     def positions(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return how far each was read; those not read since they last began are left out."""
+        """Return the positions of partitions; those not read since they last began are left out."""
         found = self._consumer.position([ClientPartition(*name) for name in names])
         return {
             TopicPartition(each.topic, each.partition): each.offset
@@ -152,7 +154,7 @@ class Assignment:
         }
 
     def log_ends(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of the logs that the client has heard of, without asking anybody."""
+        """Return the log ends that the client already knows, without a request."""
         ends = {}
         for name in names:
             _, end = self._consumer.get_watermark_offsets(ClientPartition(*name), cached=True)

@@ -1,8 +1,8 @@
 """What the client's consume returns: records of several partitions, and errors between them.
 
-The client's ``Message.headers()`` (2.16) raises SystemError at a header name that is not UTF-8,
-and what a second call returns holds a NULL that crashes the process. So it is called once per
-record, on the thread that read it, and what it left behind is replaced.
+The client's ``Message.headers()`` (2.16) raises SystemError for a header name that is not UTF-8. A
+second call then returns a value that holds a NULL and crashes the process. So it is called once per
+record, on the thread that read the record, and what it left behind is replaced.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message as AnyMessage
 from window_consumer.model.record import TopicPartition
 
-# Functions of the message's class, for map: half the price of calling each message's method.
+# Functions of the message's class, for map: half the cost of calling each message's method.
 _error_of: Callable[[Any], KafkaError | None] = Message.error
 _partition_of: Callable[[Any], int] = Message.partition  # type: ignore[assignment] # records have one
 _topic_of: Callable[[Any], str] = Message.topic  # type: ignore[assignment] # records have one
 
 _FIRST_CHECK = 256
-"""So many records are looked at first for where a run ends, then four times as many."""
+"""The search for the end of a run checks this many records first, then four times as many."""
 
 Key = TypeVar("Key", int, tuple[str, int])
 
 
 def has_errors(batch: Sequence[Any]) -> bool:
-    """Tell whether something in the batch is no record."""
+    """Return whether the batch contains an error."""
     return any(map(_error_of, batch))
 
 
 def drop(gathered: dict[TopicPartition, Any], names: Collection[TopicPartition]) -> None:
-    """Drop what was gathered of partitions."""
+    """Remove these partitions from ``gathered``."""
     for name in names:
         gathered.pop(name, None)
 
 
 class Names:
-    """Splits batches, and keeps the partitions' names so that they are made once."""
+    """Splits batches, and keeps the partitions' names so that each is created once."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, int], TopicPartition] = {}
@@ -62,10 +62,10 @@ class Names:
         batch: list[AnyMessage],
         topics: Collection[str],
     ) -> None:
-        """Add records to those of their partitions.
+        """Add records to their partitions.
 
-        ``topics`` are all that the client was ever assigned partitions of. What it subscribes to
-        does not tell: a topic's last records come when the subscription has changed already.
+        ``topics`` are all topics of which the client was ever assigned a partition. The
+        subscription is not enough: a topic's last records arrive after it has changed.
         """
         if not batch:
             return
@@ -85,10 +85,10 @@ class Names:
 
 
 def _split(batch: list[AnyMessage], keys: list[Key]) -> Iterator[tuple[Key, list[AnyMessage]]]:
-    """Yield runs of records of one key; those of a key, whose runs may be several, in their order.
+    """Yield runs of records with one key, in order. A key may have several runs.
 
-    A key's records nearly always stand together. Everything that is done for each record is done
-    in C: it is done a million times a second.
+    A key's records are nearly always adjacent. All work per record is done in C, because it happens
+    a million times a second.
     """
     start, end = 0, len(keys)
     while start < end:
@@ -103,7 +103,7 @@ def _split(batch: list[AnyMessage], keys: list[Key]) -> Iterator[tuple[Key, list
 
 
 def _end_of_run(keys: list[Key], start: int) -> int:
-    """Return where the run of the key at ``start`` ends, -1 where keys are mixed up there."""
+    """Return where the run that begins at ``start`` ends, or -1 where keys are mixed."""
     key, end, stop, step = keys[start], len(keys), start, _FIRST_CHECK
     while stop < end:
         piece = keys[stop : stop + step]
@@ -121,13 +121,13 @@ _headers_of: Callable[[Any], object] = Message.headers
 def read_headers(records: Sequence[Any]) -> list[Any]:
     """Read the headers of records for the first time; return the records that have lost theirs.
 
-    Those have ``LostHeaders`` from now on. Errors, which stand between records, have none.
+    Those have ``LostHeaders`` from now on. Errors between the records have no headers.
     """
     lost: list[Any] = []
     left = iter(records)
     while length_hint(left):
         try:
-            # In C from one to the next: most records have none, and cost 30 ns each.
+            # Iterate in C: most records have no headers and cost 30 ns each.
             deque(map(_headers_of, left), maxlen=0)
         except (SystemError, UnicodeDecodeError):
             record = records[len(records) - length_hint(left) - 1]

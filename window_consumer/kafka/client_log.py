@@ -16,22 +16,23 @@ from window_consumer.model.log_events import LogEvent
 Mask = Callable[[str], str]
 
 QUIET_S = 10.0
-"""One line of a kind in this time: while a broker is away the client writes twenty a second."""
+"""At most one line of each kind in this time. Without a broker the client writes twenty a second.
+"""
 
 _MAX_KINDS = 1000
 _VARIES = re.compile(r"after \d+ms|, \d+ identical error\(s\) suppressed")
 
 
 class ClientLog:
-    """What the client library gets as its logger.
+    """The logger that the client library gets.
 
-    It is called from within the client: an exception (of a user's logging filter, say) would
-    destroy the batch of records that is being returned, so it ends here, on stderr. Any thread
-    may call: at worst a line that two of them write at once appears twice.
+    It is called from within the client: an exception (of a user's logging filter, for example)
+    would destroy the batch of records being returned. So exceptions end here, on stderr. Any thread
+    may call; at worst, a line that two threads write at once appears twice.
 
-    A KafkaException is none of ours: the client goes on with its callbacks while one waits to be
-    raised, and whatever next looks for an exception comes across it. It is handed back, or the
-    call would fail without telling why.
+    A KafkaException is not ours. The client continues with its callbacks while one is pending, and
+    the next check for an exception finds it. It is handed back; otherwise the call would fail
+    without a reason.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class ClientLog:
         self._now = now
         self._kinds: dict[str, tuple[float, int]] = {}
         self.lines = 0
-        """How many lines the client has written, those that were kept quiet included."""
+        """Number of lines that the client has written, suppressed ones included."""
 
     def log(
         self,
@@ -52,7 +53,7 @@ class ClientLog:
         event: LogEvent = LogEvent.CLIENT_LOGGED,
         **_: Any,
     ) -> None:
-        """Pass a line on; the client's levels are those of logging."""
+        """Pass a line on; the client's levels are logging's."""
         self.lines += 1
         try:
             text = message % args if args else message
@@ -70,7 +71,7 @@ class ClientLog:
         self.log(logging.INFO, message, *args, event=event)
 
     def _unsaid(self, kind: str) -> int | None:
-        """Return how many lines were kept quiet since the last, None to keep this quiet too."""
+        """Return how many lines were suppressed since the last one; None suppresses this one."""
         now = self._now()
         said_at, unsaid = self._kinds.get(kind, (float("-inf"), 0))
         if now - said_at < QUIET_S:

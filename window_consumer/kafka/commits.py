@@ -1,8 +1,8 @@
-"""Sending commits through the client, and telling its answers apart.
+"""Sends commits through the client and separates its answers.
 
-The client gives one answer for all partitions of a request: where the broker refuses one of them,
-all of them seem to be refused. So partitions of a request that failed are sent again in requests
-of their own, until each has had an answer that is about itself alone.
+The client gives one answer for all partitions of a request: if the broker refuses one of them, all
+seem refused. So partitions of a failed request are sent again in requests of their own, until each
+has an answer that concerns it alone.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Results = dict[TopicPartition, CommitFailedError | None]
 class Commits:
     """The commits of one client. Owner: poll thread.
 
-    Only the answer to the last commit of a partition counts: one that comes for an earlier commit,
-    or for one of an earlier assignment, says nothing about what is committed now.
+    Only the answer to a partition's last commit counts. An answer to an earlier commit, or one of
+    an earlier assignment, says nothing about what is committed now.
     """
 
     def __init__(self) -> None:
         self._sent: dict[TopicPartition, Commit] = {}
         """The last commit of each partition that has no answer yet."""
         self._alone: set[TopicPartition] = set()
-        """Those whose next commit travels in a request of its own."""
+        """Partitions whose next commit is sent in a request of its own."""
         self._answers: Results = {}
 
     def on_commit(self, error: KafkaError | None, partitions: Sequence[ClientPartition]) -> None:
-        """Note an answer; the client calls this from within its poll."""
+        """Record an answer; the client calls this from within its poll."""
         names = [TopicPartition(each.topic, each.partition) for each in partitions]
         shared = len(names) > 1
         for name, each in zip(names, partitions, strict=True):
@@ -45,12 +45,12 @@ class Commits:
                 self._answers[name] = self._result(name, each.error or error, shared=shared)
 
     def take(self) -> Results:
-        """Return the answers that have come, each once."""
+        """Return the answers received, each once."""
         answers, self._answers = self._answers, {}
         return answers
 
     def take_of(self, names: Iterable[TopicPartition]) -> Results:
-        """Return the answers for these partitions that have come, each once."""
+        """Return the answers received for these partitions, each once."""
         return {name: self._answers.pop(name) for name in names if name in self._answers}
 
     def remove(self, names: Iterable[TopicPartition]) -> None:
@@ -60,7 +60,7 @@ class Commits:
             self._alone.discard(name)
 
     def send(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
-        """Send commits; their answers come through ``on_commit``."""
+        """Send commits; their answers arrive through ``on_commit``."""
         for request in self._requests(commits):
             self._sent.update((commit.name, commit) for commit in request)
             try:
@@ -69,10 +69,9 @@ class Commits:
                 self._answers.update(self._all_failed(request, exception))
 
     def send_and_block(self, consumer: Consumer, commits: Sequence[Commit]) -> Results:
-        """Send commits and wait as long as the client does: for use within its callbacks.
+        """Send commits and block as long as the client does; for use within its callbacks.
 
-        The broker carries requests of one client out in their order, so that those on their way
-        arrive before.
+        The broker handles one client's requests in order, so pending requests arrive first.
         """
         results: Results = {}
         for request in self._requests(commits):

@@ -1,4 +1,4 @@
-"""One client of a worker's group: its consumer object, and what belongs to that object alone."""
+"""One client of a worker's group: its consumer object and what belongs to that object alone."""
 
 from __future__ import annotations
 
@@ -25,25 +25,28 @@ from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 CHUNK = 3000
-"""Records per call of the client's consume. Each call lets go of the interpreter's lock: with 500
-the slots' threads and the poll thread wait for each other six times as often, and a worker whose
-handler does nothing is 6 % slower. With more nothing is gained."""
+"""Records per call of the client's consume.
+
+Each call releases the interpreter's lock. With 500, the slots' threads and the poll thread wait for
+each other six times as often, and a worker whose handler does nothing is 6 % slower. More gains
+nothing.
+"""
 
 _SERVE_S = 0.05
 
 
 class Connection:
-    """Makes a client and owns it; a client that gave up is replaced by another connection.
+    """Creates a client and owns it. Another connection replaces a client that gave up.
 
-    Owner: poll thread. The client's callbacks only take notes here.
+    Owner: poll thread. The client's callbacks only record here.
     """
 
     def __init__(self, settings: Mapping[str, Any], log: ClientLog):
         self.troubles: list[KafkaError] = []
-        """What the client has said about itself, for the listener."""
+        """Errors that the client reported about itself, for the listener."""
         self.commits = Commits()
         self._given_up: set[TopicPartition] = set()
-        """Partitions that were given up since a commit was last waited for."""
+        """Partitions given up since the last wait for a commit."""
         self.watchdog = ClientWatchdog(settings, notices_silence=True)
         noting = {"error_cb": self._on_error, "on_commit": self.commits.on_commit}
         try:
@@ -62,9 +65,9 @@ class Connection:
     def chunks(self, max_records: int, timeout_s: float) -> Iterator[list[Any]]:
         """Yield records and errors, one call of the client at a time; waits only for the first.
 
-        A call that brings less than it was asked for is the last: what the next would bring needs
-        a round trip. What a chunk needs is best done before the next is asked for, while it is in
-        the processor's cache. ``assignment.moved`` names what began elsewhere during the call.
+        A call that returns less than it asked for is the last, because more would need a round
+        trip. Process each chunk before you ask for the next, while it is in the processor's cache.
+        ``assignment.moved`` names the partitions that were moved during the call.
         """
         moved = self.assignment.moved
         left = max(1, max_records)
@@ -86,7 +89,7 @@ class Connection:
             try:
                 chunk = self.consumer.consume(wanted, 0)
             except KafkaException as exception:
-                # What was read before is not lost; the next call raises again if it has to.
+                # Records read before are not lost; the next call raises again if it has to.
                 self.record_error(exception)
                 return
             full = len(chunk) == wanted
@@ -94,17 +97,17 @@ class Connection:
             yield chunk
 
     def record_error(self, exception: KafkaException) -> None:
-        """Keep an error that the client raised, for the listener; others are raised again."""
+        """Keep an error that the client raised, for the listener; raise others again."""
         error = exception.args[0] if exception.args else None
         if not isinstance(error, KafkaError):
             raise exception
         self.troubles.append(error)
 
     def commit_and_wait(self, commits: Sequence[Commit], timeout_s: float) -> Results:
-        """Send commits and serve the client until they have their answers, or for so long.
+        """Send commits and serve the client until they are answered, at most ``timeout_s``.
 
-        The client may be told meanwhile to give a partition up: then nobody waits for its answer,
-        and whatever the answer was, the commit must not be sent again.
+        Meanwhile the client may be told to give up a partition. Then nobody waits for that
+        partition's answer, and the commit must not be sent again, whatever the answer was.
         """
         deadline = time.monotonic() + timeout_s
         wanted = {commit.name for commit in commits}
@@ -124,7 +127,7 @@ class Connection:
         return {**found, **dict.fromkeys(lost, GivenUpError())}
 
     def _put_back(self, message: Any) -> None:
-        """Let a record be read again: the client can only be served by taking one from it."""
+        """Put a record back: serving the client is only possible by taking a record from it."""
         error = message.error()
         if error is None:
             name = TopicPartition(message.topic(), message.partition())
@@ -133,13 +136,13 @@ class Connection:
             self.assignment.record_problem(message, error)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
-        """Forget partitions: answers to their commits concern nobody any more."""
+        """Remove partitions; answers to their commits no longer matter."""
         self._given_up.update(names)
         self.assignment.give_up(names)
         self.commits.remove(names)
 
     def close(self, timeout_s: float) -> bool:
-        """Close on a thread of its own, as the client's close can hang; False when it does."""
+        """Close on a separate thread, as the client's close can hang; return False if it does."""
         closer = threading.Thread(target=self.consumer.close, name="wc-close", daemon=True)
         closer.start()
         closer.join(timeout_s)

@@ -1,4 +1,4 @@
-"""Kafka's errors in our words; nowhere else is an error code looked at."""
+"""Translates Kafka's errors into ours. No other module looks at error codes."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ _REFUSED = (
         }
     )
 )
-"""Why a record is not taken, whenever it is sent; its size apart."""
+"""Why a record is refused whenever it is sent, except for its size."""
 
-# Why a broker may refuse one partition's commit and take those that came with it.
+# Why a broker may refuse one partition's commit and accept the others of the request.
 _OF_ONE_PARTITION = frozenset(
     {
         KafkaError.OFFSET_METADATA_TOO_LARGE,
@@ -92,7 +92,7 @@ _LOST_OWNERSHIP = frozenset(
     }
 )
 
-# Why the client may give a consumer up; it tells that in words alone.
+# Why the client may give up a consumer; it reports this only in text.
 _MAKES_FATAL = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -106,7 +106,7 @@ _ONE_INSTANCE = frozenset({KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.FENCED_
 
 
 def cause_of(exception: BaseException) -> KafkaError | None:
-    """Return the KafkaError inside of a KafkaException, if there is one."""
+    """Return the KafkaError inside a KafkaException, or None."""
     if isinstance(exception, KafkaException) and exception.args:
         error = exception.args[0]
         return error if isinstance(error, KafkaError) else None
@@ -114,12 +114,12 @@ def cause_of(exception: BaseException) -> KafkaError | None:
 
 
 def text_of(error: KafkaError) -> str:
-    """Return what the client or the broker says, with the error's name."""
+    """Return the client's or the broker's message, with the error's name."""
     return f"{error.str()} ({error.name()})"
 
 
 def translate(error: KafkaError, where: str) -> WindowConsumerError:
-    """Turn a KafkaError into the error of ours that says what a caller can do."""
+    """Return our error for a KafkaError; its class says what a caller can do."""
     code = error.code()
     text = f"{where}: {text_of(error)}"
     if code in _AUTHENTICATION:
@@ -141,27 +141,27 @@ def translate(error: KafkaError, where: str) -> WindowConsumerError:
 
 
 def is_absence(error: KafkaError) -> bool:
-    """Tell whether the error only says that a broker did not answer for now."""
+    """Return whether the error only says that a broker did not answer for now."""
     return error.code() in _ABSENT
 
 
 def is_expiry(error: KafkaError) -> bool:
-    """Tell whether a message was given up because no broker took it in time."""
+    """Return whether a message was given up because no broker accepted it in time."""
     return error.code() == KafkaError._MSG_TIMED_OUT
 
 
 def are_all_down(error: KafkaError) -> bool:
-    """Tell whether the client says that it is connected to no broker."""
+    """Return whether the client reports that it is connected to no broker."""
     return error.code() == KafkaError._ALL_BROKERS_DOWN
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Tell whether the client has given up: nothing but a new one can help."""
+    """Return whether the client has given up, so that only a new one can help."""
     return error.code() == KafkaError._FATAL or error.fatal()
 
 
 def behind_fatal(error: KafkaError) -> KafkaError:
-    """Return the error that a client has given up for, with all that it says about it."""
+    """Return the error that made a client give up, with all that it reports about it."""
     text = error.str()
     for code in _MAKES_FATAL:
         if KafkaError(code).str() in text:
@@ -170,42 +170,42 @@ def behind_fatal(error: KafkaError) -> KafkaError:
 
 
 def is_out_of_range(error: KafkaError) -> bool:
-    """Tell whether the position lies outside of the log."""
+    """Return whether the position lies outside the log."""
     return error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 def is_without_leader(error: KafkaError) -> bool:
-    """Tell whether the client knows no broker for a partition; maybe there is no partition."""
+    """Return whether the client knows no broker for a partition, which may not exist."""
     return error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
 def is_leader_moving(error: KafkaError) -> bool:
-    """Tell whether a partition has no leader for a moment: its topic is new, or a broker left."""
+    """Return whether a partition briefly has no leader: its topic is new, or a broker left."""
     return error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 def is_of_one_partition(error: KafkaError) -> bool:
-    """Tell whether a refused commit may be the fault of one partition in its request."""
+    """Return whether one partition of its request may be the reason why a commit was refused."""
     return error.code() in _OF_ONE_PARTITION
 
 
 def is_authentication(error: KafkaError) -> bool:
-    """Tell whether the broker refused who we say we are."""
+    """Return whether the broker refused our credentials."""
     return error.code() in _AUTHENTICATION
 
 
 def is_permission(error: KafkaError) -> bool:
-    """Tell whether an ACL is missing."""
+    """Return whether an ACL is missing."""
     return error.code() in _NOT_PERMITTED
 
 
 def may_pass(error: KafkaError) -> bool:
-    """Tell whether joining the group later, with a new client, may be answered otherwise."""
+    """Return whether joining the group later, with a new client, may succeed."""
     return is_permission(error) or error.code() == KafkaError.UNRELEASED_INSTANCE_ID
 
 
 def is_unsupported(error: KafkaError) -> bool:
-    """Tell whether the cluster does not know this request, or not in this form."""
+    """Return whether the cluster does not support this request, or not in this form."""
     return error.code() in {
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError._UNSUPPORTED_FEATURE,
@@ -214,7 +214,7 @@ def is_unsupported(error: KafkaError) -> bool:
 
 
 def commit_failure(error: KafkaError) -> CommitFailedError:
-    """Say what became of a commit that was not taken."""
+    """Return our error for a commit that was refused."""
     code = error.code()
     return CommitFailedError(
         text_of(error),
@@ -224,12 +224,12 @@ def commit_failure(error: KafkaError) -> CommitFailedError:
 
 
 def is_purged(error: KafkaError) -> bool:
-    """Tell whether a message failed because its client was given up."""
+    """Return whether a message failed because its client was given up."""
     return error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
-    """Say why a copy was not acked."""
+    """Return our error for a copy that was not acked."""
     code = error.code()
     if is_fatal(error):
         why = f"the producer has given up: {text_of(error)}"

@@ -1,4 +1,4 @@
-"""A producer of telemetry: it never waits, never raises, and what it cannot send is told."""
+"""A producer of telemetry: it never waits and never raises, and it reports what it cannot send."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class EventWriter:
             )
 
     def serve(self, timeout_s: float) -> None:
-        """Wait for an answer for so long, and hand out those that are there."""
+        """Wait up to ``timeout_s`` for an answer, and deliver all that have arrived."""
         self._producer.poll(timeout_s)
 
     def close(self, timeout_s: float) -> int:
-        """Wait for the answers that are missing; return how many are still missing then."""
+        """Wait for missing answers; return how many are still missing."""
         return self._producer.wait(timeout_s)

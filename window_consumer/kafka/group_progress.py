@@ -1,7 +1,7 @@
-"""Reading a topic on in the name of a group that nobody joins: what it commits is its progress.
+"""Reads a topic for a group that nobody joins; the group's commits are the progress.
 
-No session of a killed process has to time out. Of two processes that run at once, each finds the
-other by what is committed.
+So no session of a killed process has to time out. Two processes that run at once notice each other
+by the commits.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from window_consumer.model.errors import RunError
 from window_consumer.model.record import Message, TopicPartition
 
 _CHUNK: Final = 1_000
-"""Records that are asked for at once, and their bytes counted."""
+"""Records requested at once, after which their bytes are counted."""
 
 _POLL_S: Final = 0.1
 _DEADLINE_S: Final = 60.0
-"""How long no broker may answer before a read gives up."""
+"""A read gives up if no broker answers for this long."""
 
 
 class GroupProgress:
-    """Reads one topic from where its group stands to the end that it had at the beginning.
+    """Reads one topic from the group's committed offsets to the end that it had at the beginning.
 
     Only committed transactions count. Owner: one thread. All errors are WindowConsumerErrors.
     """
@@ -67,11 +67,11 @@ class GroupProgress:
         self._reader.close()
 
     def begin(self, topic: str, mark: str, *, restart: bool = False) -> dict[TopicPartition, Span]:
-        """Go to where the group stands; return what is to be read of each partition.
+        """Go to the group's progress; return what remains to be read of each partition.
 
-        It starts at the log's beginning where there is no progress, with ``restart``, where the
-        progress was committed with another ``mark``, and where it lies outside of the log: the
-        topic was recreated, or its log was cut.
+        A partition starts at its log's beginning without progress, with ``restart``, if the
+        progress was committed with another ``mark``, and if it lies outside the log: the topic was
+        recreated, or its log was cut.
         """
         self._mark = mark
         logs = self._reader.spans(topic)
@@ -88,7 +88,7 @@ class GroupProgress:
     def _standing(
         self, names: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, bool]]:
-        """Return what is committed of each partition, and whether it has our mark."""
+        """Return each partition's commit, and whether it carries our mark."""
         wanted = [ClientPartition(*name) for name in names]
         consumer = self._reader.consumer
         found = {}
@@ -99,9 +99,10 @@ class GroupProgress:
         return found
 
     def read(self, max_records: int) -> list[Message]:
-        """Return the next records, at most so many and about ``max_bytes``; none at the end.
+        """Return the next records, bounded by ``max_records`` and ``max_bytes``; none at the end.
 
-        Raises BrokerUnavailableError where nothing comes for a minute although there is more.
+        The bound on bytes is approximate. Raises BrokerUnavailableError if nothing arrives for a
+        minute although more records exist.
         """
         found: list[Message] = []
         size = 0
@@ -114,7 +115,7 @@ class GroupProgress:
         return found
 
     def progress(self) -> list[ClientPartition]:
-        """Return what is to be committed: all that was returned so far counts as finished."""
+        """Return the offsets to commit: everything returned so far counts as finished."""
         return [
             ClientPartition(*name, offset, self._mark)
             for name, offset in self._scan.positions.items()
@@ -122,7 +123,7 @@ class GroupProgress:
         ]
 
     def check_alone(self) -> None:
-        """Raise RunError where somebody else has moved the group since our last commit."""
+        """Raise RunError if another process has moved the group since our last commit."""
         for name, (offset, _) in self._standing(self._committed).items():
             if offset != self._committed[name]:
                 raise RunError(
@@ -140,15 +141,15 @@ class GroupProgress:
             self.committed()
 
     def committed(self) -> None:
-        """Record that ``progress`` was committed, with a transaction for example."""
+        """Record that ``progress`` was committed, for example with a transaction."""
         self._committed.update(self._scan.positions)
 
     def membership(self) -> Any:
-        """Return what a transaction needs in order to commit for the group."""
+        """Return what a transaction needs to commit for the group."""
         return self._reader.consumer.consumer_group_metadata()
 
     def _asked(self, question: Callable[[], list[ClientPartition]]) -> list[ClientPartition]:
-        """Ask the group's coordinator, again for a minute while it is not ready."""
+        """Ask the group's coordinator; retry for a minute while it is not ready."""
         deadline = time.monotonic() + _DEADLINE_S
         with in_our_words(f"progress of {self.group}"):
             while True:

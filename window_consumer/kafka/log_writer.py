@@ -1,4 +1,4 @@
-"""Writing many copies and waiting for all of their acks at once; in transactions where wanted."""
+"""Writes many copies and waits for all their acks at once; optionally in transactions."""
 
 from __future__ import annotations
 
@@ -29,45 +29,46 @@ from window_consumer.model.protocols import Copy
 _PARTITION_BY_KEY = -1
 _FULL_QUEUE_S = 0.05
 _ACKS_S = 330.0
-"""Beyond librdkafka's delivery.timeout.ms of 300 s, after which it gives a record up itself."""
+"""Longer than librdkafka's delivery.timeout.ms of 300 s, after which it gives up a record itself.
+"""
 
 _TRANSACTION_S = 60.0
 
 Refusals = dict[int, PublishFailedError]
-"""By the place of the copy among those that were sent: why it will never be taken."""
+"""Copies that will never be accepted, by position among the sent copies, and why."""
 
 
 Report = Callable[[KafkaError | None, Message], None]
 
 Failed = dict[int, tuple[Copy, KafkaError]]
-"""The copies that were not acked by the same places, and why."""
+"""Copies that were not acked, by the same positions, and why."""
 
 
 class LogWriter(Protocol):
     """Writes batches. Owner: one thread."""
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """Send copies on their way; may be called several times for a batch.
+        """Send copies; may be called several times for a batch.
 
-        Raises PublishFailedError where the client takes no more.
+        Raises PublishFailedError if the client accepts no more.
         """
 
     def acks(self) -> Refusals:
-        """Return once all in-sync replicas have all that was sent since the last call.
+        """Return once all in-sync replicas have everything that was sent since the last call.
 
-        Returns those that are too large for their topic. Raises PublishFailedError for any other
-        that was not acked: then nobody knows which of the others were.
+        Returns copies that are too large for their topic. Raises PublishFailedError for any other
+        copy that was not acked; then it is unknown which of the others were.
         """
 
     def finish(self, reader: GroupProgress) -> None:
-        """Commit the reader's progress: what was read so far is done."""
+        """Commit the reader's progress: everything read so far is done."""
 
     def close(self) -> None:
         """Give up what is not finished."""
 
 
 class _Client:
-    """A producer whose every answer is waited for."""
+    """A producer whose answers are all waited for."""
 
     def __init__(
         self, conf: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
@@ -82,7 +83,7 @@ class _Client:
 
     @contextmanager
     def in_our_words(self, name: str) -> Iterator[None]:
-        """Translate what the client raises: one that was fenced off says so anywhere."""
+        """Translate exceptions of the client; any call may report that the producer was fenced."""
         try:
             yield
         except (KafkaException, SystemError) as exception:
@@ -95,7 +96,7 @@ class _Client:
             raise errors.translate(error, name) from exception
 
     def _given_up_for(self) -> KafkaError | None:
-        """Ask the client what it has given up for: a transaction cannot begin then."""
+        """Ask why the client has given up, by trying to begin a transaction, which then fails."""
         try:
             self.producer.begin_transaction()
         except KafkaException as exception:
@@ -104,7 +105,7 @@ class _Client:
         return None
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """Send copies, and serve the answers that are there."""
+        """Send copies, and deliver the answers that have arrived."""
         for copy in copies:
             place = self._sent
             self._sent += 1
@@ -140,7 +141,7 @@ class _Client:
         return report
 
     def _insist(self, copy: Copy, report: Report) -> None:
-        """Send a copy when the client's queue has room."""
+        """Send a copy once the client's queue has room."""
         deadline = time.monotonic() + _ACKS_S
         while time.monotonic() < deadline:
             self.producer.poll(_FULL_QUEUE_S)
@@ -152,7 +153,7 @@ class _Client:
         raise PublishFailedError(f"copy to {copy.topic}: the producer's queue stays full")
 
     def take(self) -> Failed:
-        """Wait for all answers since the last call; return the copies that failed, by place."""
+        """Wait for all answers since the last call; return the failed copies by position."""
         left = self.producer.flush(_ACKS_S)
         sent, failed, acked = self._sent, self._failed, self._acked
         self._failed, self._sent, self._acked = {}, 0, 0
@@ -162,7 +163,7 @@ class _Client:
 
 
 class PlainWriter:
-    """A Writer without transactions: a batch whose progress was not committed is written again."""
+    """A LogWriter without transactions: it repeats a batch whose progress was not committed."""
 
     def __init__(
         self,
@@ -178,12 +179,12 @@ class PlainWriter:
         self._name = name
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """See Writer."""
+        """See LogWriter."""
         with self._client.in_our_words(self._name):
             self._client.send(copies)
 
     def acks(self) -> Refusals:
-        """See Writer."""
+        """See LogWriter."""
         with self._client.in_our_words(self._name):
             return self._refused(self._client.take())
 
@@ -191,7 +192,7 @@ class PlainWriter:
         _raise_unless_too_large(failed)
         refused: Refusals = {}
         for place, (copy, _) in sorted(failed.items()):
-            # A broker refuses a whole batch of the protocol, whichever of its records it was.
+            # A broker refuses a whole batch of the protocol, whichever record is at fault.
             self._client.send([copy])
             still = self._client.take()
             _raise_unless_too_large(still)
@@ -200,11 +201,11 @@ class PlainWriter:
         return refused
 
     def finish(self, reader: GroupProgress) -> None:
-        """See Writer."""
+        """See LogWriter."""
         reader.commit()
 
     def close(self) -> None:
-        """See Writer."""
+        """See LogWriter."""
         self._client.producer.purge()
 
 
@@ -218,10 +219,10 @@ def _named(copy: Copy) -> str:
 
 
 class TransactionalWriter:
-    """A Writer whose batches, their progress included, are there as a whole or not at all.
+    """A LogWriter whose batches appear as a whole with their progress, or not at all.
 
-    For readers that take committed transactions alone nothing repeats. Another one with the same
-    ``name`` fences this one off.
+    Readers of committed transactions see no duplicates. A second writer with the same ``name``
+    fences off the first.
     """
 
     def __init__(
@@ -237,18 +238,19 @@ class TransactionalWriter:
         self._client = _Client(conf, log, oauth_token)
         self._name = name
         self._begun = False
-        # Ends what a killed process has left open: its progress could not be read before.
+        # Ends a transaction that a killed process left open; until then its progress cannot be
+        # read.
         with self._client.in_our_words(name):
             self._retried(self._client.producer.init_transactions)
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """See Writer."""
+        """See LogWriter."""
         with self._client.in_our_words(self._name):
             self._begin()
             self._client.send(copies)
 
     def acks(self) -> Refusals:
-        """See Writer. One that is too large is raised, too: it spoils the transaction."""
+        """See LogWriter. A copy that is too large also raises: it spoils the transaction."""
         with self._client.in_our_words(self._name):
             failed = self._client.take()
         for _, error in failed.values():
@@ -256,14 +258,14 @@ class TransactionalWriter:
                 raise _fenced(self._name, error)
         _raise_unless_too_large(failed)
         if failed:
-            # A broker refuses a whole batch of the protocol for the sake of one of its records.
+            # A broker refuses a whole batch of the protocol because of one record.
             copy, error = max(failed.values(), key=lambda each: len(each[0].value or b""))
             failure = errors.publish_failure(error, copy.topic)
             raise PublishFailedError(f"{_named(copy)}: {failure}; {_TOO_LARGE}", too_large=True)
         return {}
 
     def finish(self, reader: GroupProgress) -> None:
-        """See Writer."""
+        """See LogWriter."""
         producer = self._client.producer
         offsets = reader.progress()
         if not self._begun and not offsets:
@@ -280,14 +282,14 @@ class TransactionalWriter:
         reader.committed()
 
     def close(self) -> None:
-        """See Writer."""
+        """See LogWriter."""
         producer = self._client.producer
         if self._begun:
             producer.purge()
             try:
                 producer.abort_transaction(_TRANSACTION_S)
             except KafkaException:
-                # The broker aborts it when its time is over, or when the next one comes.
+                # The broker aborts the transaction when it times out or the next one begins.
                 return
 
     def _begin(self) -> None:
@@ -296,7 +298,7 @@ class TransactionalWriter:
             self._begun = True
 
     def _retried(self, step: Callable[[float], object]) -> None:
-        """Take a step of a transaction, again where the client says that it may be repeated."""
+        """Run a step of a transaction; repeat it if the client says that this is allowed."""
         deadline = time.monotonic() + _TRANSACTION_S
         while True:
             try:
@@ -322,7 +324,7 @@ def _fenced(name: str, error: KafkaError) -> RunError:
 
 
 def _settings(user: Mapping[str, Any], name: str, max_batch_bytes: int | None) -> dict[str, Any]:
-    # Batches of the protocol that exceed what a topic takes are refused as a whole.
+    # The broker refuses whole batches of the protocol that exceed the topic's limit.
     fitting = {} if max_batch_bytes is None else {"batch.size": max_batch_bytes}
     queue = {"queue.buffering.max.messages": 100_000}
     conf = {**fitting, **queue, **settings.producer_settings(user, name)}

@@ -1,4 +1,4 @@
-"""Being a member of a group: joining, what the group deals out, and joining again."""
+"""Membership of a group: joining, assignments, and joining again."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from window_consumer.model.protocols import SourceListener
 from window_consumer.model.record import TopicPartition
 
 _LET_GO_S = 0.05
-"""How long to wait for a client that has given up: it has nothing to say goodbye to."""
+"""How long to wait for a client that has given up; it has no group to leave."""
 
 _JOIN_AGAIN_S = 1.0
-"""Between a client that the broker refused and its successor: the broker is asked gently."""
+"""Pause between a client that the broker refused and its successor, to spare the broker."""
 
 _PROBE_S = 0.5
-"""How long a coordinator that is well may take for a small answer."""
+"""How long a healthy coordinator may take for a small answer."""
 
 
 class Membership:
-    """One member of one group, whichever client stands for it. Owner: poll thread."""
+    """One member of one group, across all its clients. Owner: poll thread."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Membership:
         self.listener: SourceListener | None = None
         self.topics: list[str] = []
         self.in_callback = False
-        """The listener is answering a rebalance: the client waits for it."""
+        """Whether the listener is answering a rebalance, for which the client waits."""
 
     @property
     def protocol(self) -> settings.Protocol:
@@ -73,7 +73,7 @@ class Membership:
 
     @property
     def connection(self) -> Connection:
-        """The client in use; RunError where there is none, WrongProcessError after a fork."""
+        """The client in use. RunError if there is none, WrongProcessError after a fork."""
         if self._connection is None:
             raise RunError("the source is closed, or has not subscribed yet")
         if os.getpid() != self._pid:
@@ -84,7 +84,7 @@ class Membership:
         return self._connection
 
     def current(self) -> Connection:
-        """Return the client to poll: another one where it is time to join again."""
+        """Return the client to poll; it is a new one when it is time to join again."""
         if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
             self._join_again()
         connection = self.connection
@@ -92,7 +92,7 @@ class Membership:
             self._find_back()
         elif not self.topics:
             if self._watch.unheard:
-                # No group deals anything out before there is a topic to read.
+                # Without topics, no group assigns anything.
                 self._watch.unheard = False
                 self._answer(lambda listener: listener.on_assigned([]))
         elif self.protocol == "consumer" and self._watch.is_deaf(
@@ -107,7 +107,7 @@ class Membership:
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads.
 
-        Without topics it waits for them outside of the group: the client joins none for nothing.
+        Without topics it waits for them outside the group: the client cannot join without any.
         """
         self.listener = listener
         had_topics, self.topics = bool(self.topics), list(topics)
@@ -169,7 +169,7 @@ class Membership:
             connection.give_up(names)
 
     def _of(self, consumer: Consumer) -> Connection | None:
-        """Return the connection, None for a client that is being closed: nobody listens to it."""
+        """Return the connection; None for a client that is being closed, which is ignored."""
         connection = self._connection
         return connection if connection and connection.consumer is consumer else None
 
@@ -188,11 +188,11 @@ class Membership:
     # ---- trouble
 
     def on_fatal(self, error: KafkaError) -> None:
-        """Go on with a new client where that can help; raise otherwise.
+        """Continue with a new client if that can help; raise otherwise.
 
-        Helps: the classic protocol where the broker has no other; and patience where the group
-        is forbidden to us, or our instance id still belongs to a process that crashed. In the
-        consumer protocol the client itself has none.
+        The classic protocol helps if the broker has no other. Waiting helps if we are not permitted
+        to join, or our instance id still belongs to a process that crashed. In the consumer
+        protocol the client itself does not wait.
         """
         if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
             self._log.info(
@@ -208,7 +208,7 @@ class Membership:
             if self.listener is not None:
                 self.listener.on_error(errors.translate(error, self._group))
         else:
-            raise RunError(f"the client cannot go on: {errors.translate(error, self._group)}")
+            raise RunError(f"the client cannot continue: {errors.translate(error, self._group)}")
 
     @property
     def _group(self) -> str:
@@ -232,7 +232,7 @@ class Membership:
             self.subscribe(self.topics, self.listener)
 
     def _coordinator_answers(self) -> bool:
-        """Ask it for something small, by the connection that heartbeats take."""
+        """Send the coordinator a small request, on the connection that heartbeats use."""
         try:
             wanted = [ClientPartition(self.topics[0], 0)]
             self.connection.consumer.committed(wanted, timeout=_PROBE_S)
@@ -241,11 +241,11 @@ class Membership:
         return True
 
     def _start_anew(self) -> None:
-        """Leave the group in order, as another member of it: this one would hear of nothing."""
+        """Leave the group in order and rejoin as another member: this one gets no assignment."""
         self._log.log(
             logging.WARNING,
-            "the group's coordinator counts other partitions as ours than it has told us (the"
-            " answer to a heartbeat was lost, and the client does not ask again): joins anew",
+            "the group's coordinator has assigned partitions that this member never learned of (the"
+            " answer to a heartbeat was lost, and the client does not ask again): rejoining",
             event=LogEvent.MEMBER_REJOINED,
         )
         names = self.connection.assignment.names
@@ -254,23 +254,23 @@ class Membership:
         self._join_again()
 
     def _find_back(self) -> None:
-        """Go on with another client where this one asks nobody any more: nothing can be said."""
+        """Replace a client that no longer sends requests; it cannot leave the group."""
         self._log.log(
             logging.WARNING,
-            "the cluster answers, and this client has lost its way to it: joins with a new one",
+            "the cluster answers, but this client no longer asks it: rejoining with a new client",
             event=LogEvent.CLIENT_REPLACED,
         )
         self._lose_everything()
         self._join_again()
 
     def raise_raised(self) -> None:
-        """Raise what the listener has raised within a callback of the client."""
+        """Raise what the listener raised within a callback of the client."""
         if self._raised is not None:
             raised, self._raised = self._raised, None
             raise raised
 
     def close(self, timeout_s: float) -> bool:
-        """Leave the group; False when that did not end in time."""
+        """Leave the group. Return False if that did not end in time."""
         connection, self._connection = self._connection, None
         self.listener = None
         return connection is None or connection.close(timeout_s)

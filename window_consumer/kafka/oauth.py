@@ -17,17 +17,17 @@ OauthToken = Callable[[str], tuple[Any, ...]]
 """The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""
 
 ARGUMENT = "sasl.oauthbearer.config"
-"""What librdkafka passes to the function."""
+"""The setting that librdkafka passes to the function."""
 
 _WORTH_S = 1.0
-"""An earlier token is handed out while it is good for longer than this."""
+"""An earlier token is reused while it remains valid for longer than this."""
 
 
 def uses_tokens(settings: Mapping[str, Any]) -> bool:
-    """Tell whether a client with these settings asks the application for tokens.
+    """Return whether a client with these settings asks the application for tokens.
 
-    Only such a client may be given a function for them: others never call it, and wait for ten
-    seconds when they are made, and then fail, because they have got no token.
+    Only such a client may be given a token function. Any other never calls it, waits ten seconds
+    for a token while it is created, and then fails.
     """
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))
     protocol = str(settings.get("security.protocol", ""))
@@ -40,16 +40,16 @@ def uses_tokens(settings: Mapping[str, Any]) -> bool:
 
 
 def token_setting(settings: Mapping[str, Any], token: OauthToken | None) -> dict[str, Any]:
-    """Return the setting that makes a client ask for tokens, nothing where it needs none."""
+    """Return the setting that makes a client ask for tokens, or nothing if it needs none."""
     return {"oauth_cb": token} if token is not None and uses_tokens(settings) else {}
 
 
 class OAuthTokens:
     """Calls the application's function for the clients, on their threads, several at once.
 
-    A client drops what the function raises and asks again after ten seconds; while it is made it
-    gives up after ten. So failures are logged here, and a token that another client was given is
-    handed out for as long as it is good.
+    A client drops what the function raises and asks again after ten seconds; while it is created,
+    it gives up after ten. So failures are logged here, and a valid token of another client is
+    reused.
     """
 
     def __init__(self, function: OauthToken, log: ClientLog, mask: Mask = str):
@@ -59,7 +59,7 @@ class OAuthTokens:
         self._last: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, config: str) -> tuple[Any, ...]:
-        """Return a token for ``sasl.oauthbearer.config``; raises what the function raised."""
+        """Return a token for ``sasl.oauthbearer.config``. Raise what the function raised."""
         try:
             return self._ask(config)
         except BaseException as exception:
@@ -80,7 +80,7 @@ class OAuthTokens:
             return earlier
 
     def trouble(self, config: str) -> str | None:
-        """Ask for a token now; return what is wrong, secrets masked, or None."""
+        """Ask for a token now. Return what is wrong, secrets masked, or None."""
         try:
             self._ask(config)
         except Exception as exception:

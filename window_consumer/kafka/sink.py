@@ -35,8 +35,8 @@ _PARTITION_BY_KEY = -1
 class KafkaSink:
     """Writes a worker's copies and results. ``write`` and ``serve`` may run on two threads.
 
-    The client is made at the first copy: most workers never write one, and an idempotent
-    producer that is idle still asks the cluster for its id.
+    The client is created for the first copy: most workers never write one, and even an idle
+    idempotent producer asks the cluster for its id.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class KafkaSink:
             on_delivery(failure)
 
     def serve(self, timeout_s: float) -> None:
-        """Wait for answers and hand them out."""
+        """Wait for answers and deliver them."""
         if self._made.wait(timeout_s) and self._producer is not None:
             self._producer.poll(timeout_s)
 
     def close(self, timeout_s: float) -> int:
-        """Wait for the answers that are missing; return how many are still missing then."""
+        """Wait for missing answers; return how many are still missing."""
         return 0 if self._producer is None else self._producer.wait(timeout_s)

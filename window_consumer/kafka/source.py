@@ -1,7 +1,7 @@
 """A Source on confluent-kafka's Consumer: one member of one group.
 
-One thread owns the client's consumer object and is inside of it one call at a time; callbacks of
-the client only take notes, except for rebalances, which have to be answered before they return.
+One thread owns the client's consumer object and makes one call at a time. The client's callbacks
+only record, except for rebalances, which must be answered before they return.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class KafkaSource:
         return list(gathered.values())
 
     def _record_errors(self, connection: Connection, messages: list[Any]) -> None:
-        """Note errors; those of a partition are told when what was read before is handed out.
+        """Record errors. Those of a partition are reported after the records read before them.
 
-        That is in the next poll, or at once where there is nothing to hand out.
+        That is in the next poll, or at once if there are no records to return.
         """
         for message in messages:
             if message.topic() is None:
@@ -111,7 +111,7 @@ class KafkaSource:
                 connection.assignment.record_problem(message, message.error())
 
     def _report(self, connection: Connection) -> None:
-        """Tell the listener what the client's callbacks have noted; raise what has to be raised."""
+        """Report to the listener what the client's callbacks recorded; raise pending exceptions."""
         self._member.raise_raised()
         answers = connection.commits.take()
         if answers and self._member.listener is not None:
@@ -135,27 +135,27 @@ class KafkaSource:
     # ---- positions
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Begin to read assigned partitions at these offsets; those with None stay paused."""
+        """Start reading assigned partitions at these offsets; those with None stay paused."""
         self._member.connection.assignment.start(offsets)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at this offset, also where it was paused."""
+        """Continue reading a partition at this offset, paused or not."""
         self._member.connection.assignment.seek(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
-        """Deliver nothing of these partitions; what was prefetched is thrown away."""
+        """Deliver nothing from these partitions; prefetched records are discarded."""
         self._member.connection.assignment.pause(names)
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return how far each partition was read; those never read are left out."""
+        """Return each partition's position; those never read are left out."""
         return self._member.connection.assignment.positions(names)
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the ends (exclusive) of the logs, as the last answers to fetches told them."""
+        """Return the ends (exclusive) of the logs, as reported by the last fetches."""
         return self._member.connection.assignment.log_ends(names)
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Return a log's first offset and its end; BrokerUnavailableError without an answer."""
+        """Return a log's first offset and its end. Raises BrokerUnavailableError."""
         try:
             found = self._member.connection.consumer.get_watermark_offsets(
                 ClientPartition(*name), timeout=timeout_s, cached=False
@@ -170,26 +170,26 @@ class KafkaSource:
     def log_ranges(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
-        """Return first offset and end of each log, or why not; asks on where there is no answer."""
+        """Return each log's first offset and end, or why not; a missing answer stays requested."""
         return self._logs.answers(names, timeout_s)
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
-        """Return what the cluster says of topics; those that do not exist are left out."""
+        """Return what the cluster reports about topics; those that do not exist are left out."""
         found = self._cluster.topics(topics, timeout_s, deadline_s=timeout_s)
         return {name: TopicFacts(each.partitions, each.topic_id) for name, each in found.items()}
 
     # ---- commits
 
     def commit(self, commits: Sequence[Commit]) -> None:
-        """Send commits; the listener hears of them in a later ``poll``."""
+        """Send commits; the listener gets the answers in a later ``poll``."""
         connection = self._member.connection
         connection.commits.send(connection.consumer, commits)
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
         """Send commits and wait for the answers; no answer in time is a failure.
 
-        Within a rebalance callback nothing but the client's own blocking call can wait, and it
-        takes no timeout: there the broker connection's timeouts bound it.
+        Within a rebalance callback only the client's own blocking call can wait. It takes no
+        timeout; the broker connection's timeouts bound it.
         """
         connection = self._member.connection
         if not commits:
@@ -201,7 +201,7 @@ class KafkaSource:
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read what is committed; raises a WindowConsumerError where there is no answer."""
+        """Return what is committed. Raise a WindowConsumerError without an answer."""
         wanted = [ClientPartition(*name) for name in names]
         try:
             found = self._member.connection.consumer.committed(wanted, timeout=timeout_s)
@@ -219,7 +219,7 @@ class KafkaSource:
     # ---- the end
 
     def close(self, timeout_s: float) -> bool:
-        """Leave the group; False when that did not end in time."""
+        """Leave the group. Return False if that did not end in time."""
         return self._member.close(timeout_s)
 
 

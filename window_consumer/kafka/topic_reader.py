@@ -1,6 +1,6 @@
-"""Reading topics to the end that they have now: whoever is no worker does it here.
+"""Reads topics up to their present end, for everything that is not a worker.
 
-Partitions are assigned by hand: no member joins a group, nobody is disturbed, and a killed process
+Partitions are assigned by hand: no member joins a group, no rebalance happens, and a killed process
 leaves no session behind. Nothing is committed; ``group_progress`` adds that.
 """
 
@@ -41,10 +41,10 @@ _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.1
 _ANSWER_S: Final = 20.0
-"""How long a question may take."""
+"""How long a request may take."""
 
 _STILL_S: Final = 30.0
-"""How long nothing may come although there is more."""
+"""How long no record may arrive although more exist."""
 
 _OF_MEMBERS: Final = frozenset(
     {
@@ -56,19 +56,19 @@ _OF_MEMBERS: Final = frozenset(
         "session.timeout.ms",
     }
 )
-"""They concern members of a group, which a reader is not."""
+"""Errors that concern members of a group, which a reader is not."""
 
 
 @frozen
 class Span:
-    """The offsets of a partition that are to be read: from the first up to, without, the end."""
+    """The offsets of a partition to read: from ``first`` to ``end`` (exclusive)."""
 
     first: int
     end: int
 
     @property
     def count(self) -> int:
-        """The most records that it can hold; holes in the log make them fewer."""
+        """The most records that it can hold; holes in the log reduce them."""
         return max(0, self.end - self.first)
 
 
@@ -76,8 +76,8 @@ class TopicReader:
     """Reads topics as they are. Owner: one thread; use it as a context manager.
 
     All errors are WindowConsumerErrors: ConfigError for settings that the client refuses,
-    MissingTopicError, NotPermittedError, AuthenticationError, and BrokerUnavailableError where
-    nothing comes for half a minute, or for ``patience_s``.
+    MissingTopicError, NotPermittedError, AuthenticationError, and BrokerUnavailableError if nothing
+    arrives for half a minute, or for ``deadline_s``.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TopicReader:
         oauth_token: OauthToken | None = None,
         deadline_s: float | None = None,
     ):
-        """``patience_s`` bounds how long an answer may take, and how long nothing may come."""
+        """``deadline_s`` bounds the time for an answer and the time without records."""
         self._answer_s = _ANSWER_S if deadline_s is None else deadline_s
         self._still_s = _STILL_S if deadline_s is None else deadline_s
         self._troubles: list[KafkaError] = []
@@ -121,7 +121,7 @@ class TopicReader:
     # ---- questions
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic; raises MissingTopicError."""
+        """Return a topic's partitions. Raise MissingTopicError if there is no such topic."""
         with in_our_words(f"topic {topic}"):
             metadata = self.consumer.list_topics(topic, timeout=self._answer_s).topics[topic]
             if metadata.error is not None:
@@ -131,7 +131,7 @@ class TopicReader:
         return [TopicPartition(topic, number) for number in sorted(metadata.partitions)]
 
     def spans(self, topic: str) -> dict[TopicPartition, Span]:
-        """Return what each partition of a topic holds now; raises MissingTopicError."""
+        """Return what each partition of a topic holds now. Raises MissingTopicError."""
         names = self.partitions(topic)
         with in_our_words(f"topic {topic}"):
             return {name: self._span(name) for name in names}
@@ -158,9 +158,9 @@ class TopicReader:
     def offsets_at(
         self, names: Sequence[TopicPartition], time_ms: int
     ) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose record is not older than this, None where all are older.
+        """Return the first offset whose record is at least this recent, None if all are older.
 
-        ``time_ms`` counts from 1970. Raises a RunError where the cluster does not answer.
+        ``time_ms`` counts from 1970. Raises a RunError if the cluster does not answer.
         """
         wanted = [ClientPartition(*name, time_ms) for name in names]
         with in_our_words("offsets by time"):
@@ -176,13 +176,13 @@ class TopicReader:
     # ---- records
 
     def scan(self, spans: Mapping[TopicPartition, Span]) -> Scan:
-        """Begin to read these spans; it ends the scan before."""
+        """Start reading these spans; this ends the previous scan."""
         return Scan(self.consumer, spans, self._still_s, self._troubles)
 
     def read(self, spans: Mapping[TopicPartition, Span]) -> Iterator[list[Message]]:
-        """Yield the records of these spans, some at a time, those of a partition in their order.
+        """Yield the records of these spans in chunks, each partition's in order.
 
-        It leaves out what retention deletes meanwhile. One reading at a time.
+        Records that retention deletes meanwhile are left out. Only one read may run at a time.
         """
         scan = self.scan(spans)
         try:
@@ -197,7 +197,7 @@ class TopicReader:
         return sorted(records, key=lambda each: (each.partition() or 0, each.offset() or 0))
 
     def at(self, name: TopicPartition, offset: int) -> Message | None:
-        """Return one record, None where there is none at this offset."""
+        """Return one record, or None if there is none at this offset."""
         span = self.spans(name.topic).get(name)
         if span is None or not span.first <= offset < span.end:
             return None
@@ -217,7 +217,7 @@ class Scan:
         troubles: Sequence[KafkaError],
     ):
         self.positions: dict[TopicPartition, int] = {}
-        """The next offset of each partition that something is known of; at most its end."""
+        """The next offset of each partition of which something is known; at most its end."""
         self._consumer = consumer
         self._still_s = still_s
         self._troubles = troubles
@@ -228,11 +228,11 @@ class Scan:
             consumer.assign([ClientPartition(*name, spans[name].first) for name in self._ends])
 
     def batch(self, max_records: int = _BATCH) -> list[Message]:
-        """Return the next records, at most so many, as soon as there are any; none at the end."""
+        """Return the next records, at most ``max_records``, once there are any; none at the end."""
         deadline = time.monotonic() + self._still_s
         while self._open:
             with in_our_words(self._topics):
-                # `consume` with a timeout would wait for a whole batch to come together.
+                # `consume` with a timeout would wait until a whole batch is complete.
                 chunk = self._consumer.consume(max_records, 0) or self._consumer.consume(1, _POLL_S)
                 records = self._taken(chunk)
             if records:
@@ -244,11 +244,11 @@ class Scan:
         return []
 
     def _taken(self, chunk: list[Any]) -> list[Message]:
-        """Return the records of a chunk that belong to the spans; close what is at its end."""
+        """Return a chunk's records that belong to the spans; close partitions at their end."""
         if not chunk:
             return []
         positions = self._positions_after(chunk)
-        # Calls for each record cost more than reading it; nearly all chunks need none.
+        # Calls for each record cost more than reading it, and nearly all chunks need none.
         beyond = any(position > self._ends[name] for name, position in positions.items())
         if beyond or has_errors(chunk):
             chunk = self._records(chunk)
@@ -260,7 +260,7 @@ class Scan:
 
     def _positions_after(self, chunk: Sequence[Any]) -> dict[TopicPartition, int]:
         """Return the next offsets of the partitions in a chunk, and maybe of others."""
-        if len(chunk) < len(self._open):  # the question costs 0.5 to 1.6 µs a partition
+        if len(chunk) < len(self._open):  # the request costs 0.5 to 1.6 µs a partition
             return {_name_of(each): each.offset() + 1 for each in chunk if each.error() is None}
         found = self._consumer.position([ClientPartition(*name) for name in self._open])
         return {
@@ -282,8 +282,8 @@ class Scan:
 
     def _heed(self, error: KafkaError, name: TopicPartition, offset: int) -> None:
         if error.code() == _EOF:
-            # The last offsets may be markers of transactions, or compacted away. Behind them may
-            # be what is not committed yet: such records are not there for us.
+            # The last offsets may be transaction markers, or compacted away. Uncommitted records
+            # may follow; for us they do not exist.
             if name in self._open:
                 self._advance(name, offset)
                 self._close(name)
@@ -317,7 +317,7 @@ def _name_of(message: Any) -> TopicPartition:
 
 @contextmanager
 def in_our_words(where: str) -> Iterator[None]:
-    """Raise what the client raises as a WindowConsumerError that names ``where``."""
+    """Raise the client's exceptions as a WindowConsumerError that names ``where``."""
     try:
         yield
     except KafkaException as exception:
@@ -330,18 +330,18 @@ def in_our_words(where: str) -> Iterator[None]:
 def _settings(user: Mapping[str, Any], group: str) -> Settings:
     ours: Settings = {
         "client.id": "wc-reader",
-        # As for workers: a full prefetch queue must not stand still for a second.
+        # As for workers: a full prefetch queue must not stall for a second.
         "fetch.queue.backoff.ms": 5,
         "queued.max.messages.kbytes": 16 * 1024,
-        # The client reports a partition's end when a fetch comes back empty.
+        # The client reports a partition's end when a fetch returns empty.
         "fetch.wait.max.ms": 50,
     }
     fixed: Settings = {
-        "group.id": group,  # the client insists on a name
+        "group.id": group,  # the client requires a name
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        # Where retention has deleted the beginning meanwhile.
+        # For the case that retention has deleted the beginning meanwhile.
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
     }

@@ -1,1 +1,1 @@
-"""What workers tell of themselves to the outside. It listens and never decides."""
+"""What workers report to the outside. This folder listens and never decides."""

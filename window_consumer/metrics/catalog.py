@@ -1,8 +1,8 @@
-"""All metrics: one list, from which everything is made that shows or documents them.
+"""All metrics: the one list from which everything that shows or documents them is made.
 
-Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` makes Prometheus' names of
-them. Labels have few values: workers, topics, partitions, levels, reasons, states. Never keys,
-offsets or texts of errors.
+Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` converts them to Prometheus'
+names. Labels have few values: workers, topics, partitions, levels, reasons, states. They never hold
+keys, offsets or error texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from window_consumer.runtime.figures.measures import Measures
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
-    """Make a metric of a counter."""
+    """Return a metric for a counter."""
     return Metric(
         f"window_consumer.{name}",
         MetricKind.COUNTER,
@@ -41,7 +41,7 @@ def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) 
 
 
 def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], float]) -> Metric:
-    """Make a metric of a figure of the windows."""
+    """Return a metric for a figure of the windows."""
 
     def read(measures: Measures) -> Iterator[Sample]:
         if measures.windows is not None:
@@ -53,7 +53,7 @@ def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], f
 def _of_partitions(
     name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
 ) -> Metric:
-    """Make a metric of a figure of each partition; those without one are left out."""
+    """Return a metric for a figure of each partition; partitions without one are left out."""
 
     def read(measures: Measures) -> Iterator[Sample]:
         for each in () if measures.windows is None else measures.windows.partitions:
@@ -323,27 +323,27 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.time_to_drain",
         MetricKind.GAUGE,
         "s",
-        "How long all that lags would take at the pace of the last minute, +Inf where something"
-        " lags and nothing was finished in it; what is not due yet is left out.",
+        "How long the lag would take at the pace of the last minute; +Inf if nothing was finished"
+        " in it. Records that are not due are left out.",
         lambda measures: _known(measures.snapshot.drain_s),
     ),
     _gauge(
         "worker.halted",
         "1",
-        "1 while the worker is paused by hand.",
+        "1 while the worker is manually paused.",
         lambda windows: float(windows.halted),
     ),
     _gauge("slots", "{slot}", "Calls that may run at once.", lambda windows: windows.slots),
     _gauge(
         "slots.busy",
         "{slot}",
-        "Calls that run at the moment, abandoned ones left out.",
+        "Calls that are running, without abandoned ones.",
         lambda windows: windows.running,
     ),
     _gauge(
         "slots.abandoned",
         "{call}",
-        "Calls that were given up and have not returned.",
+        "Abandoned calls that have not returned.",
         lambda windows: windows.abandoned,
     ),
     _gauge(
@@ -356,14 +356,14 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.concurrency.settled",
         MetricKind.GAUGE,
         "{slot}",
-        "With concurrency: auto, the number of slots that was found best; the limit tries others.",
+        "With concurrency: auto, the best number of slots found; the limit tries others.",
         _settled,
     ),
     Metric(
         "window_consumer.concurrency.changes",
         MetricKind.COUNTER,
         "{change}",
-        "With concurrency: auto, how often another number was found better, and why.",
+        "With concurrency: auto, how often a better number was found, and why.",
         _limit_changes,
         ("reason",),
     ),
@@ -371,7 +371,7 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.breaker.state",
         MetricKind.GAUGE,
         "1",
-        "1 for the state that the circuit breaker is in, 0 for the others.",
+        "1 for the circuit breaker's state, 0 for the others.",
         _breaker,
         ("state",),
     ),
@@ -379,22 +379,22 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.telemetry.events.lost",
         MetricKind.COUNTER,
         "{event}",
-        "What traces, audits and spans did not hear of because one of them has failed.",
+        "Events missing in traces, audits and spans because one of them failed.",
         lambda measures: [((), measures.events_lost)],
     ),
     Metric(
         "window_consumer.telemetry.spans",
         MetricKind.COUNTER,
         "{span}",
-        "Spans of slices, calls and copies, where OpenTelemetry wants some; of this process alone.",
+        "Spans of slices, calls and copies for OpenTelemetry; of this process alone.",
         _spans,
     ),
     Metric(
         "window_consumer.telemetry.spans.dropped",
         MetricKind.COUNTER,
         "{span}",
-        "Spans that nobody gets: beyond spans_per_second (limit), not made (failed), no room in the"
-        " queue because the collector is too slow (queue), or not taken by it (refused).",
+        "Lost spans: above spans_per_second (limit), not created (failed), queue full because the"
+        " collector is too slow (queue), or not accepted by it (refused).",
         _dropped_spans,
         ("reason",),
     ),

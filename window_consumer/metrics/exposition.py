@@ -1,8 +1,8 @@
 """Metrics in Prometheus' text format, and their reference page.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, version 0.0.4). Names
-follow OpenTelemetry's compatibility rules: dots become underscores, the unit and, for counters,
-``_total`` are appended.
+follow OpenTelemetry's compatibility rules: dots become underscores, the unit is appended, and so is
+``_total`` for counters.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def prometheus_name(metric: Metric) -> str:
-    """Return the name of a metric in Prometheus."""
+    """Return a metric's name in Prometheus."""
     name = metric.name.replace(".", "_")
-    # What is only counted, as {record}, has no unit there.
+    # A counted thing, such as {record}, is no unit there.
     unit = _UNITS.get(metric.unit, "")
     total = "_total" if metric.kind is MetricKind.COUNTER else ""
     return f"{name}{'' if name.endswith(unit) else unit}{total}"
@@ -44,9 +44,9 @@ def exposition(
     metrics: Iterable[Metric] = METRICS,
     common: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return all metrics of all workers; a metric without a figure is left out.
+    """Return all metrics of one process's workers; metrics without a figure are left out.
 
-    All samples have the labels in ``common``. The workers are those of one process.
+    All samples have the labels in ``common``.
     """
     lines: list[str] = []
     for metric in metrics:
@@ -59,7 +59,7 @@ def exposition(
 
 
 def joined(texts: Iterable[str]) -> str:
-    """Return several expositions as one: all samples of a metric have to stand together."""
+    """Join expositions: the format requires all samples of a metric to be adjacent."""
     families: dict[tuple[str, ...], list[str]] = {}
     for text in texts:
         family: list[str] = []

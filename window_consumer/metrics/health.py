@@ -1,8 +1,7 @@
-"""Whether a process lives, is ready, and what it has done: answers for probes and scrapers.
+"""Whether a process is live and ready, and its metrics: answers for probes and scrapers.
 
-*Live* is asked by who would kill: only a poll thread that stands still is no life. Failures,
-calls that hang and an absent broker are not mended by another process. *Ready* is asked by who
-waits before going on, as a rolling update does.
+A failed *live* probe kills the process, so only a hanging poll thread fails it. A new process would
+not fix failures, hanging calls or an absent broker. A rolling update waits for *ready*.
 """
 
 from __future__ import annotations
@@ -37,14 +36,15 @@ from window_consumer.runtime.worker import (
 )
 
 SILENT_S: Final = 60.0
-"""A poll thread that has not been seen at work for this long hangs: it waits for tenths of a second
-where it can choose, and for some seconds where the cluster does not answer."""
+"""A poll thread that did nothing for this long hangs. It waits for tenths of a second where it can
+choose, and for some seconds if the cluster does not answer.
+"""
 
 _SNAPSHOT_S: Final = 0.5
-"""A poll thread that takes longer is left out: who probes gives up after a second."""
+"""A poll thread that takes longer is left out, because probes give up after a second."""
 
 _KEPT_S: Final = 0.5
-"""Snapshots are kept for so long: hundreds that ask cost the poll thread no more than one."""
+"""How long snapshots are reused: hundreds of requests cost the poll thread no more than one."""
 
 
 class Health:
@@ -52,11 +52,11 @@ class Health:
 
     def __init__(self, labels: Mapping[str, str] = MappingProxyType({})):
         self.labels = labels
-        """They tell this process's metrics from those of others."""
+        """Labels that distinguish this process's metrics from others."""
         self.spans_of: Callable[[str], SpanFigures | None] = lambda _worker: None
-        """Tells what has become of a worker's spans."""
+        """Returns what became of a worker's spans."""
         self.of_process: Callable[[], ProcessFigures] = ProcessFigures
-        """Tells what is not one worker's."""
+        """Returns the figures of the whole process."""
         self._running: Running | None = None
         self._lock = threading.Lock()
         self._windows: dict[str, WindowsSnapshot] = {}
@@ -65,7 +65,7 @@ class Health:
         self._sampled_at = monotonic()
 
     def run_periodic(self) -> None:
-        """Take a sample where it is time for one; to be called every second or so."""
+        """Take a sample if one is due; call this every second or so."""
         with self._lock:
             now = monotonic()
             if now - self._sampled_at >= EVERY_S and self._running is not None:
@@ -74,20 +74,20 @@ class Health:
                     self._trends[name].add(TrendSample.of(now, windows))
 
     def attach(self, running: Running) -> None:
-        """Answer for these workers; before that the process only lives."""
+        """Answer for these workers; before that, the process is only live."""
         self._running = running
 
     def live(self) -> HttpAnswer:
-        """Answer ``/livez``: 503 where a poll thread has stood still for ``SILENT_S``."""
+        """Answer ``/livez``: 503 if a poll thread did nothing for ``SILENT_S``."""
         hung = [worker for worker in self._workers if self._hangs(worker)]
         if not hung:
             return HttpAnswer(200, "live\n")
         return HttpAnswer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
 
     def ready(self) -> HttpAnswer:
-        """Answer ``/readyz``: 503 where a worker is not in its group, or is on its way out.
+        """Answer ``/readyz``: 503 if a worker is not in its group, or is stopping.
 
-        It is 503, too, where the producer of its copies has given up.
+        It is also 503 if the producer of its copies has given up.
         """
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
@@ -101,7 +101,7 @@ class Health:
         return HttpAnswer(200, text, exposition.CONTENT_TYPE)
 
     def measures(self, *, with_windows: bool = True) -> list[Measures]:
-        """Return what the workers are and have done; of those that have ended without windows."""
+        """Return the workers' state and counters; ended workers have no windows."""
         with self._lock:
             windows = self._fresh_windows() if with_windows else {}
             shared = self.of_process()

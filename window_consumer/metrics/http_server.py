@@ -1,7 +1,7 @@
-"""A small HTTP server for a handful of paths: for probes and scrapers, on the standard library.
+"""A small HTTP server for a few paths, for probes and scrapers, on the standard library.
 
-Whoever asks gets one answer and is let go of. Nobody can hold up anybody: who sends or reads slowly
-is cut off, and of more than ``MOST_AT_ONCE`` connections the oldest makes room for the next one.
+Each connection gets one answer and is closed. No client can hold up another: slow ones are cut off,
+and above ``MOST_AT_ONCE`` connections the oldest makes room for the next one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from window_consumer.runtime.replica import (
 )
 
 DEADLINE_S: Final = 5.0
-"""For a request to come, and for an answer to be read."""
+"""For a request to arrive, and for an answer to be read."""
 
 MOST_AT_ONCE: Final = 32
 
 _ROOM_S: Final = 0.2
-"""For a connection that is cut off to make room."""
+"""How long a connection that is cut off may take to end."""
 
 _MEANWHILE_S: Final = 0.5
 
 _LOG = own_logger()
 
 Routes = Mapping[str, Callable[[], HttpAnswer]]
-"""Who answers, by path. Called on a thread of the server."""
+"""Functions that answer, by path. Called on a thread of the server."""
 
 
 class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -51,11 +51,11 @@ class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.deadline_s = deadline_s
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         self._asking: dict[socket.socket, None] = {}
-        """Those that are being answered, the oldest first."""
+        """Connections being answered, the oldest first."""
         super().__init__(address, _RequestHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a thread of its own; where there are too many the oldest makes room."""
+        """Answer on a separate thread; if there are too many, cut off the oldest."""
         if not self._free.acquire(blocking=False):
             self._cut_off_oldest()
             if not self._free.acquire(timeout=_ROOM_S):
@@ -65,14 +65,14 @@ class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().process_request(request, client_address)
 
     def _cut_off_oldest(self) -> None:
-        # A probe is answered within milliseconds: the oldest one is none.
+        # A probe is answered within milliseconds, so the oldest connection is none.
         for oldest in list(self._asking)[:1]:
             self._asking.pop(oldest, None)
             with suppress(OSError):  # it has just been answered
                 oldest.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and let the next one come."""
+        """Answer, and make room for the next connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -80,7 +80,7 @@ class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: who asked has gone, or asked in a way that is no HTTP."""
+        """Do nothing: the client has gone, or sent something other than HTTP."""
 
 
 class _Server6(_MetricsServer):
@@ -128,7 +128,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the standard library's
-        """Refuse a request without repeating anything of it."""
+        """Refuse a request without repeating any part of it."""
         self.close_connection = True
         why = HTTPStatus(code).phrase
         data = f"{why}\n".encode()
@@ -140,7 +140,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """Write nothing: probes come every few seconds."""
+        """Write nothing: probes arrive every few seconds."""
 
 
 class HttpServer:
@@ -156,7 +156,7 @@ class HttpServer:
             target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="wc-http", daemon=True
         )
         self._thread.start()
-        # Not on the server's thread: it waits for poll threads, and probes must not.
+        # Not on the server's thread: this waits for poll threads, and probes must not.
         threading.Thread(target=self._run_meanwhile, name="wc-http-look", daemon=True).start()
 
     @classmethod
@@ -172,8 +172,8 @@ class HttpServer:
     ) -> HttpServer:
         """Listen on a TCP port, any free one for 0; ``key`` is where the address was configured.
 
-        ``meanwhile`` is called about twice a second, on a thread of its own. Raises UsageError
-        where the address cannot be had.
+        ``meanwhile`` is called about twice a second, on a separate thread. Raises UsageError if the
+        address is not available.
         """
         kind = _Server6 if ":" in host else _MetricsServer
         try:
@@ -188,12 +188,12 @@ class HttpServer:
 
     @classmethod
     def on_path(cls, path: Path, routes: Routes, meanwhile: Callable[[], None]) -> HttpServer:
-        """Listen on a Unix socket, in place of whoever did before; OSError where that cannot be."""
+        """Listen on a Unix socket, replacing any other listener. Raises OSError on failure."""
         path.unlink(missing_ok=True)
         return cls(_UnixServer(str(path), routes), str(path), meanwhile)
 
     def close(self) -> None:
-        """Answer nobody any more; may be called again."""
+        """Stop answering; may be called again."""
         self._closed.set()
         self._server.shutdown()
         self._server.server_close()
@@ -204,7 +204,7 @@ class HttpServer:
             try:
                 self._meanwhile()
             except Exception as error:
-                # Only a sample is missing; the next one may be taken.
+                # Only a sample is missing; the next one may succeed.
                 _LOG.debug(
                     "health: %s",
                     error,

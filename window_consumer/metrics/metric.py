@@ -1,4 +1,4 @@
-"""What a metric is: its name, kind, unit and labels, and where its figures come from."""
+"""Definition of a metric: name, kind, unit, labels and the source of its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from window_consumer.runtime.figures.measures import Measures
 
 
 class MetricKind(StrEnum):
-    """What kind of figure it is."""
+    """The kind of a figure."""
 
     COUNTER = "counter"
     """Only grows, and begins at 0 with each process."""
@@ -22,7 +22,7 @@ class MetricKind(StrEnum):
 
 
 class Convention(NamedTuple):
-    """What OpenTelemetry's conventions call a figure that has another name here."""
+    """The name that OpenTelemetry's conventions give a figure with another name here."""
 
     name: str
     unit: str
@@ -30,7 +30,7 @@ class Convention(NamedTuple):
 
 
 Sample = tuple[tuple[str, ...], float | Histogram]
-"""The values of the metric's labels, after that of the worker, and the figure."""
+"""The values of the metric's labels, after the worker's, and the figure."""
 
 
 @frozen
@@ -40,12 +40,12 @@ class Metric:
     name: str
     kind: MetricKind
     unit: str
-    """In UCUM: ``s``, ``By``, ``1`` for a share, ``{record}`` for what is counted."""
+    """In UCUM: ``s``, ``By``, ``1`` for a share, ``{record}`` for a count of records."""
     meaning: str
     read: Callable[[Measures], Iterable[Sample]]
     labels: tuple[str, ...] = ()
-    """Beside ``worker``, which all have but those of the whole process."""
+    """Labels beside ``worker``, which all metrics have except those of the whole process."""
     of_process: bool = False
-    """It is not one worker's: each of them has the same figure."""
+    """Whether it concerns the whole process: every worker reports the same figure."""
     convention: Convention | None = None
-    """Under this name it goes to OpenTelemetry, too."""
+    """OpenTelemetry gets it under this name too."""

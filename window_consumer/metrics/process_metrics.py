@@ -1,4 +1,4 @@
-"""Metrics of a whole process: what has become of the message trace, and of the audit.
+"""Metrics of a whole process: what became of the message trace and of the audit.
 
 All workers of a process share them, so they have no label ``worker``.
 """
@@ -23,7 +23,7 @@ from window_consumer.runtime.figures.measures import (
 def _of_trace(
     name: str, kind: MetricKind, unit: str, meaning: str, of: Callable[[TraceFigures], float | None]
 ) -> Metric:
-    """Make a metric of a figure of the message trace."""
+    """Return a metric for a figure of the message trace."""
 
     def read(measures: Measures) -> Iterable[Sample]:
         trace = measures.of_process.trace
@@ -35,7 +35,7 @@ def _of_trace(
 def _of_audit(
     name: str, kind: MetricKind, unit: str, meaning: str, of: Callable[[AuditFigures], float]
 ) -> Metric:
-    """Make a metric of a figure of the audit."""
+    """Return a metric for a figure of the audit."""
 
     def read(measures: Measures) -> Iterable[Sample]:
         audit = measures.of_process.audit

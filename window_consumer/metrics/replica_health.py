@@ -1,4 +1,4 @@
-"""Health of several copies of a process: whoever keeps them answers for all, and asks each."""
+"""Health of several replicas: their supervisor asks each and answers for all."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from window_consumer.runtime.replica import HttpAnswer, ask
 
 @define
 class ReplicasHealth:
-    """Answers for all copies, see ``health``. Any thread may ask."""
+    """Answers for all replicas, see ``health``. Any thread may ask."""
 
     sockets: Mapping[str, Path]
-    """Where each copy listens, by its number."""
+    """Where each replica listens, by its number."""
     _now: Callable[[], float] = monotonic
     _heard: set[str] = field(factory=set)
-    """Those that have begun to answer."""
+    """Replicas that have begun to answer."""
     _silent_since: dict[str, float] = field(factory=dict)
-    """When those of them that do not answer any more were asked first without an answer."""
+    """When replicas that stopped answering first failed to answer."""
 
     def live(self) -> HttpAnswer:
-        """Answer ``/livez``: 503 where a poll thread stands still, or a whole process.
+        """Answer ``/livez``: 503 if a poll thread hangs, or a whole process.
 
-        A copy that has ended is started again by whoever keeps them: that is no reason.
+        A replica that has ended does not count, because its supervisor starts it again.
         """
         why = []
         for number, answer in self._ask_all("/livez").items():
@@ -45,7 +45,7 @@ class ReplicasHealth:
         return HttpAnswer(200, "live\n")
 
     def ready(self) -> HttpAnswer:
-        """Answer ``/readyz``: 503 while a copy is not ready."""
+        """Answer ``/readyz``: 503 while a replica is not ready."""
         answers = self._ask_all("/readyz")
         lines = [
             f"process {number}: {line}\n"
@@ -56,22 +56,22 @@ class ReplicasHealth:
         return HttpAnswer(200 if ready else 503, "".join(lines))
 
     def metrics(self) -> HttpAnswer:
-        """Answer ``/metrics``: those of all copies that answer, each with its number."""
+        """Answer ``/metrics`` with those of all replicas that answer, each with its number."""
         answers = [each for each in self._ask_all("/metrics").values() if each is not None]
         text = exposition.joined(each.text for each in answers)
         return HttpAnswer(200, text, exposition.CONTENT_TYPE)
 
     def ended(self, number: str) -> None:
-        """Note that a copy has ended: until its next process answers, nobody waits for it."""
+        """Record that a replica has ended; no answer is due until its next process gives one."""
         self._heard.discard(number)
         self._silent_since.pop(number, None)
 
     def run_periodic(self) -> None:
-        """Nothing to do: the copies sample themselves."""
+        """Do nothing: the replicas sample themselves."""
 
     def _ask_all(self, route: str) -> dict[str, HttpAnswer | None]:
         now = self._now()
-        # All at once: a copy that is frozen answers only when the patience is over.
+        # All at once: a frozen replica answers only when the timeout is over.
         with ThreadPoolExecutor(len(self.sockets)) as pool:
             found = pool.map(ask, self.sockets.values(), repeat(route))
             answers = dict(zip(self.sockets, found, strict=True))

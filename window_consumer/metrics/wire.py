@@ -1,4 +1,4 @@
-"""Health of a process, or of all replicas: the server for probes and scrapers, and who answers."""
+"""Health of a process or of all replicas: the server for probes and scrapers, and its answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Where = tuple[str, int] | Path | None
 
 
 class Answers(Protocol):
-    """Who answers. Any thread may ask."""
+    """Answers of a health server. Any thread may ask."""
 
     def live(self) -> HttpAnswer:
         """Answer ``/livez``."""
@@ -39,19 +39,18 @@ class Answers(Protocol):
         """Answer ``/metrics``."""
 
     def run_periodic(self) -> None:
-        """Do what has to be done now and then, with nobody asking."""
+        """Do periodic work, without a request."""
 
 
 def routes_of(health: Answers) -> Routes:
-    """Return who answers at which path."""
+    """Return the function that answers at each path."""
     return {"/livez": health.live, "/readyz": health.ready, "/metrics": health.metrics}
 
 
 def health_of(plan: AppPlan, copy: ReplicaIdentity | None, beside: ExitStack) -> Health:
     """Answer for the workers of this process until ``beside`` is left.
 
-    A replica answers the process that keeps the replicas. Raises UsageError where the address
-    cannot be had.
+    A replica answers its supervisor. Raises UsageError if the address is not available.
     """
     health = Health() if copy is None else Health({"process": copy.number})
     where = plan.config.health.address if copy is None else copy.socket
@@ -61,9 +60,9 @@ def health_of(plan: AppPlan, copy: ReplicaIdentity | None, beside: ExitStack) ->
 
 @contextmanager
 def health_of_copies(plan: AppPlan, sockets: Mapping[str, Path]) -> Iterator[ReplicasHealth]:
-    """Answer for all replicas as long as the block lasts; ``sockets`` are theirs, by number.
+    """Answer for all replicas during the block; ``sockets`` holds theirs, by number.
 
-    Raises UsageError where the address cannot be had.
+    Raises UsageError if the address is not available.
     """
     health = ReplicasHealth(sockets)
     with answering(health, plan.config.health.address):
@@ -72,9 +71,9 @@ def health_of_copies(plan: AppPlan, sockets: Mapping[str, Path]) -> Iterator[Rep
 
 @contextmanager
 def answering(health: Answers, where: Where) -> Iterator[None]:
-    """Answer as long as the block lasts.
+    """Answer during the block.
 
-    Raises UsageError where the address cannot be had.
+    Raises UsageError if the address is not available.
     """
     if where is None:
         yield

@@ -1,4 +1,4 @@
-"""What a worker, and whoever looks after its dead letters, has to be allowed to do."""
+"""The permissions that a worker, and the operators of its dead letters, need."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Kind = Literal["topic", "group", "transactional-id"]
 
 @frozen
 class AclRule:
-    """Operations that have to be allowed on a resource; their names are Kafka's, as in ``READ``."""
+    """Operations to allow on a resource; their names are Kafka's, such as ``READ``."""
 
     kind: Kind
     name: str
     operations: tuple[str, ...]
     why: str
     is_prefix: bool = False
-    """All resources whose names begin with ``name``."""
+    """Whether it covers all resources whose names begin with ``name``."""
 
 
 def rights_of(
@@ -32,9 +32,9 @@ def rights_of(
 ) -> Iterator[AclRule]:
     """Yield what one worker needs, then what ``dlq`` commands need beyond that.
 
-    ``create`` stands for ``topics.create``, ``dead_letters`` for whether it writes any.
+    ``create`` is ``topics.create``; ``dead_letters`` says whether the worker writes any.
     """
-    # Without the source's settings the topics for copies would be made with defaults.
+    # Without the source's settings, the topics for copies would be created with defaults.
     reads = ("READ", "DESCRIBE", *(("DESCRIBE_CONFIGS",) if create else ()))
     copies = ("READ", "WRITE", "DESCRIBE", *(("CREATE", "ALTER") if create else ()))
     prefix = f"{worker.group}."
@@ -64,7 +64,7 @@ def rights_of_telemetry(config: Config) -> Iterator[AclRule]:
 
 
 def merged(rights: Iterable[AclRule]) -> list[AclRule]:
-    """Join rights that differ only in what they are for: workers of one group share some."""
+    """Join rules that differ only in their purpose: workers of one group share some."""
     found: dict[AclRule, list[str]] = {}
     for right in rights:
         reasons = found.setdefault(evolve(right, why=""), [])

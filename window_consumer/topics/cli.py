@@ -27,7 +27,7 @@ from window_consumer.topics.plan import (
 )
 
 _WAIT_S = 10.0
-"""Somebody sits in front of it."""
+"""Short, because a person waits for the answer."""
 
 _MOST_REPLICAS = 32_767
 """Kafka's protocol has 16 bits for it."""
@@ -63,7 +63,7 @@ class Principal(click.ParamType[str]):
     "--principal",
     type=Principal(),
     metavar="User:NAME",
-    help="Who the workers are for Kafka; without it the output leaves that open.",
+    help="The workers' Kafka principal; without it, the output has a placeholder.",
 )
 @click.option(
     "--partitions",
@@ -83,14 +83,14 @@ class Principal(click.ParamType[str]):
     default="my-cluster",
     show_default=True,
     metavar="NAME",
-    help="The Kafka resource that Strimzi's documents belong to.",
+    help="The Kafka resource that the Strimzi documents refer to.",
 )
 @click.option(
     "--start-timeout",
     type=Duration(),
     default=_WAIT_S,
     metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+    help="Give up when no broker answers for this long (exit code 1). [default: 10s]",
 )
 def plan_command(**options: Any) -> int:
     """Print the topics and ACLs that the workers need; change nothing.
@@ -135,7 +135,7 @@ def _sizes(partitions: int | None, replication: int | None) -> AssumedSizes | No
 
 
 def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:
-    """Leave out a cluster that has only telemetry, and say so: no ``--only`` chooses it."""
+    """Leave out a cluster that has only telemetry, and say so: ``--only`` cannot choose it."""
     chosen = [plan for plan in plans if not plan.is_for_telemetry]
     for each in plans:
         if each.is_for_telemetry:

@@ -1,7 +1,7 @@
-"""All topics of the ladder that a configuration needs, and the permissions: for ``topics plan``.
+"""All ladder topics that a configuration needs, and the permissions, for ``topics plan``.
 
-The settings of the topics follow from their source topics. The cluster is asked for those, or the
-user says how many partitions and replicas there are.
+The topics' settings follow from their source topics. These come from the cluster, or the user gives
+the numbers of partitions and replicas.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from window_consumer.topics.acls import (
 )
 
 _TELEMETRY: Final = "telemetry"
-"""Stands for workers where only the trace and the audit are written to."""
+"""Takes the place of workers on a cluster that only gets the trace and the audit."""
 
 
 @frozen
 class AssumedSizes:
-    """What is taken for granted of the source topics instead of asking the cluster."""
+    """Assumed sizes of the source topics, used instead of asking the cluster."""
 
     partitions: int
     replication: int
@@ -68,14 +68,14 @@ class AssumedSizes:
 
 @frozen
 class PlannedTopic:
-    """A topic for copies, and what it is for."""
+    """A topic for copies, and its purpose."""
 
     new: NewCopyTopic
     what: str
     is_read: bool = False
-    """The worker reads it together with its source, which it has to be as wide as."""
+    """Whether the worker reads it together with its source, whose partition count it then needs."""
     partitions_now: int | None = None
-    """None where it is not there, or nobody asked."""
+    """None if it does not exist or was not asked for."""
 
     @property
     def is_too_narrow(self) -> bool:
@@ -86,32 +86,32 @@ class PlannedTopic:
 
 @define
 class ClusterPlan:
-    """What has to be there on one cluster."""
+    """What one cluster needs."""
 
     bootstrap: str
-    """Empty where the configuration does not say."""
+    """Empty if the configuration does not give it."""
     workers: list[str] = field(factory=list)
     groups: list[str] = field(factory=list)
     topics: list[PlannedTopic] = field(factory=list)
     rights: list[AclRule] = field(factory=list)
     notes: list[str] = field(factory=list)
-    """What the reader should know of it, a sentence each."""
+    """What the reader should know about it, a sentence each."""
 
     @property
     def is_for_telemetry(self) -> bool:
-        """No worker reads there; only events and counts are written to it."""
+        """Whether no worker reads there: only events and counts are written to it."""
         return self.workers == [_TELEMETRY]
 
 
 @frozen
 class Planner:
-    """Works the topics and permissions of workers out."""
+    """Computes the topics and permissions of workers."""
 
     loaded: LoadedConfig
     workers: Mapping[str, bool]
     """By name: whether the worker writes dead letters."""
     sizes: AssumedSizes | None
-    """None: the cluster is asked."""
+    """None to ask the cluster."""
     oauth_token: OauthToken | None = None
     timeout_s: float = 10.0
 
@@ -126,7 +126,7 @@ class Planner:
         sizes: AssumedSizes | None = None,
         timeout_s: float = 10.0,
     ) -> Planner:
-        """Return it for the workers that ``run`` would run; raises ConfigError."""
+        """Return the planner for the workers that ``run`` would run; raises ConfigError."""
         plan = app.plan(file, only=only, overrides=overrides)
         workers = {each.name: each.writes_dead_letters for each in plan.workers}
         return cls(plan.loaded, workers, sizes, app.token_function, timeout_s)
@@ -141,7 +141,7 @@ class Planner:
         sizes: AssumedSizes | None = None,
         timeout_s: float = 10.0,
     ) -> Planner:
-        """Return it for a configuration that says all by itself; raises UsageErrors."""
+        """Return the planner for a configuration that needs no application; raises UsageErrors."""
         try:
             loaded = load(file, {}, overrides, without_handlers=True)
         except ConfigError as error:
@@ -162,8 +162,9 @@ class Planner:
     def plans(self) -> list[ClusterPlan]:
         """Return what each cluster of the workers needs, in the order of the configuration.
 
-        Raises what a start raises where the cluster has to be asked and does not answer, a source
-        topic is missing or may not be seen; and UsageError for patterns without a cluster.
+        If the cluster must be asked, raises what a start raises when it does not answer or when a
+        source topic is missing or may not be seen. Raises UsageError for patterns without a
+        cluster.
         """
         found: dict[str, ClusterPlan] = {}
         models: dict[str, dict[str, list[Model]]] = {}
@@ -206,7 +207,7 @@ class Planner:
         clusters: Mapping[str, Cluster],
         replication: Mapping[str, int],
     ) -> None:
-        """Add the topics of trace and audit to the plan of the cluster that they are on."""
+        """Add the topics of trace and audit to the plan of their cluster."""
         topics = list(event_topics(self.loaded.config))
         if not topics:
             return
@@ -320,13 +321,13 @@ class Planner:
 
 
 def _may_write(worker: WorkerConfig) -> bool:
-    """Tell whether a worker writes dead letters, as far as the configuration says."""
+    """Return whether a worker may write dead letters, according to the configuration."""
     is_conditional = all(handler in worker.routes for handler in worker.handlers)
     return writes_dead_letters(worker, may_be_unroutable=is_conditional)
 
 
 def _compared(topics: Sequence[PlannedTopic], cluster: Cluster) -> list[PlannedTopic]:
-    """Say of each topic how many partitions it has; one that we may not see counts as missing."""
+    """Fill in each topic's present partitions; a topic that we may not see counts as missing."""
     names = set(cluster.topic_names())
     there = cluster.topics([each.new.name for each in topics if each.new.name in names])
     return [
@@ -338,7 +339,7 @@ def _compared(topics: Sequence[PlannedTopic], cluster: Cluster) -> list[PlannedT
 
 
 def _states(models: Mapping[str, Sequence[Model]]) -> Iterator[PlannedTopic]:
-    """Yield each group's memory of resolved dead letters, as safe as the safest source."""
+    """Yield each group's topic of resolved dead letters, as safe as its safest source."""
     for group, theirs in models.items():
         if theirs:
             model = max(theirs, key=lambda each: each.replication)

@@ -1,4 +1,4 @@
-"""The sections of the configuration with keys of their own, see ``schema``."""
+"""The sections of the configuration that have keys of their own, see ``schema``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HOUR_S = 3600.0
 
 @frozen(kw_only=True)
 class TopicsConfig:
-    """What the framework may do about the topics that it writes to."""
+    """What the framework may do to the topics that it writes to."""
 
     create: bool = field(
         default=True,
         metadata=about(
-            "Whether missing retry and dead-letter topics may be made at the start, and retry "
-            "topics be given as many partitions as their source.",
+            "Whether a start may create missing retry and dead-letter topics, and give retry "
+            "topics as many partitions as their source.",
             kind=kinds.boolean(),
             reason="a first start works without preparation; the broker's permissions still decide",
         ),
@@ -42,48 +42,48 @@ class TopicsConfig:
     retry: str = field(
         default="{group}.{topic}.retry.{delay}",
         metadata=about(
-            "The name of a worker's retry topics; {delay} is a level's delay, and now for the "
-            "topic that dead letters are put back into.",
+            "The name of a worker's retry topics; {delay} is a level's delay, or now for the "
+            "topic that gets redriven dead letters.",
             kind=kinds.template("{group}.{topic}.retry.{delay}", "{delay}"),
-            reason="one topic for each delay, so that no long wait stands in front of a short one",
+            reason="one topic for each delay, so that no long wait holds up a short one",
         ),
     )
     dlq_retention: float = field(
         default=14 * DAY_S,
         metadata=about(
-            "How long a dead-letter topic that we make keeps its records.",
+            "How long the dead-letter topics that we create keep their records.",
             kind=kinds.duration(1.0, 36500 * DAY_S),
-            reason="long enough to notice, to mend the cause and to redrive after a holiday",
+            reason="long enough to notice, fix the cause and redrive after a holiday",
         ),
     )
 
 
 @frozen(kw_only=True)
 class DlqConfig:
-    """What looking at dead letters shows and what it hides."""
+    """What dead letters show to a reader, and what they hide."""
 
     mask: tuple[str, ...] = field(
         default=(),
         metadata=about(
             "The same as `fields` of a rule in `mask` for all topics.",
             kind=field_names_kind(),
-            reason="what is confidential, only the application knows",
+            reason="only the application knows what is confidential",
         ),
     )
 
 
 @frozen(kw_only=True)
 class ErrorsConfig:
-    """What is told of the exceptions that handlers raise."""
+    """What is shown of the exceptions that handlers raise."""
 
     message: Literal["full", "class"] = field(
         default="full",
         metadata=about(
             "Whether logs, dead letters, traces and pages get the texts of exceptions, or only "
-            "their classes and stacks. A text may quote a record; `@app.redact` can take out of it "
-            "what is confidential.",
+            "their classes and stacks. A text may quote a record; `@app.redact` can remove "
+            "confidential parts.",
             kind=kinds.choice("full", "class"),
-            reason="who looks into a dead letter needs to know what was wrong with it",
+            reason="a dead letter should tell its reader what was wrong with it",
         ),
     )
 
@@ -97,8 +97,8 @@ class WindowConfig:
         metadata=about(
             "The cells that may be open at once.",
             kind=kinds.whole_number(2, 1024),
-            reason="with the default cell_records, 16,000 records: what is done beyond the "
-            "committed offset then always fits into the commit's metadata",
+            reason="with the default cell_records, 16,000 records: then the finished records "
+            "beyond the committed offset always fit into the commit's metadata",
         ),
     )
     cell_records: int = field(
@@ -113,34 +113,35 @@ class WindowConfig:
 
 @frozen(kw_only=True)
 class BatchConfig:
-    """Which lists of records a batch handler gets."""
+    """When a batch handler gets which list of records."""
 
     max_records: int = field(
         default=1000,
         metadata=about(
-            "The records of a full batch, which goes out at once.",
+            "The records of a full batch, which is called at once.",
             kind=kinds.whole_number(1, 100_000),
-            reason="where writing many rows in one go stops getting cheaper, and what most bulk "
-            "interfaces take",
+            reason="beyond it, writing many rows at once stops getting cheaper; most bulk "
+            "interfaces accept it",
             decorators="lifted",
         ),
     )
     min_records: int = field(
         default=1,
         metadata=about(
-            "A batch with so many records goes out when a slot is free and nothing more is there.",
+            "A batch with this many records is called when a slot is free and no more records are "
+            "waiting.",
             kind=kinds.whole_number(1, 100_000),
-            reason="nobody waits without need, and under load batches grow while slots are busy",
+            reason="no record waits without need, and under load batches grow while slots are busy",
             decorators="lifted",
         ),
     )
     max_wait: float = field(
         default=0.5,
         metadata=about(
-            "A batch with fewer records goes out after so long, counted from when its first record "
-            "could start.",
+            "A smaller batch is called after this time, counted from when its first record could "
+            "start.",
             kind=kinds.duration(0.001, HOUR_S),
-            reason="half a second more is hardly noticed where records are collected anyway",
+            reason="half a second more hardly matters where records are collected anyway",
             decorators="lifted",
         ),
     )
@@ -155,7 +156,7 @@ class RetryConfig:
         metadata=about(
             "Handler calls for a record, the first included.",
             kind=kinds.whole_number(1, 1000),
-            reason="gets over a short outage; more mostly repeats the same error",
+            reason="survives a short outage; more attempts mostly repeat the same error",
         ),
     )
     backoff: tuple[float, float] = field(
@@ -170,22 +171,22 @@ class RetryConfig:
     crash_attempts: int = field(
         default=3,
         metadata=about(
-            "How often the process may end while a record runs alone, before that record leaves "
-            "without being called again. Alone it runs after the second unclean end at the same "
+            "How often the process may die while a record runs alone, before that record leaves "
+            "without another call. A record runs alone after the second unclean end at the same "
             "committed offset.",
             kind=kinds.whole_number(1, 100),
-            reason="one end may be a kill or a lost machine; three, each with this very record "
-            "started alone, are not",
+            reason="one death may be a kill or a lost machine; three while this very record ran "
+            "alone are not",
         ),
     )
     levels: tuple[float, ...] = field(
         default=(),
         metadata=about(
-            "Retry topics: the delay of each, shortest first. A record whose attempts are spent "
-            "moves to the first one, is called again when its delay is over, and moves on.",
+            "Retry topics: the delay of each, shortest first. A record without attempts left "
+            "moves to the first one, is called again after its delay, and moves on.",
             kind=kinds.list_of(kinds.duration(0.1, 365 * DAY_S), "durations", may_be_empty=True),
-            reason="each level is a topic with its own partitions; whether an outage of minutes "
-            "should be waited for, only the application knows",
+            reason="each level is a topic with its own partitions, and only the application knows "
+            "whether to wait for an outage of minutes",
         ),
     )
     attempts_per_level: int = field(
@@ -193,62 +194,62 @@ class RetryConfig:
         metadata=about(
             "Handler calls for a record at each level, with the backoff between them.",
             kind=kinds.whole_number(1, 1000),
-            reason="after a wait of minutes a few milliseconds more seldom help",
+            reason="after a wait of minutes, a few milliseconds more seldom help",
         ),
     )
     fatal: tuple[ExceptionName, ...] = field(
         default=(),
         metadata=about(
-            "Exception classes that retrying cannot help. Subclasses count; where classes of both "
-            "lists fit, the most specific one decides.",
+            "Exception classes for which retrying is useless. Subclasses count; if classes of "
+            "both lists match, the most specific one decides.",
             kind=kinds.list_of(
                 kinds.exception_class(),
                 "dotted names of exception classes",
                 may_be_empty=True,
             ),
-            reason="which errors are hopeless, only the application knows",
+            reason="only the application knows which errors are hopeless",
             decorators="lifted",
         ),
     )
     retryable: tuple[ExceptionName, ...] = field(
         default=(),
         metadata=about(
-            "Exception classes to retry although a base class of theirs is fatal.",
+            "Exception classes to retry although one of their base classes is fatal.",
             kind=kinds.list_of(
                 kinds.exception_class(),
                 "dotted names of exception classes",
                 may_be_empty=True,
             ),
-            reason="what is not fatal is retried anyway",
+            reason="all other errors are retried anyway",
             decorators="lifted",
         ),
     )
     when_spent: Literal["dead_letter", "stop", "drop"] = field(
         default="dead_letter",
         metadata=about(
-            "What becomes of a record that has no attempts left: a copy in the dead-letter topic, "
-            "the worker stops, or the record is dropped and counted.",
+            "What happens to a record without attempts left: it is copied to the dead-letter "
+            "topic, the worker stops, or the record is dropped and counted.",
             kind=kinds.choice("dead_letter", "stop", "drop"),
-            reason="nothing is lost and the partition goes on",
+            reason="nothing is lost and the partition continues",
         ),
     )
     on_oversize: Literal["hold", "stop", "reference"] = field(
         default="hold",
         metadata=about(
-            "What to do with a copy that does not fit into its topic, the error's texts already "
-            "cut: try again until somebody raises the limit, stop the worker, or write a "
-            "reference to the value instead of the value.",
+            "What to do with a copy that is too large for its topic although the error's texts "
+            "are already cut: retry until somebody raises the limit, stop the worker, or write a "
+            "reference instead of the value.",
             kind=kinds.choice("hold", "stop", "reference"),
-            reason="loses nothing and needs nobody at once: only the offset stands still",
+            reason="loses nothing and is not urgent: only the committed offset stops",
         ),
     )
     on_failure: Literal["overtake", "block"] | None = field(
         default=None,
         metadata=about(
-            "block: the lane waits and its record is retried without end. overtake: the record "
-            "leaves when its attempts are spent, and later ones of its lane go on.",
+            "block: the lane waits and its record is retried without end. overtake: a record "
+            "without attempts left leaves, and later ones of its lane continue.",
             kind=kinds.choice("overtake", "block"),
-            reason="order or progress: with an ordered worker somebody has to choose",
-            default="overtake without ordering; else none: has to be given",
+            reason="order or progress: for an ordered worker, somebody has to choose",
+            default="overtake without ordering; else none: required",
         ),
     )

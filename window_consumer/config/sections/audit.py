@@ -17,12 +17,12 @@ def _wrong_directory(text: str) -> str | None:
 
 @frozen(kw_only=True)
 class AuditConfig:
-    """The message audit: how many records became what, to be compared with what was sent."""
+    """The message audit: counts of records by outcome, to compare with what was sent."""
 
     enabled: bool = field(
         default=False,
         metadata=about(
-            "Whether what becomes of records is counted.",
+            "Whether records are counted by outcome.",
             kind=kinds.boolean(),
             reason="it needs a directory that outlives the process, and time for each record",
         ),
@@ -30,18 +30,18 @@ class AuditConfig:
     directory: str | None = field(
         default=None,
         metadata=about(
-            "Where counts are written first, in a directory of its own for each process. It has "
-            "to outlive the process: the next one ships what is left there. A relative path counts "
-            "from the file's own directory.",
+            "Where counts are written first, each process in its own subdirectory. It must "
+            "outlive the process: the next one ships what is left there. A relative path starts "
+            "at the configuration file's directory.",
             kind=kinds.text("a directory", _wrong_directory),
-            default="none: it has to be given with enabled: true",
+            default="none: required with enabled: true",
         ),
     )
     bucket: float = field(
         default=60.0,
         metadata=about(
-            "How much time one count covers, by the producer's timestamp. Everybody who counts "
-            "records of a topic has to use the same.",
+            "How much time one count covers, by the producer's timestamp. All processes that "
+            "count records of a topic must use the same.",
             kind=kinds.duration(_SHORTEST_S, _LONGEST_S),
             reason="few enough counts to keep for years, and a loss is dated to the minute",
         ),
@@ -49,26 +49,26 @@ class AuditConfig:
     ids: bool = field(
         default=False,
         metadata=about(
-            "Whether checksums of the records' ids are kept: equal counts of other records are "
-            "then told apart.",
+            "Whether checksums of the records' ids are kept, which detect equal counts of "
+            "different records.",
             kind=kinds.boolean(),
-            reason="it reads the headers of each record, which costs more than all the rest",
+            reason="it reads the headers of each record, which costs more than everything else",
         ),
     )
     topic: str = field(
         default="wc.audit",
         metadata=about(
-            "The topic that counts are shipped to. It is made where it is missing and "
-            "`topics.create` says so; until it is there counts stay in the directory.",
+            "The topic that counts are shipped to. It is created if it is missing and "
+            "`topics.create` allows it; until it exists, counts stay in the directory.",
             kind=kinds.kafka_name("topic"),
-            reason="one for everybody who reads and writes the same topics",
+            reason="one for all that read and write the same topics",
         ),
     )
     fsync: bool = field(
         default=False,
         metadata=about(
-            "Whether each count is on the disk before the commit that it is about is sent.",
+            "Whether each count is on disk before the commit that it concerns is sent.",
             kind=kinds.boolean(),
-            reason="without it nothing is lost when a process dies, only when its machine does",
+            reason="without it, nothing is lost when a process dies, only when its machine does",
         ),
     )

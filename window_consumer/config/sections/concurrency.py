@@ -24,7 +24,7 @@ _RANGE: Final = "a range of whole numbers such as 1..200"
 
 @frozen
 class AutoConcurrency:
-    """The ends, both included, between which the worker finds its own concurrency."""
+    """The bounds, both included, within which the worker finds its own concurrency."""
 
     lower: int = 1
     upper: int = 200
@@ -34,7 +34,7 @@ class AutoConcurrency:
 
 
 def pool_kind() -> ValueKind:
-    """The name of a kind of pool: what is registered when a value is read counts."""
+    """The name of a kind of pool; kinds registered when a value is read count."""
     return evolve(
         kinds.choice(*configurable()), read=lambda raw: kinds.choice(*configurable()).read(raw)
     )
@@ -43,8 +43,8 @@ def pool_kind() -> ValueKind:
 def with_cores(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
     """Return the concurrency of a worker whose slots compute in parallel.
 
-    Where nothing is ``given``, or just auto, it follows from the cores that there are to use:
-    more slots than that only take turns.
+    If nothing is ``given``, or just auto, it follows from the usable cores: more slots would only
+    take turns.
     """
     if given is None:
         return cores
@@ -125,7 +125,7 @@ def _read_range(raw: Any) -> AutoConcurrency:
 
 
 def _wrong_text(raw: str) -> tuple[str, str]:
-    """Tell what is wrong with a text, and what was probably meant."""
+    """Return what is wrong with a text, and what was probably meant."""
     if re.fullmatch(r"[0-9]{1,18}", raw):
         return "", "write it without quotes"
     if ".." in raw:

@@ -1,6 +1,6 @@
-"""Kafka properties of the file: read, merged for one client of a worker, secrets known by name.
+"""Kafka properties of the file: reading, merging for one client of a worker, names of secrets.
 
-Which properties exist, and which would break a guarantee, is decided in ``kafka.settings``.
+``kafka.settings`` decides which properties exist and which would break a guarantee.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _SECRET_KEY = re.compile(
 
 
 def is_secret_key(key: str) -> bool:
-    """Tell whether the value of a Kafka property, named by its dotted key, is a secret."""
+    """Return whether the value of a Kafka property, named by its dotted key, is a secret."""
     return _SECRET_KEY.search(key) is not None
 
 
 Scalar = str | int | float | bool
-"""What a Kafka property may be set to."""
+"""The types of a Kafka property's value."""
 
 Client = Literal["consumer", "producer", "admin"]
 
 CLIENTS: Final[tuple[Client, ...]] = ("consumer", "producer", "admin")
-"""The names of the sub-maps; no property of librdkafka has one of them or begins with it."""
+"""The names of the sub-maps; no property of librdkafka equals or begins with one of them."""
 
 
 def _names_only(properties: Mapping[str, Scalar]) -> str:
@@ -46,7 +46,7 @@ def _names_only(properties: Mapping[str, Scalar]) -> str:
 
 @frozen(kw_only=True)
 class KafkaConfig:
-    """Properties for librdkafka by their dotted names, and what is added for one kind of client.
+    """Properties for librdkafka by dotted name, and additions for one kind of client.
 
     Its repr shows names only.
     """
@@ -64,7 +64,7 @@ class KafkaConfig:
 
 
 def read_kafka(raw: Any) -> KafkaConfig:
-    """Make a KafkaConfig of a raw mapping; raises InvalidError with all that is wrong."""
+    """Read a KafkaConfig from a raw mapping; raises InvalidError with all problems."""
     problems: list[Problem] = []
     parts: dict[str, dict[str, Scalar]] = {"common": {}, **{client: {} for client in CLIENTS}}
     for key, value in _mapping(raw, "the properties of Kafka clients").items():
@@ -84,9 +84,9 @@ def read_kafka(raw: Any) -> KafkaConfig:
 
 
 def misread(key: str, value: Any, origin: ValueOrigin) -> str | None:
-    """Return what is wrong where YAML does not read a property the way that it is written.
+    """Return what is wrong if YAML reads a property differently from how it is written.
 
-    ``0123`` is 83 for YAML, which would make a wrong password without a word.
+    YAML reads ``0123`` as 83, which would silently make a wrong password.
     """
     if origin.text is None or not isinstance(value, bool | int | float):
         return None
@@ -99,7 +99,7 @@ def misread(key: str, value: Any, origin: ValueOrigin) -> str | None:
 
 
 def as_text(value: Scalar) -> str:
-    """Write a property's value the way that librdkafka gets it."""
+    """Write a property's value as librdkafka gets it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -114,7 +114,7 @@ def _mapping(raw: Any, expected: str) -> Mapping[str, Any]:
 def _put(
     properties: dict[str, Scalar], path: tuple[str, ...], raw: Any, problems: list[Problem]
 ) -> None:
-    """Add one property. Messages show no value: it may be a secret under a misspelt name."""
+    """Add one property. Messages show no value: it may be a secret under a misspelled name."""
     key = path[-1]
     if isinstance(raw, Untyped):
         properties[key] = _lossless(raw)

@@ -20,7 +20,7 @@ _SHORTEST_TOKEN: Final = 16
 
 
 class ListenAddress(NamedTuple):
-    """A host and a port to listen on; port 0 stands for any free one."""
+    """A host and a port to listen on; port 0 means any free port."""
 
     host: str
     port: int
@@ -36,12 +36,12 @@ class ListenAddress(NamedTuple):
         elif ":" in host:
             raise ValueError("an IPv6 address has brackets around it, as in '[::1]:8081'")
         elif not re.fullmatch(_HOST_NAME, host):
-            raise ValueError("does not begin with a host; 0.0.0.0 stands for all of this machine")
+            raise ValueError("does not begin with a host; 0.0.0.0 means all of this machine")
         return cls(host, int(port))
 
     @property
     def is_loopback(self) -> bool:
-        """Tell whether only this machine gets there."""
+        """Return whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -72,8 +72,9 @@ class HealthConfig:
     listen: str | None = field(
         default=None,
         metadata=about(
-            "Where /livez, /readyz and /metrics are answered, over plain HTTP and for anybody who "
-            "gets there; they tell nothing of records. Port 0 is any free one, the log says which.",
+            "Where /livez, /readyz and /metrics are answered, over plain HTTP and without "
+            "authentication; they reveal nothing about records. Port 0 means any free port, which "
+            "the log reports.",
             kind=address_kind(),
             default="none: nothing listens",
         ),
@@ -81,12 +82,12 @@ class HealthConfig:
 
     @property
     def address(self) -> ListenAddress | None:
-        """Where to listen, None for nowhere."""
+        """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
 def _wrong_token(text: str) -> str | None:
-    # Never with the text in the message: it is a secret.
+    # The message never contains the text, which is a secret.
     if len(text) < _SHORTEST_TOKEN:
         return f"is shorter than {_SHORTEST_TOKEN} characters"
     if not re.fullmatch(r"[\x21-\x7e]+", text):
@@ -112,12 +113,12 @@ def _file_kind(what: str) -> kinds.ValueKind:
 
 @frozen(kw_only=True)
 class TlsConfig:
-    """With what an address shows who it is."""
+    """The identity that an address presents."""
 
     certificate: str | None = field(
         default=None,
         metadata=about(
-            "The certificate, with those that lead to its root behind it.",
+            "The certificate, followed by those that lead to its root.",
             kind=_file_kind("a certificate"),
             default="none: plain HTTP",
         ),
@@ -134,14 +135,14 @@ class TlsConfig:
 
 @frozen(kw_only=True)
 class AdminConfig:
-    """The live window for people, and what they may do."""
+    """The live window for people, and what they may do there."""
 
     listen: str | None = field(
         default=None,
         metadata=about(
-            "Where the live window, /api/windows and pausing are served. It tells of records: "
-            "offsets, keys, errors. Port 0 is any free one, the log says which. Needs the extra "
-            "web.",
+            "Where the live window, /api/windows and pausing are served. It shows offsets, keys "
+            "and errors of records. Port 0 means any free port, which the log reports. Needs the "
+            "extra web.",
             kind=address_kind(),
             default="none: nothing listens",
         ),
@@ -150,10 +151,10 @@ class AdminConfig:
         default=None,
         repr=False,
         metadata=about(
-            "What a person or a program has to show: `Authorization: Bearer ...`, or in the form "
-            "that the page has. 16 characters or more; always a secret.",
+            "What a person or a program must present: `Authorization: Bearer ...`, or in the "
+            "page's form. 16 characters or more; always a secret.",
             kind=kinds.text("a token of 16 characters or more", _wrong_token),
-            default="none: whoever gets to the address may look and pause",
+            default="none: everybody who can reach the address may look and pause",
         ),
     )
     tls: TlsConfig = field(
@@ -163,31 +164,32 @@ class AdminConfig:
         default=(),
         metadata=about(
             "The names by which this address may be called, as in the header `Host`, without a "
-            "port: those of a proxy, of a Kubernetes service. The names of this machine itself "
-            "(localhost, 127.0.0.1, the host of `listen`) always count.",
+            "port: those of a proxy or a Kubernetes service. This machine's own names (localhost, "
+            "127.0.0.1, the host of `listen`) always count.",
             kind=kinds.list_of(
                 kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
                 "names of hosts",
             ),
             default="none: with `token` any name; without one IP addresses and this machine's name",
-            reason="by a name of its own that leads here another site's page could read and pause",
+            reason="through a domain that resolves to this address, another site's page could "
+            "read and pause",
         ),
     )
     values: bool = field(
         default=False,
         metadata=about(
-            "Whether the value of a record is shown to a person who asks for it, as far as `mask` "
-            "leaves it. Without it keys, headers and errors are shown, and no value.",
+            "Whether a person who asks for a record's value sees it, masked by `mask`. Without "
+            "it, keys, headers and errors are shown, but no values.",
             kind=kinds.boolean(),
-            reason="what is in values, only the application knows",
+            reason="only the application knows what values contain",
         ),
     )
     pipeline: str | None = field(
         default=None,
         metadata=about(
-            "The configuration of the pipeline, such as pipeline.yaml; a relative name begins at "
-            "the directory of this file. With it the page shows journeys of records from the "
-            "message trace, see docs/trace.md. Needs the extra spark.",
+            "The configuration of the pipeline, such as pipeline.yaml; a relative name starts at "
+            "this file's directory. With it, the page shows journeys of records from the message "
+            "trace, see docs/trace.md. Needs the extra spark.",
             kind=kinds.text(
                 "the path of a configuration of the pipeline",
                 lambda text: None if text.strip() else "is empty",
@@ -198,16 +200,16 @@ class AdminConfig:
     insecure: bool = field(
         default=False,
         metadata=about(
-            "Whether an address that others get to, too, may go without token or TLS: where "
-            "something in front of it sees to both.",
+            "Whether an address that others can reach may do without token or TLS, because "
+            "something in front of it provides both.",
             kind=kinds.boolean(),
-            reason="keys and errors are not for everybody, and pausing even less",
+            reason="keys and errors are not for everybody, and pausing even less so",
         ),
     )
 
     @property
     def address(self) -> ListenAddress | None:
-        """Where to listen, None for nowhere."""
+        """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
@@ -215,9 +217,9 @@ _MISMATCH = "KEY_VALUES_MISMATCH"
 
 
 def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with certificate and key: a key below ``admin.tls``, or "", and why.
+    """Yield problems of certificate and key: a key below ``admin.tls``, or "", and the reason.
 
-    Relative names begin at ``directory``. Reads both files, and tells nothing of what is in them.
+    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
     """
     tls = admin.tls
     if tls.certificate is None or tls.key is None:
@@ -233,7 +235,7 @@ def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[
     if unreadable:
         return
     try:
-        # A key with a passphrase would be asked for on the terminal.
+        # Without the empty passphrase, OpenSSL would ask for one on the terminal.
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError

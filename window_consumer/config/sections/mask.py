@@ -1,4 +1,4 @@
-"""The section ``mask``: what must not be told of records, by their topics and fields."""
+"""The section ``mask``: what to hide of records, by topic and field."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from window_consumer.model.record_contents import (
 PARTS: Final[tuple[Part, ...]] = ("key", "value", "headers")
 
 _MOST_JSON: Final = 64 * 1024
-"""Bytes of a key in which fields are looked for."""
+"""Bytes of a key that are searched for fields."""
 
 _MOST_VALUE: Final = 256 * 1024
+"""Bytes of a value that are searched for fields that an exception may quote."""
+
 _MOST_LOOKED_INTO: Final = 1024 * 1024
-"""Bytes of a value, and of all values of a batch, in which fields are looked for that an exception
-may quote: some milliseconds, for a call that has failed."""
+"""Bytes of all values of a batch that are searched; a failed call takes some milliseconds more."""
 
 _TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
 
@@ -52,18 +53,18 @@ def field_names_kind() -> kinds.ValueKind:
 def _wrong_topic(name: str) -> str | None:
     if re.fullmatch(_TOPICS, name):
         return None
-    return "has characters that no topic has, or none; * stands for any text"
+    return "has characters that no topic has, or none; * matches any text"
 
 
 @frozen(kw_only=True)
 class MaskRule:
-    """What is hidden of the records of some topics, wherever people look at them."""
+    """What is hidden of the records of some topics, wherever people see them."""
 
     topics: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The topics of the records, `*` for any text. Their copies in retry and dead-letter "
-            "topics are meant, too.",
+            "The topics of the records; `*` matches any text. Their copies in retry and "
+            "dead-letter topics are included.",
             kind=kinds.list_of(
                 kinds.text("the name of a topic, such as orders or cards-*", _wrong_topic, _TOPICS),
                 "names of topics",
@@ -74,9 +75,9 @@ class MaskRule:
     fields: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Fields of JSON values and keys, at any depth, and headers. Capital letters do not "
-            "matter, `*` stands for any text, and `customer.name` is `name` in a `customer`. A "
-            "value that is no JSON is not shown at all where there are any.",
+            "Fields of JSON values and keys, at any depth, and headers. Case does not matter, `*` "
+            "matches any text, and `customer.name` is `name` in a `customer`. If there are any, a "
+            "value that is not JSON is not shown at all.",
             kind=field_names_kind(),
             default="none",
         ),
@@ -84,19 +85,19 @@ class MaskRule:
     whole: tuple[Part, ...] = field(
         default=(),
         metadata=about(
-            "Parts of the record of which nothing is told.",
+            "Parts of the record that are hidden completely.",
             kind=kinds.list_of(kinds.choice(*PARTS), "parts of a record"),
             default="none",
         ),
     )
 
     def is_for(self, topic: str) -> bool:
-        """Tell whether the records of a topic are meant."""
+        """Return whether the rule applies to a topic's records."""
         return not self.topics or any(_matches(each, topic) for each in self.topics)
 
 
 def _topics_of(message: Message) -> Iterator[str]:
-    """Yield where a record lies and, of a copy, where it came from."""
+    """Yield the topic of a record and, for a copy, the topic that it came from."""
     yield message.topic()
     for name, content in message.headers() or ():
         if name == ORIGINAL_TOPIC and content is not None:
@@ -114,7 +115,7 @@ class MaskRules:
     rules: tuple[MaskRule, ...] = ()
 
     def loggable_key(self, topics: Iterable[str | None], key: bytes | None) -> bytes | str | None:
-        """Return what may be told of a key in a line of the log: the key itself, or a text."""
+        """Return what a log line may show of a key: the key itself, or a text."""
         mask = self.of(topics)
         if key is None or not (mask.hides_fields or mask.hides("key")):
             return key
@@ -122,9 +123,9 @@ class MaskRules:
         return key if told == key.decode("utf-8", "backslashreplace") else told
 
     def error_text(self, text: str, messages: Sequence[Message]) -> str:
-        """Return what an exception says, without what is hidden of the records of its call.
+        """Return an exception's text without what is hidden of the records of its call.
 
-        Where they are too large to look for that, the text is withheld.
+        If they are too large to search, the text is withheld.
         """
         if not (text and self.rules):
             return text
@@ -139,10 +140,10 @@ class MaskRules:
         return f"<not shown: {TOO_MUCH}>" if mask.is_full else mask.error_text(text)
 
     def of(self, topics: Iterable[str | None]) -> FieldMask:
-        """Return what hides what of one record.
+        """Return the mask for one record.
 
-        ``topics`` are those that it lies in, and that it came from; where one of them is not
-        known (None), whatever any rule hides is hidden.
+        ``topics`` are the topics that it is in and came from. If one of them is unknown (None),
+        everything that any rule hides is hidden.
         """
         names = set(topics)
         if None in names:

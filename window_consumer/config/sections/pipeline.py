@@ -47,7 +47,7 @@ def _some(noun: str) -> ValueKind:
 
 
 def _properties() -> ValueKind:
-    """Spark's properties by their dotted names."""
+    """Spark's properties by dotted name."""
     expected = "a mapping of Spark's properties, such as spark.executor.memory: 4g"
 
     def read(raw: Any) -> Mapping[str, str]:
@@ -78,7 +78,7 @@ class SparkSection:
     master: str | None = field(
         default=None,
         metadata=about(
-            "Where the jobs run: local[*], spark://host:7077, k8s://... `--master` wins over it, "
+            "Where the jobs run: local[*], spark://host:7077, k8s://... `--master` overrides it, "
             "and under spark-submit its own settings do.",
             kind=_some("a master such as local[*]"),
             default="local[*]",
@@ -93,7 +93,7 @@ class SparkSection:
 
 @frozen(kw_only=True)
 class TraceSection:
-    """What becomes of the message trace."""
+    """How the message trace is processed."""
 
     topic: str = field(
         default="wc.trace",
@@ -102,7 +102,7 @@ class TraceSection:
     keep: float = field(
         default=30 * DAY_S,
         metadata=about(
-            "How long events are kept in the table; `pipeline maintain` takes older days out.",
+            "How long events are kept in the table; `pipeline maintain` removes older days.",
             kind=kinds.duration(DAY_S, 36500 * DAY_S),
             reason="a complaint comes within a month",
         ),
@@ -110,9 +110,9 @@ class TraceSection:
     keys: Literal["raw", "hmac", "off"] = field(
         default="raw",
         metadata=about(
-            "How keys stand in the trace, as in workers.yaml: `trace search --key` looks for it.",
+            "How keys appear in the trace, as in workers.yaml; `trace search --key` needs to know.",
             kind=kinds.choice("raw", "hmac", "off"),
-            reason="a code that is not one finds nothing",
+            reason="a search for a code in plain keys finds nothing",
         ),
     )
     key_secret: str | None = field(
@@ -121,14 +121,14 @@ class TraceSection:
         metadata=about(
             "The secret for `keys: hmac`, as in workers.yaml.",
             kind=_some("a secret"),
-            default="none: has to be given with keys: hmac",
+            default="none: required with keys: hmac",
         ),
     )
 
 
 @frozen(kw_only=True)
 class AuditSection:
-    """What becomes of the message audit."""
+    """How the message audit is processed."""
 
     topic: str = field(
         default="wc.audit",
@@ -137,15 +137,15 @@ class AuditSection:
     grace: float = field(
         default=3600.0,
         metadata=about(
-            "How long after its end a bucket may still be counted for: after that it is final.",
+            "How long after its end a bucket may still get counts; then it is final.",
             kind=kinds.duration(0.0, 36500 * DAY_S),
-            reason="most retries are over, and whoever died has been started again",
+            reason="most retries are over, and crashed processes have been restarted",
         ),
     )
     alerts_topic: str | None = field(
         default=None,
         metadata=about(
-            "The topic that `audit report` tells what is lost; it has to be there.",
+            "The topic to which `audit report` writes losses; it must exist.",
             kind=kinds.kafka_name("topic"),
             default="none: nothing is written",
         ),
@@ -153,7 +153,8 @@ class AuditSection:
     unaudited: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Topics to which others write, too, who do not count: nothing of them is called lost.",
+            "Topics that also have producers without an audit: none of their records are reported "
+            "as lost.",
             kind=kinds.list_of(kinds.kafka_name("topic"), "topics", may_be_empty=True),
         ),
     )
@@ -161,12 +162,12 @@ class AuditSection:
 
 @frozen(kw_only=True)
 class DeadLetterSection:
-    """Which dead letters there are, and what is kept of them."""
+    """Which dead-letter topics are read, and what is kept of their records."""
 
     topics: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Topics of dead letters by name, whoever writes them.",
+            "Names of dead-letter topics, whatever writes them.",
             kind=kinds.list_of(
                 kinds.kafka_name("topic"), "names of dead-letter topics", may_be_empty=True
             ),
@@ -176,7 +177,8 @@ class DeadLetterSection:
     patterns: tuple[str, ...] = field(
         default=(r"^.+\.dlq$",),
         metadata=about(
-            "Regular expressions that are searched in the names of topics, beside `topics`.",
+            "Regular expressions that are searched in the names of topics, in addition to "
+            "`topics`.",
             kind=kinds.list_of(
                 kinds.text("a regular expression that begins with ^", names.wrong_pattern, r"^\^"),
                 "regular expressions",
@@ -189,16 +191,16 @@ class DeadLetterSection:
     keep: float = field(
         default=90 * DAY_S,
         metadata=about(
-            "How long dead letters are kept in the table; `pipeline maintain` takes older ones "
-            "out. The topics keep theirs as long as their retention says.",
+            "How long dead letters are kept in the table; `pipeline maintain` removes older ones. "
+            "The topics keep theirs for their own retention.",
             kind=kinds.duration(DAY_S, 36500 * DAY_S),
-            reason="longer than the topics, and enough to see whether a cause comes back",
+            reason="longer than the topics, and enough to see whether a cause returns",
         ),
     )
     keys: Literal["raw", "hmac", "off"] = field(
         default="raw",
         metadata=about(
-            "How keys stand in the table and in reports: as they are, as codes, or not at all.",
+            "How keys appear in the table and in reports: unchanged, as codes, or not at all.",
             kind=kinds.choice("raw", "hmac", "off"),
             reason="whose records fail is the first question",
         ),
@@ -209,16 +211,15 @@ class DeadLetterSection:
         metadata=about(
             "The secret for `keys: hmac`.",
             kind=_some("a secret"),
-            default="none: has to be given with keys: hmac",
+            default="none: required with keys: hmac",
         ),
     )
     values: bool = field(
         default=False,
         metadata=about(
-            "Whether the beginnings of values are kept, and shown in reports, as far as `mask` "
-            "lets them.",
+            "Whether the beginnings of values are kept and shown in reports, masked by `mask`.",
             kind=kinds.boolean(),
-            reason="a report goes to many people",
+            reason="a report reaches many people",
         ),
     )
 
@@ -229,20 +230,22 @@ class PipelineConfig:
 
     kafka: KafkaConfig = field(
         factory=KafkaConfig,
-        metadata=about("The client's properties, as in workers.yaml; Spark's client gets them."),
+        metadata=about(
+            "The client's properties, as in workers.yaml; Spark's client also gets them."
+        ),
     )
     directory: str = field(
         metadata=about(
-            "The root of tables and checkpoints: a directory, which for a relative name begins at "
-            "that of the file, or an address that all executors can write to (s3a://...).",
+            "The root of tables and checkpoints: a directory (a relative name starts at the "
+            "file's directory), or an address that all executors can write to (s3a://...).",
             kind=_some("the name of a directory, or an address such as s3a://bucket/path"),
-            default="none: has to be given",
+            default="none: required",
         ),
     )
     batch_records: int = field(
         default=2000,
         metadata=about(
-            "The most records of a topic of events in one batch. Each holds thousands of events.",
+            "The most records of an event topic in one batch. Each holds thousands of events.",
             kind=kinds.whole_number(1, 10_000_000),
             reason="some million events: a few hundred megabytes of memory",
         ),
@@ -250,27 +253,27 @@ class PipelineConfig:
     fail_on_data_loss: bool = field(
         default=True,
         metadata=about(
-            "Whether a job ends when records are gone that it has not read, by retention or "
-            "because a topic was made anew. With false it goes on and says so.",
+            "Whether a job ends if records that it has not read are gone, through retention or "
+            "because a topic was recreated. With false it reports the loss and continues.",
             kind=kinds.boolean(),
-            reason="who has lost events should know before the answers are believed",
+            reason="lost events should be known before anybody trusts the answers",
         ),
     )
     spark: SparkSection = field(factory=SparkSection, metadata=about("Which Spark runs the jobs."))
     trace: TraceSection = field(
-        factory=TraceSection, metadata=about("What becomes of the message trace.")
+        factory=TraceSection, metadata=about("How the message trace is processed.")
     )
     audit: AuditSection = field(
-        factory=AuditSection, metadata=about("What becomes of the message audit.")
+        factory=AuditSection, metadata=about("How the message audit is processed.")
     )
     dlq: DeadLetterSection = field(
         factory=DeadLetterSection,
-        metadata=about("Which dead letters there are, and what is kept of them."),
+        metadata=about("Which dead-letter topics are read, and what is kept of their records."),
     )
     mask: tuple[MaskRule, ...] = field(
         default=(),
         metadata=about(
-            "What must not be kept of dead letters: the rules of `mask` in workers.yaml, as there."
+            "What must not be kept of dead letters: rules as in `mask` of workers.yaml."
         ),
     )
 
@@ -281,7 +284,7 @@ for _class in (SparkSection, TraceSection, AuditSection, DeadLetterSection, Pipe
 
 @frozen
 class LoadedPipeline:
-    """A configuration of the pipeline that passed all checks which need no cluster."""
+    """A configuration of the pipeline that passed all checks that need no cluster."""
 
     config: PipelineConfig
     secrets: frozenset[str] = field(repr=False)

@@ -1,4 +1,4 @@
-"""The key ``rate_per_process``: how many calls may start in a time, of what, with which burst."""
+"""The key ``rate_per_process``: how many calls may start per time, for what, and the burst."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from window_consumer.config.units import UnitError
 Per = Literal["worker", "key", "partition"]
 
 RATE_UNITS: Final = {"s": 1, "min": 60, "h": 3600}
-"""Units of time that a rate may be in, in seconds."""
+"""Units of time for a rate, in seconds."""
 
 BURST_S: Final = 0.1
-"""The default burst: what comes together in so long, at least one. Less would wait for the poll
-thread, more would be felt by what is to be protected."""
+"""The default burst is a rate times this, at least one. Less would wait for the poll thread; more
+would be felt by the system to protect.
+"""
 
 MOST_BURST: Final = 1_000_000
 
@@ -41,7 +42,7 @@ _SPELLINGS: Final = {
 
 @frozen
 class Rate:
-    """How many calls may start in a time."""
+    """How many calls may start per time."""
 
     count: Decimal
     unit: str
@@ -51,12 +52,12 @@ class Rate:
 
     @property
     def per_s(self) -> float:
-        """Calls in a second."""
+        """Calls per second."""
         return float(Fraction(self.count) / RATE_UNITS[self.unit])
 
     @property
     def burst(self) -> int:
-        """How many may start at once after a pause."""
+        """How many calls may start at once after a pause."""
         return self.given_burst or max(1, int(self.per_s * BURST_S))
 
     def __str__(self) -> str:

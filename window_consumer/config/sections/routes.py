@@ -50,7 +50,7 @@ def handlers_kind() -> ValueKind:
 
 
 def routes_kind() -> ValueKind:
-    """Conditions by the handlers' names; the value is a mapping of Expressions."""
+    """Conditions by handler name; the value is a mapping of Expressions."""
     expected = "a mapping of handlers to conditions, as in {paid: \"header('type') == 'paid'\"}"
 
     def read(raw: Any) -> Routes:

@@ -26,7 +26,7 @@ class TraceSample:
     """Which records are traced."""
 
     ratio: float
-    """A share, 1.0 for all."""
+    """A share; 1.0 means all."""
     by: Literal["record", "key"] = "record"
 
 
@@ -36,7 +36,7 @@ _EXPECTED: Final = "a percentage such as 1% or 100%, or {by: key, ratio: 1%}"
 
 
 def sample_kind() -> ValueKind:
-    """A Sample: a percentage, or a mapping."""
+    """A TraceSample: a percentage, or a mapping."""
     schema = {
         "anyOf": [
             _RATIO.schema,
@@ -92,7 +92,7 @@ class TraceConfig:
         default=None,
         metadata=about(
             "Which records are traced: a share of them, or all records of a share of the keys "
-            "({by: key, ratio: 1%}). All that see a record choose alike.",
+            "({by: key, ratio: 1%}). All workers choose the same records.",
             kind=sample_kind(),
             default="none: nothing is traced",
         ),
@@ -100,8 +100,8 @@ class TraceConfig:
     failures: Literal["all", "sampled"] = field(
         default="all",
         metadata=about(
-            "all: failed calls, retries, dead letters, expired and dropped records are traced of "
-            "every record. sampled: of those that `sample` chooses.",
+            "all: failed calls, retries, dead letters, expired and dropped records are traced for "
+            "every record. sampled: only for those that `sample` chooses.",
             kind=kinds.choice("all", "sampled"),
             reason="they are few, and they are what people look for",
         ),
@@ -109,39 +109,39 @@ class TraceConfig:
     topic: str = field(
         default="wc.trace",
         metadata=about(
-            "The topic for the events. It is made where it is missing and `topics.create` says "
-            "so; without it events are lost and counted, and workers run all the same.",
+            "The topic for the events. It is created if it is missing and `topics.create` allows "
+            "it; without it, events are lost and counted, and workers run anyway.",
             kind=kinds.kafka_name("topic"),
-            reason="one topic for all groups: a record's way leads through several",
+            reason="one topic for all groups, because a record passes through several",
         ),
     )
     keys: Literal["raw", "hmac", "off"] = field(
         default="off",
         metadata=about(
-            "How keys stand in events: as they are, as a code that only who has `key_secret` can "
-            "look for, or not at all.",
+            "How keys appear in events: unchanged, as codes that can only be searched with "
+            "`key_secret`, or not at all.",
             kind=kinds.choice("raw", "hmac", "off"),
-            reason="a key may name a person, and others read the trace than the topics",
+            reason="a key may identify a person, and the trace has other readers than the topics",
         ),
     )
     key_secret: str | None = field(
         default=None,
         repr=False,
         metadata=about(
-            "The secret for `keys: hmac`; the same wherever events are to be compared.",
+            "The secret for `keys: hmac`. Events are comparable only if it is the same.",
             kind=kinds.text(
                 "a secret of at least 16 characters",
                 lambda text: None if len(text) >= 16 else "is too short",
             ),
-            default="none: has to be given with keys: hmac",
+            default="none: required with keys: hmac",
         ),
     )
     way: Literal["kafka", "spool"] = field(
         default="kafka",
         metadata=about(
-            "kafka: events go straight to the topic; what the brokers do not take within 30s is "
-            "lost and counted. spool: they go to files first, which survive the end of the process "
-            "and wait for as long as brokers are away.",
+            "kafka: events go straight to the topic; what the brokers do not accept within 30s is "
+            "lost and counted. spool: they go to files first, which survive the process and wait "
+            "as long as brokers are away.",
             kind=kinds.choice("kafka", "spool"),
             reason="needs no disk",
         ),
@@ -149,27 +149,27 @@ class TraceConfig:
     acks: Literal["0", "1", "all"] = field(
         default="1",
         metadata=about(
-            "Who has to confirm events with `way: kafka`. With 0 nobody does, and what brokers "
-            "refuse is lost without being counted. The spool always waits for all.",
+            "Which replicas must confirm events with `way: kafka`. With 0, none does, and refused "
+            "events are lost without being counted. The spool always waits for all.",
             kind=kinds.choice("0", "1", "all"),
-            reason="counts what is lost, and does not wait for other replicas",
+            reason="counts lost events, and does not wait for other replicas",
         ),
     )
     directory: str | None = field(
         default=None,
         metadata=about(
-            "The directory of the spool; processes may share one. A relative name begins at the "
-            "directory of the configuration file.",
+            "The directory of the spool; processes may share one. A relative name starts at the "
+            "configuration file's directory.",
             kind=kinds.text(
                 "the name of a directory", lambda name: None if name.strip() else "is empty"
             ),
-            default="none: has to be given with way: spool",
+            default="none: required with way: spool",
         ),
     )
     max_bytes: int = field(
         default=1024 * _MIB,
         metadata=about(
-            "The most that the spool's directory may hold. What comes then is lost and counted.",
+            "The most that the spool's directory may hold. Further events are lost and counted.",
             kind=kinds.size(_MIB, 1024**5),
             reason="some ten million events: hours of an outage at a thousand records a second",
         ),
@@ -179,6 +179,6 @@ class TraceConfig:
         metadata=about(
             "How long events are gathered before they are sent, or written and flushed to disk.",
             kind=kinds.duration(0.01, 60.0),
-            reason="what is lost when the process is killed; many events share a batch",
+            reason="a killed process loses this much; many events share a batch",
         ),
     )

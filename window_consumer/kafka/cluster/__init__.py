@@ -1,4 +1,4 @@
-"""What the cluster says of itself: topics, their ids, rights and limits; and making topics."""
+"""What the cluster reports about itself: topics, ids, ACLs and limits. Also creates topics."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ from window_consumer.model.errors import (
 _POLL_S = 0.2
 _ASK_S = 5.0
 _WAIT_S = 1.0
-"""How long one question waits for an absent broker: a stop is noticed in between."""
+"""Timeout of one request to an absent broker; a stop is noticed between two requests."""
 
 
 @define
 class _Troubles:
-    """What the client's error callback has said since the last question."""
+    """What the client's error callback has reported since the last request."""
 
     absent: KafkaError | None = None
     refused: KafkaError | None = None
@@ -88,7 +88,7 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] #
 
 
 class Cluster:
-    """Questions to the cluster, each with a deadline. Any thread may ask, one at a time."""
+    """Requests to the cluster, each with a deadline. Any thread may ask, one at a time."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Cluster:
 
     @property
     def _admin(self) -> AdminClient:
-        """The client to ask: a new one where it has lost its way to the cluster."""
+        """The client to ask. It is replaced after it has lost the cluster."""
         self._client.poll(0)  # serves the error callback
         if self._watchdog.is_lost(self._client):
             self._watchdog = ClientWatchdog(self._conf)
@@ -125,7 +125,7 @@ class Cluster:
     def wait_until_there(self, timeout_s: float, on_wait: Callable[[str, float], None]) -> None:
         """Return once a broker answers.
 
-        Calls ``on_wait(reason, seconds so far)`` after each question that got no answer. Raises
+        Calls ``on_wait(reason, seconds so far)`` after each request without an answer. Raises
         AuthenticationError at once, BrokerUnavailableError after ``timeout_s``.
         """
         started = time.monotonic()
@@ -163,12 +163,12 @@ class Cluster:
         self._watchdog.suspect()
 
     def has_consumer_protocol(self) -> bool:
-        """Tell whether the brokers that have answered know the consumer group protocol."""
+        """Return whether the brokers that have answered support the consumer group protocol."""
         self._client.poll(0)  # serves the log
         return not self._features.no_consumer_protocol
 
     def cluster_id(self, timeout_s: float = _ASK_S) -> str | None:
-        """Return the id of the cluster, None where it does not tell it."""
+        """Return the cluster's id, or None if the cluster does not report it."""
         return self._metadata("the cluster's id", timeout_s).cluster_id
 
     # ---- topics
@@ -185,10 +185,10 @@ class Cluster:
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
 
-        A question waits for ``timeout_s``, and is asked again for ``patience_s`` where a broker
-        is not ready.
+        One request waits for ``timeout_s``. While a broker is not ready, it is repeated for
+        ``deadline_s``.
 
-        Raises NotPermittedError where describing is denied, a RunError in trouble.
+        Raises NotPermittedError if describing is denied, and another RunError for other failures.
         """
 
         def describe(wanted: Sequence[str]) -> Mapping[str, Future[Any]]:
@@ -212,7 +212,7 @@ class Cluster:
         return found
 
     def _topics_by_metadata(self, names: Sequence[str], timeout_s: float) -> dict[str, Topic]:
-        """Ask for topics the old way, without ids and rights; librdkafka's mock needs it."""
+        """Describe topics from metadata, without ids and ACLs; librdkafka's mock needs this."""
         found = {}
         for name in names:
             metadata = self._metadata(f"topic {name}", timeout_s, name).topics[name]
@@ -226,7 +226,7 @@ class Cluster:
         return found
 
     def topic_config(self, name: str, timeout_s: float = _ASK_S) -> dict[str, str]:
-        """Return a topic's settings; empty where the cluster does not tell them."""
+        """Return a topic's settings, or nothing if the cluster does not report them."""
         return self._settings_of("topic", name, timeout_s)
 
     def create(
@@ -236,10 +236,10 @@ class Cluster:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make topics, or with ``validate_only`` ask whether they could be made.
+        """Create topics, or with ``validate_only`` check whether they could be created.
 
-        One that exists already is fine. librdkafka's mock knows no such request: it makes a topic,
-        with a number of partitions of its own, when it is asked about one.
+        Existing topics are ignored. librdkafka's mock does not know this request; it creates a
+        topic, with its own default number of partitions, when asked about one.
         """
         wanted = list(topics)
         if not wanted:
@@ -260,7 +260,7 @@ class Cluster:
                     self._topics_by_metadata([topic.name], timeout_s)
 
     def widen(self, name: str, partitions: int, timeout_s: float = 30.0) -> None:
-        """Give a topic so many partitions; one that has them already is fine."""
+        """Increase a topic's partitions to this number; does nothing if it has them already."""
         futures = self._admin.create_partitions(
             [NewPartitions(name, partitions)],
             operation_timeout=timeout_s,
@@ -271,10 +271,10 @@ class Cluster:
     def delete_records(
         self, before: Mapping[record.TopicPartition, int], timeout_s: float = 30.0
     ) -> dict[record.TopicPartition, int]:
-        """Delete the records below these offsets; return each log's first offset from now on.
+        """Delete the records below these offsets; return each log's new first offset.
 
-        Raises NotPermittedError, or another WindowConsumerError that names the first partition that
-        was not cut; others may have been.
+        Raises NotPermittedError, or another WindowConsumerError that names the first partition
+        whose records were not deleted. Records of others may have been deleted.
         """
         wanted = [TopicPartition(*name, offset) for name, offset in before.items()]
         if not wanted:
@@ -289,10 +289,10 @@ class Cluster:
             found[name] = int(done.low_watermark)
         return found
 
-    # ---- rights and groups
+    # ---- groups and offsets
 
     def group(self, group: str, timeout_s: float = _ASK_S) -> ConsumerGroup:
-        """Describe a consumer group; one that has never existed has no members."""
+        """Describe a consumer group; one that never existed has no members."""
         futures = (
             self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=timeout_s
@@ -306,34 +306,34 @@ class Cluster:
         return ConsumerGroup.described(description)
 
     def ask_for_group(self, group: str) -> GroupQuestion:
-        """Ask for a group's description and return at once."""
+        """Request a group's description and return at once."""
         return GroupQuestion(self._conf, self._features, group, _ASK_S)
 
     def backlog(self, group: str, topic: str, timeout_s: float = _ASK_S) -> int:
-        """Return how many offsets of a topic a group has not committed; 0 where it has read all.
+        """Return how many offsets of a topic a group has not committed.
 
-        Holes in the log count: it is 0 exactly where nothing is left.
+        Holes in the log count, so 0 means that nothing is left.
         """
         return sum(self.backlogs(group, topic, timeout_s).values())
 
     def backlogs(
         self, group: str, topic: str, timeout_s: float = _ASK_S
     ) -> dict[record.TopicPartition, int]:
-        """Return the same by partition; empty for a topic that does not exist."""
+        """Return the backlog of each partition; empty for a topic that does not exist."""
         found = self.progress(group, topic, timeout_s)
         return {name: its.end - max(its.committed, its.start) for name, its in found.items()}
 
     def progress(
         self, group: str, topic: str, timeout_s: float = _ASK_S, *, until_ms: int | None = None
     ) -> dict[record.TopicPartition, PartitionProgress]:
-        """Return what a group has committed of each partition, and what the log has.
+        """Return the group's commit and the log's range for each partition.
 
-        With ``until_ms`` also the first offset whose record is of that time or later. Empty for a
+        With ``until_ms``, also the first offset whose record is of that time or later. Empty for a
         topic that does not exist.
         """
         topics = self.topics([topic], timeout_s).get(topic)
         if topics is None:
-            return {}  # it has been deleted since
+            return {}  # deleted since
         names = [TopicPartition(topic, partition) for partition in range(topics.partitions)]
         what = f"backlog of {topic}"
         committed = committed_offsets(self._conf, group, names, what, timeout_s, self._features)
@@ -353,7 +353,7 @@ class Cluster:
         return found
 
     def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
-        """Return how long a small question takes; a WindowConsumerError without an answer."""
+        """Return how long a small request takes. Raise a WindowConsumerError without an answer."""
         started = time.monotonic()
         self.topic_names(timeout_s)
         return time.monotonic() - started
@@ -361,7 +361,7 @@ class Cluster:
     def ask_for_log(
         self, name: record.TopicPartition, timeout_s: float = _ASK_S, *, committed: bool = True
     ) -> LogQuestion:
-        """Ask where a log begins and ends; with ``committed`` it ends before open transactions."""
+        """Request a log's range. With ``committed`` it ends before open transactions."""
         asked = TopicPartition(*name)
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         how = {"request_timeout": timeout_s}
@@ -372,7 +372,7 @@ class Cluster:
     def log_ends(
         self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
     ) -> dict[record.TopicPartition, int]:
-        """Return the ends (exclusive) of logs; raises a WindowConsumerError without an answer."""
+        """Return the ends (exclusive) of logs. Raise a WindowConsumerError without an answer."""
         asked = [TopicPartition(*name) for name in names]
         futures = self._admin.list_offsets(dict.fromkeys(asked, _LATEST), request_timeout=timeout_s)
         return {
@@ -390,18 +390,18 @@ class Cluster:
         }
 
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
-        """Return one broker's settings; empty where the cluster does not tell them."""
+        """Return one broker's settings, or nothing if the cluster does not report them."""
         brokers = self._metadata("list of brokers", timeout_s).brokers
         return self._settings_of("broker", str(min(brokers)), timeout_s)
 
     def group_config(self, group: str, timeout_s: float = _ASK_S) -> dict[str, str]:
-        """Return a group's settings, its own or the broker's; empty where nobody tells them."""
+        """Return a group's settings, its own or the broker's; empty if none are reported."""
         try:
             return self._settings_of("group", group, timeout_s)
         except BrokerUnavailableError:
             raise
         except RunError:
-            return {}  # before Kafka 4.0 groups have none: such a question is invalid
+            return {}  # before Kafka 4.0 groups have no settings, and the request is invalid
 
     # ---- answers
 
@@ -414,7 +414,7 @@ class Cluster:
 
     @contextmanager
     def _suspecting(self) -> Iterator[None]:
-        """Take a question without an answer for a reason to look whether the client is lost."""
+        """Treat a request without an answer as a reason to check whether the client is lost."""
         try:
             yield
         except BrokerUnavailableError:
@@ -438,7 +438,7 @@ class Cluster:
             )
 
     def _settings_of(self, kind: str, name: str, timeout_s: float) -> dict[str, str]:
-        """Return settings of a topic or a broker; empty where the cluster does not tell them."""
+        """Return the settings of a topic or broker; empty if the cluster does not report them."""
         resource = ConfigResource(kind, name)
         futures = (
             self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]

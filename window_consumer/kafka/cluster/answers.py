@@ -1,4 +1,4 @@
-"""Answers of the admin client: waiting for one, asking again, and saying what went wrong."""
+"""Answers of the admin client: wait for one, retry, and report what went wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_READY_S = 20.0
 
 
 class UnsupportedError(RunError):
-    """The cluster does not know this question."""
+    """The cluster does not support this request."""
 
 
 class AlreadyThereError(RunError):
@@ -29,7 +29,7 @@ class AlreadyThereError(RunError):
 
 
 class NoGroupError(RunError):
-    """The group has never existed."""
+    """The group never existed."""
 
 
 def first_answer(
@@ -40,10 +40,10 @@ def first_answer(
     deadline_s: float,
     pause: Callable[[], object],
 ) -> Any:
-    """Return the first answer; ask again where a broker only was not ready to give one.
+    """Return the first answer; retry while a broker is not ready to give one.
 
-    Each item of ``futures`` is one question that waits for ``timeout_s``; after ``patience_s`` none
-    is asked any more. Raises a WindowConsumerError that says what went wrong.
+    Each item of ``futures`` is one request that waits for ``timeout_s``; after ``deadline_s`` no
+    more are sent. Raises a WindowConsumerError that says what went wrong.
     """
     deadline = time.monotonic() + max(timeout_s, deadline_s)
     while True:
@@ -61,7 +61,7 @@ def first_answer(
 
 
 def in_words(exception: KafkaException, what: str) -> WindowConsumerError:
-    """Return an error of ours for what the admin client has raised."""
+    """Return our error for an exception of the admin client."""
     error = errors.cause_of(exception)
     if error is None:
         return RunError(f"{what}: {exception}")

@@ -1,9 +1,9 @@
-"""Questions to a group's coordinator from a process that must not end because of them.
+"""Requests to a group's coordinator that must not end the process.
 
-librdkafka (2.16) can abort the process when a question of an admin client to a coordinator fails
-at a bad moment, as while a broker goes away (its issues 4605 and 5397). A worker asks one that has
-just answered something else, by a client made for that; and what a consumer can be asked it asks a
-consumer.
+librdkafka (2.16) can abort the process when an admin client's request to a coordinator fails at a
+bad moment, such as while a broker goes away (its issues 4605 and 5397). So a worker asks only a
+coordinator that has just answered something else, through a client made for that request. Whatever
+a consumer can be asked is asked through a consumer.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from window_consumer.kafka.cluster.answers import in_words
 
 
 class GroupQuestion:
-    """What a group is like, asked. Owner: who asked; letting go of it ends its client."""
+    """A pending request for a group's description. Owner: the caller.
+
+    Dropping it ends its client.
+    """
 
     def __init__(self, settings: Mapping[str, Any], log: Any, group: str, timeout_s: float):
-        # The answer does not keep the client: whose thread gives it must not be who ends it.
+        # The answer must not keep the client alive: the thread that delivers it must not destroy
+        # the client.
         self._admin = AdminClient(dict(settings), logger=log)
         asked = self._admin.describe_consumer_groups([group], request_timeout=timeout_s)
         self._answer = asked[group]
 
     def done(self) -> bool:
-        """Tell whether there is an answer, or none will come."""
+        """Return whether there is an answer, or none will come."""
         return self._answer.done()
 
     def answer(self) -> Any:
-        """Return the client's description of the group, None where there was none."""
+        """Return the client's description of the group, or None without an answer."""
         return None if self._answer.exception() is not None else self._answer.result()
 
 
@@ -43,9 +47,9 @@ def committed_offsets(
     timeout_s: float,
     log: Any,
 ) -> list[TopicPartition]:
-    """Return what a group has committed, without joining it: negative offsets where nothing is.
+    """Return a group's committed offsets without joining it; negative where nothing is committed.
 
-    Raises a WindowConsumerError that speaks of ``what`` where there is no answer.
+    Raises a WindowConsumerError that mentions ``what`` if there is no answer.
     """
     conf = {**settings, "group.id": group, "enable.auto.commit": False}
     consumer = Consumer(conf, logger=log)

@@ -1,4 +1,4 @@
-"""What the brokers can do, as far as the client tells: it has no question for that, only a log."""
+"""What the brokers support. The client reveals it only in its log."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from window_consumer.model.log_events import LogEvent
 
 _CONTEXT = "feature"
 _HUNG_UP = re.compile(r"bootstrap: Disconnected.* in state (APIVERSION_QUERY|UP)\b")
-"""The broker closes the first connection. A port for TLS gives no answer that can be read, one
-for SASL takes the question for versions and closes at the next one (measured with Kafka 4.3)."""
+"""The broker closes the first connection. A TLS port gives an unreadable answer; a SASL port
+accepts the request for versions and closes on the next one (measured with Kafka 4.3).
+"""
 
 _SASL = "sasl.mechanism, sasl.username and sasl.password"
 _NO_CONSUMER_PROTOCOL = ("ConsumerGroupHeartbeat", "NOT supported by broker")
 
 
 class Features:
-    """A client's logger that listens for what brokers lack, and passes other lines on.
+    """A client's logger that detects what brokers lack, and passes other lines on.
 
-    librdkafka writes at each connection which requests the broker does not know. In the consumer
-    group protocol it then just stands still, without an error (measured with 2.16).
+    librdkafka logs at each connection which requests the broker does not support. In the consumer
+    group protocol it then does nothing more, without an error (measured with 2.16).
     """
 
     def __init__(self, log: ClientLog, settings: Mapping[str, Any]):
@@ -31,11 +32,11 @@ class Features:
         self._settings = settings
         self._asked = settings.get("debug")
         self._hung_up_in: str | None = None
-        """The state of the first connection when the broker closed it last."""
+        """State of the first connection when the broker last closed it."""
         self.no_consumer_protocol = False
 
     def hint(self) -> str | None:
-        """Return what to set where the broker seems to expect TLS or SASL; None without a sign."""
+        """Return what to set if the broker seems to expect TLS or SASL; None if it does not."""
         protocol = str(self._settings.get("security.protocol", "plaintext")).lower()
         if self._hung_up_in == "APIVERSION_QUERY" and protocol == "sasl_plaintext":
             return "the port may expect TLS: set security.protocol: SASL_SSL"
@@ -48,11 +49,11 @@ class Features:
         return None
 
     def settings(self) -> dict[str, str]:
-        """Return what makes a client write these lines."""
+        """Return the settings that make a client write these lines."""
         return {"debug": f"{self._asked},{_CONTEXT}" if self._asked else _CONTEXT}
 
     def log(self, level: int, message: str, *args: Any, **_: Any) -> None:
-        """Take a line from the client; must not raise."""
+        """Handle a line from the client; must not raise."""
         if level <= logging.DEBUG:
             if all(part in str(args) for part in _NO_CONSUMER_PROTOCOL):
                 self.no_consumer_protocol = True

@@ -1,4 +1,4 @@
-"""Consumer groups seen from outside: who reads a topic, and what a group has committed."""
+"""Consumer groups seen from outside: which read a topic, and what a group has committed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def groups_reading(
     log: ClientLog,
     oauth_token: OauthToken | None = None,
 ) -> list[str]:
-    """Return the groups, by name; those that we may not see are not among them.
+    """Return the names of the groups, sorted; groups that we may not see are missing.
 
-    Raises a WindowConsumerError in trouble.
+    Raises a WindowConsumerError on failure.
     """
     conf = {
         **admin_settings(user_settings, "groups"),
@@ -72,15 +72,15 @@ class PartitionProgress:
     """How far a group is in one partition."""
 
     committed: int
-    """Negative where nothing is."""
+    """Negative if nothing is committed."""
     metadata: str | None
-    """What was committed beside it, see ``core.metadata``."""
+    """The commit's metadata, see ``engine.commit_metadata``."""
     start: int
-    """Of the log."""
+    """First offset of the log."""
     end: int
-    """Of the log, exclusive."""
+    """End of the log, exclusive."""
     old: int
-    """Where what is younger than asked for begins; the end where nothing is."""
+    """First offset whose record is of the requested time or later; the end if there is none."""
 
 
 def committed_offsets(
@@ -88,7 +88,7 @@ def committed_offsets(
 ) -> dict[int, int]:
     """Return the committed offset of each partition; those without one are left out.
 
-    ``client`` are settings of a consumer. Raises a WindowConsumerError in trouble.
+    ``client`` holds a consumer's settings. Raises a WindowConsumerError on failure.
     """
     consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
     try:

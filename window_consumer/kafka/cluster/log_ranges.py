@@ -1,7 +1,7 @@
-"""Questions for the ranges of logs that do not hold up who asks.
+"""Requests for the ranges of logs that do not block the caller.
 
-The consumer's own question stands still until there is an answer, and for a partition without a
-leader there is none. The admin client's answers come by themselves.
+The consumer's own request blocks until there is an answer, and a partition without a leader gives
+none. The admin client answers in the background.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from window_consumer.model.errors import (
 from window_consumer.model.record import TopicPartition
 
 FRESH_S = 10.0
-"""An older answer is asked for again: the log may have changed since."""
+"""An older answer is requested again, because the log may have changed."""
 
 
 @frozen
 class LogQuestion:
-    """Where a log begins and ends, asked."""
+    """A pending request for where a log begins and ends."""
 
     low: Future[Any]
     end: Future[Any]
     _asked_at: float = field(factory=time.monotonic)
     first_asked_at: float = field(factory=time.monotonic)
-    """When the same was asked for the first time, and has had no answer since."""
+    """When the first request was sent that has had no answer since."""
 
     @property
     def is_done(self) -> bool:
-        """Tell whether there is an answer, or none will come."""
+        """Return whether there is an answer, or none will come."""
         return self.low.done() and self.end.done()
 
     @property
     def is_old(self) -> bool:
-        """Tell whether the answer has to be asked for again."""
+        """Return whether the answer is too old to use."""
         return time.monotonic() > self._asked_at + FRESH_S
 
     def answer(self) -> tuple[int, int]:
-        """Return the log's first offset and its end; KafkaException where there is no answer."""
+        """Return the log's first offset and its end. Raise KafkaException without an answer."""
         return self.low.result().offset, self.end.result().offset
 
 
@@ -54,7 +54,7 @@ Answer = tuple[int, int] | WindowConsumerError
 
 
 class LogQuestions:
-    """Asks about several logs at once and remembers what is on its way. Owner: poll thread."""
+    """Requests ranges of several logs at once and keeps pending requests. Owner: poll thread."""
 
     def __init__(self, ask: Callable[[TopicPartition], LogQuestion]):
         self._ask = ask
@@ -63,9 +63,9 @@ class LogQuestions:
     def answers(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, Answer]:
-        """Wait until each has been asked for ``timeout_s``; what is late comes next time.
+        """Wait until each request is ``timeout_s`` old; late answers are returned by a later call.
 
-        So a log that nobody answers for is waited for once, however often it is asked for.
+        So a log that does not answer delays the caller once, however often it is requested.
         """
         for name in names:
             asked = self._asked.get(name)

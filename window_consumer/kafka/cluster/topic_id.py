@@ -1,4 +1,4 @@
-"""Which cluster it is, whether a topic is there, and which of those that had its name."""
+"""The ids of the cluster and of topics: whether a topic exists, and whether it was recreated."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DEADLINE_S: Final = 15.0
 def topic_id(
     name: str, client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> str | None:
-    """Return a topic's id, None where the cluster has no ids.
+    """Return a topic's id, or None if the cluster has no ids.
 
-    Raises MissingTopicError, BrokerUnavailableError after ``patience_s``, or another
+    Raises MissingTopicError, BrokerUnavailableError after ``deadline_s``, or another
     WindowConsumerError.
     """
     cluster = _reached(client, log, deadline_s)
@@ -35,7 +35,7 @@ def topic_id(
 def topic_ids(
     pattern: str, client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> Mapping[str, str | None]:
-    """Return the topics whose whole names match a pattern, with their ids; raises as above."""
+    """Return the topics whose whole names match a pattern, with ids. Raises like ``topic_id``."""
     cluster = _reached(client, log, deadline_s)
     names = [name for name in cluster.topic_names() if re.fullmatch(pattern, name)]
     return {name: found.topic_id for name, found in cluster.topics(names).items()}
@@ -44,7 +44,7 @@ def topic_ids(
 def cluster_id(
     client: Mapping[str, Any], log: ClientLog, deadline_s: float = DEADLINE_S
 ) -> str | None:
-    """Return the id of the cluster, None where it tells none; raises as ``topic_id`` does."""
+    """Return the cluster's id, or None if it reports none. Raises like ``topic_id``."""
     return _reached(client, log, deadline_s).cluster_id()
 
 

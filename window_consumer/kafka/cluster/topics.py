@@ -1,4 +1,4 @@
-"""Topics and groups as the cluster describes them, and topics that are to be made."""
+"""Topics and groups as the cluster describes them, and topics to create."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from confluent_kafka.admin import NewTopic, TopicDescription
 _REBALANCING = frozenset(
     {ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING}
 )
-"""The client has no names for the states of the consumer protocol that stand for the same."""
+"""The client has no names for the equivalent states of the consumer protocol."""
 
 COPY_HEADROOM_BYTES = 64 * 1024
-"""How much larger than its source's records a copy may be: our headers."""
+"""How much larger than its source record a copy may be, for our headers."""
 
 
 @frozen
@@ -29,11 +29,12 @@ class Topic:
     replication: int
     topic_id: str | None
     operations: frozenset[str] | None
-    """What we may do with it (READ, WRITE, DESCRIBE ...); None where the cluster does not tell."""
+    """What we may do with it (READ, WRITE, DESCRIBE ...); None if the cluster does not report it.
+    """
 
     @classmethod
     def described(cls, description: TopicDescription) -> Topic:
-        """Return it as the cluster's answer says."""
+        """Return the topic from the cluster's answer."""
         return cls(
             name=description.name,
             partitions=len(description.partitions),
@@ -45,16 +46,16 @@ class Topic:
 
 @frozen
 class ConsumerGroup:
-    """A consumer group; None stands for what the cluster does not tell."""
+    """A consumer group; None means that the cluster does not report a value."""
 
     members: int | None
     operations: frozenset[str] | None
     is_rebalancing: bool = False
-    """Its members have not settled who reads what."""
+    """The members have not agreed on who reads what."""
 
     @classmethod
     def described(cls, description: Any) -> ConsumerGroup:
-        """Return it as the cluster's answer says."""
+        """Return the group from the cluster's answer."""
         return cls(
             len(description.members),
             _operations(description.authorized_operations),
@@ -64,7 +65,7 @@ class ConsumerGroup:
 
 @frozen
 class NewCopyTopic:
-    """A topic for copies that is to be made."""
+    """A topic for copies, to be created."""
 
     name: str
     partitions: int
@@ -72,7 +73,7 @@ class NewCopyTopic:
     config: Mapping[str, str]
 
     def command(self, bootstrap: str) -> str:
-        """Return the shell command that makes the topic with Kafka's own tools."""
+        """Return the shell command that creates the topic with Kafka's own tools."""
         return shlex.join(self.words(bootstrap))
 
     def words(self, bootstrap: str) -> list[str]:
@@ -88,7 +89,7 @@ class NewCopyTopic:
         ]
 
     def request(self) -> NewTopic:
-        """Return it as the client wants it."""
+        """Return the request in the client's type."""
         return NewTopic(
             self.name,
             num_partitions=self.partitions,

@@ -49,12 +49,13 @@ _TOPIC_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
 class EmbeddedBroker:
     """A broker that lives as long as its ``with`` block; ``bootstrap`` is its address.
 
-    Up and down within milliseconds. Clients of this and of other processes of the machine can use
-    it. It is not a whole Kafka: ``LIMITS`` says what it cannot do. Brokers have the numbers 1, 2,
-    3 ...; partitions of topics have one replica, whose broker never changes by itself.
+    It starts and stops within milliseconds. Clients of this and of other processes of the machine
+    can use it. It is not a complete Kafka: ``LIMITS`` lists what it cannot do. Brokers have the
+    numbers 1, 2, 3 ...; a topic's partitions have one replica, whose broker never changes by
+    itself.
 
-    Any thread may call, one at a time. After close, methods raise UsageError; in a process that
-    was forked off they raise WrongProcessError, and close does nothing there.
+    Any thread may call, one at a time. After close, methods raise UsageError. In a forked process
+    they raise WrongProcessError, and close does nothing.
     """
 
     def __init__(self, brokers: int = 1, topics: Mapping[str, int] | None = None):
@@ -62,7 +63,7 @@ class EmbeddedBroker:
             raise UsageError(f"an embedded broker needs at least one broker, not {brokers}")
         self._mock = MockCluster(brokers)
         self.bootstrap: str = self._mock.bootstrap
-        """Addresses, comma-separated, for bootstrap.servers."""
+        """Comma-separated addresses for bootstrap.servers."""
         self._partitions: dict[str, int] = {}
         self._ledger = BrokerUsage()
         self._turn = count()
@@ -85,23 +86,24 @@ class EmbeddedBroker:
         self.close()
 
     def close(self) -> None:
-        """Stop at once; clients that are still connected lose it. A second call does nothing."""
+        """Stop at once; connected clients lose their broker. A second call does nothing."""
         self._mock.close()
 
     def client_settings(self) -> dict[str, Any]:
-        """Return the settings that a consumer or a worker of one's own needs with it."""
+        """Return the settings that your own consumer or worker needs with this broker."""
         return {
             "bootstrap.servers": self.bootstrap,
-            # A waiting fetch is not answered when a record arrives: it waits to its end.
+            # The mock does not answer a waiting fetch when a record arrives: the fetch waits to its
+            # end.
             "fetch.wait.max.ms": 10,
-            # First records after 0.1 s; the mock's classic groups take no members later on.
+            # First records after 0.1 s; the mock's classic groups accept no members later.
             "group.protocol": "consumer",
         }
 
     # ---- topics
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Make a topic; raises UsageError where it exists, or Kafka would not have its name."""
+        """Create a topic. Raise UsageError if it exists or Kafka would not accept its name."""
         if not _TOPIC_NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} is no name for a topic: 1 to 249 letters, digits, '.', '_' and '-'"
@@ -112,7 +114,7 @@ class EmbeddedBroker:
         self._partitions[name] = partitions
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records; one that is made anew has another id."""
+        """Delete a topic with its records; a recreated topic has another id."""
         partitions = self.partitions(name)
         self._mock.call("mock_topic_delete", name.encode())
         self._partitions.pop(name, None)
@@ -120,7 +122,7 @@ class EmbeddedBroker:
             self._ledger.reset(TopicPartition(name, partition))
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has; raises MissingTopicError."""
+        """Return a topic's number of partitions. Raises MissingTopicError."""
         self._mock.check_usable()
         if topic not in self._partitions:
             try:
@@ -145,7 +147,7 @@ class EmbeddedBroker:
     ) -> tuple[int, int]:
         """Write one record, wait for the ack and return its partition and offset.
 
-        Errors are those of ``fill``, which is far quicker for many.
+        Raises the same errors as ``fill``, which is much faster for many records.
         """
         (place,) = self._write(topic, [NewRecord(value, key, headers, partition)])
         return place
@@ -153,10 +155,11 @@ class EmbeddedBroker:
     def fill(self, topic: str, records: Iterable[NewRecord]) -> int:
         """Write records in large batches, wait for the acks and return how many there were.
 
-        Without a partition a record goes where Java's producers put its key, or to the next one
-        in turn. Raises CapacityError, with nothing written, where a partition could not keep all
-        of them; MissingTopicError; a RunError when a record was not acked within 10 s. Only what
-        is written here counts against the capacity, not what other clients write.
+        A record without a partition goes to the one that Java's producers choose for its key, or,
+        without a key, to the next in turn. Raises CapacityError, with nothing written, if a
+        partition could not keep all of them; MissingTopicError; and a RunError if a record is not
+        acked within 10 s. Only records written here count against the capacity, not those of other
+        clients.
         """
         return len(self._write(topic, list(records)))
 
@@ -182,7 +185,7 @@ class EmbeddedBroker:
         return TopicPartition(topic, partition)
 
     def delete_records(self, topic: str, partition: int, before: int | None = None) -> None:
-        """Delete the records below an offset, or all; deleting all makes room for a new fill."""
+        """Delete the records below an offset, or all; deleting all makes room for another fill."""
         name = self._existing(topic, partition)
         end = self.end_offsets(topic)[partition]
         before = end if before is None else before
@@ -201,25 +204,25 @@ class EmbeddedBroker:
         self._mock.call("mock_broker_set_up", _ALL_BROKERS if broker is None else broker)
 
     def set_rtt(self, milliseconds: int, broker: int | None = None) -> None:
-        """Delay each answer; None means those of all brokers."""
+        """Delay every answer of a broker; None means all brokers."""
         number = _ALL_BROKERS if broker is None else broker
         self._mock.call("mock_broker_set_rtt", number, milliseconds)
 
     def push_request_errors(self, api_key: ApiKey, *codes: ErrorCode) -> None:
-        """Answer the next requests of a kind with these errors, in this order, and do nothing."""
+        """Answer the next requests of this kind with these errors, without executing them."""
         array = (ctypes.c_int * len(codes))(*codes)
         self._mock.call("mock_push_request_errors_array", api_key, len(codes), array)
 
     def clear_request_errors(self, api_key: ApiKey) -> None:
-        """Forget the errors of ``push_request_errors`` that were not given out yet."""
+        """Remove the errors of ``push_request_errors`` that have not been used."""
         self._mock.call("mock_clear_request_errors", api_key)
 
     def disable_api(self, api_key: ApiKey) -> None:
-        """Be a broker that does not know this request; for clients that connect from now on."""
+        """Act as a broker that does not know this request, for clients that connect from now on."""
         self._mock.call("mock_set_apiversion", api_key, -1, -1)
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
-        """Move a partition to another broker, records included; None leaves it without one."""
+        """Move a partition with its records to another broker; None leaves it without a leader."""
         name = self._existing(topic, partition)
         number = _NO_BROKER if broker is None else broker
         self._mock.call("mock_partition_set_leader", topic.encode(), name.partition, number)
@@ -229,22 +232,22 @@ class EmbeddedBroker:
         self._mock.call("mock_coordinator_set", b"group", group.encode(), broker)
 
     def track_requests(self) -> None:
-        """Begin to count requests, from zero."""
+        """Start counting requests, from zero."""
         self._mock.call("mock_clear_requests")
         self._mock.call("mock_start_request_tracking")
 
     def requests(self) -> Counter[int]:
-        """Return how many requests of each kind (``ApiKey``) came since ``track_requests``."""
+        """Return how many requests of each kind (``ApiKey``) arrived since ``track_requests``."""
         return self._mock.requests()
 
     # ---- reading
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the end (exclusive) of each partition; raises MissingTopicError, or a RunError."""
+        """Return the end (exclusive) of each partition. Raises MissingTopicError or a RunError."""
         return {name.partition: span.end for name, span in self._spans(topic).items()}
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Return each partition's first offset: above 0, records were deleted or dropped."""
+        """Return each partition's first offset; above 0 if records were deleted or dropped."""
         return {name.partition: span.first for name, span in self._spans(topic).items()}
 
     def _spans(self, topic: str) -> dict[TopicPartition, Span]:

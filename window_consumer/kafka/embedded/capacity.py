@@ -33,25 +33,26 @@ LIMITS: tuple[str, ...] = (
 KEPT_BYTES = 5 * 1024 * 1024
 """What the mock keeps of a partition, in bytes of its batches (measured).
 
-Its other limit, 100,000 batches, is never reached: a batch has at least 68 bytes.
+Its other limit, 100,000 batches, is never reached, because a batch has at least 68 bytes.
 """
 
 BATCH_BYTES = 61
-"""The header of a batch."""
+"""Size of a batch's header."""
 
 ROOM_BYTES = KEPT_BYTES - 64 * 1024
-"""What we fill; the rest is for headers of batches: large fills are cut into some of 1 MB each."""
+"""How much we fill. The rest is for batch headers: large fills are split into batches of some 1 MB.
+"""
 
 _RECORD_BYTES = 36
-"""The most that a record can need beside its contents; about 10 is usual."""
+"""The most that a record needs beside its contents; about 10 is usual."""
 
 _HEADER_BYTES = 10
-"""The most that a header can need beside its name and value; 2 is usual."""
+"""The most that a header needs beside its name and value; 2 is usual."""
 
 
 @frozen
 class NewRecord:
-    """A record to be written. Without a partition the key decides, without a key it is next."""
+    """A record to write. Without a partition its key decides; without a key, the next in turn."""
 
     value: bytes | None
     key: bytes | None = None
@@ -67,15 +68,15 @@ class NewRecord:
 
 
 class BrokerUsage:
-    """What was written through one EmbeddedBroker; it does not see what other clients write."""
+    """What was written through one EmbeddedBroker; writes of other clients are not counted."""
 
     def __init__(self) -> None:
         self._used: dict[TopicPartition, int] = {}
 
     def charge(self, records: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Count records that are written in one go, given as place and size in bytes.
+        """Count records written in one call, given as partition and size in bytes.
 
-        Raises CapacityError, and counts none of them, where a partition cannot keep them all.
+        Raises CapacityError, and counts none of them, if a partition cannot keep them all.
         """
         added: dict[TopicPartition, int] = {}
         for name, size in records:
@@ -93,9 +94,9 @@ class BrokerUsage:
             self._used[name] = self.used(name) + size
 
     def used(self, name: TopicPartition) -> int:
-        """Return how many bytes a partition was charged with."""
+        """Return how many bytes a partition was charged."""
         return self._used.get(name, 0)
 
     def reset(self, name: TopicPartition) -> None:
-        """Count from zero: the partition is empty."""
+        """Reset the count to zero: the partition is empty."""
         self._used.pop(name, None)

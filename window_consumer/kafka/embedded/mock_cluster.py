@@ -1,8 +1,8 @@
-"""librdkafka's mock cluster, reached through ctypes: a thin binding, nothing is decided here.
+"""librdkafka's mock cluster through ctypes: a thin binding that decides nothing.
 
-The functions are looked up in the client's own extension module, whose symbols include those of
-the librdkafka that it is linked with. That holds for every way of installing it: a wheel that
-bundles the library, a library of the system, one linked statically.
+The functions come from the client's own extension module, whose symbols include those of the
+librdkafka that it is linked with. This holds for every installation: a wheel that bundles the
+library, a system library, static linking.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from window_consumer.model.errors import (
 
 
 class ApiKey(IntEnum):
-    """The requests of Kafka's protocol that faults are made for."""
+    """The requests of Kafka's protocol for which faults can be made."""
 
     PRODUCE = 0
     FETCH = 1
@@ -43,7 +43,7 @@ class ApiKey(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """What a broker can answer; the numbers are those of Kafka's protocol."""
+    """Error codes of a broker; the numbers are those of Kafka's protocol."""
 
     DISCONNECT = -195
     """No answer: the broker closes the connection when the request arrives."""
@@ -72,16 +72,16 @@ class ErrorCode(IntEnum):
 
 _CONTROLLER = 1
 _HEARTBEAT_INTERVAL_MS = 200
-"""Kafka's 5 s, or the mock's 3 s, would be the time that a new member waits for its partitions."""
+"""How long a new member waits for its partitions; 5 s in Kafka, 3 s in the mock by default."""
 
 _SESSION_TIMEOUT_MS = 6_000
-"""What RealKafka has: Kafka's 45 s are too long to wait for a killed member's partitions."""
+"""The same as RealKafka's. Kafka's 45 s are too long to wait for a killed member's partitions."""
 
 _CLASSIC_REBALANCE_DELAY_MS = 300
-"""The mock's 3 s are for members that start apart; below 100 ms it does not form a group."""
+"""The mock's default of 3 s suits members that start apart. Below 100 ms it forms no group."""
 
 _REST_S = 0.001
-"""Between two calls. Without it 1 call in 100 takes a second, 1 in 10 on a busy machine."""
+"""Pause between two calls. Without it 1 call in 100 takes a second, 1 in 10 on a busy machine."""
 
 _handle = ctypes.c_void_p
 _text = ctypes.c_char_p
@@ -128,7 +128,7 @@ _ERROR_BYTES = 512
 
 
 class MockCluster:
-    """A running mock cluster. Any thread may call; nobody may call while another closes it."""
+    """A running mock cluster. Any thread may call, but not while another closes it."""
 
     def __init__(self, brokers: int):
         self._functions = load_functions(cimpl.__file__)
@@ -139,7 +139,7 @@ class MockCluster:
         if self._cluster is None:
             self._functions["destroy"](self._client)
             raise UsageError(f"the embedded broker cannot listen on 127.0.0.1, {brokers} times")
-        # Without a controller each question of an admin client waits for its whole timeout.
+        # Without a controller, each request of an admin client waits for its whole timeout.
         self.call("mock_set_controller_id", _CONTROLLER)
         self.call("mock_group_initial_rebalance_delay_ms", _CLASSIC_REBALANCE_DELAY_MS)
         self.call("mock_set_group_consumer_heartbeat_interval_ms", _HEARTBEAT_INTERVAL_MS)
@@ -147,7 +147,7 @@ class MockCluster:
         self.bootstrap = self._functions["mock_cluster_bootstraps"](self._cluster).decode()
 
     def _new_client(self) -> int:
-        """Make the client that the mock belongs to; it connects to nothing and is silent."""
+        """Create the client that the mock belongs to; it connects to nothing and logs nothing."""
         reason = ctypes.create_string_buffer(_ERROR_BYTES)
         conf = self._functions["conf_new"]()
         self._functions["conf_set"](conf, b"log_level", b"0", reason, _ERROR_BYTES)
@@ -157,7 +157,7 @@ class MockCluster:
         return client
 
     def check_usable(self) -> None:
-        """Raise UsageError after close, WrongProcessError in another process: it would hang."""
+        """Raise UsageError after close; WrongProcessError in a fork, where a call would hang."""
         if self._pid != os.getpid():
             raise WrongProcessError(
                 "this embedded broker runs in the process that started it, not in this fork of"
@@ -167,7 +167,7 @@ class MockCluster:
             raise UsageError("the embedded broker is closed, and its records are gone")
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the mock; raises UsageError, in librdkafka's words, if it refuses."""
+        """Call a function of the mock. Raise UsageError with librdkafka's reason if it refuses."""
         self.check_usable()
         self._let_it_rest()
         code = self._functions[name](self._cluster, *arguments)
@@ -181,18 +181,19 @@ class MockCluster:
     def _let_it_rest(self) -> None:
         """Wait until the mock has surely finished with the last call.
 
-        Its thread carries a call out, answers, and only then throws away all wake-up signals: that
-        of the next call too, if it has come by then, which then waits for a whole second.
+        Its thread executes a call, answers, and only then discards all wake-up signals. A signal of
+        the next call that has arrived by then is discarded too, and that call waits for a whole
+        second.
         """
         time.sleep(max(0.0, self._called_at + _REST_S - time.monotonic()))
 
     def partition_of(self, key: bytes, partitions: int) -> int:
-        """Return the partition that Java's producers, and our copies, put this key in."""
+        """Return the partition that Java's producers, and our copies, use for this key."""
         partitioner = self._functions["msg_partitioner_murmur2"]
         return int(partitioner(None, key, len(key), partitions, None, None))
 
     def requests(self) -> Counter[int]:
-        """Return how many requests of each kind came since tracking began or was cleared."""
+        """Return how many requests of each kind arrived since tracking began or was cleared."""
         self.check_usable()
         count = ctypes.c_size_t()
         found = self._functions["mock_get_requests"](self._cluster, ctypes.byref(count))
@@ -203,7 +204,7 @@ class MockCluster:
             self._functions["mock_request_destroy_array"](found, count)
 
     def close(self) -> None:
-        """Stop the brokers and free everything; nothing happens in a fork, or a second time."""
+        """Stop the brokers and free everything; does nothing in a fork or the second time."""
         if self._cluster is None or self._pid != os.getpid():
             return
         self._let_it_rest()
@@ -213,9 +214,9 @@ class MockCluster:
 
 
 def load_functions(extension: str) -> dict[str, Callable[..., Any]]:
-    """Return librdkafka's functions out of the client's extension module at this path.
+    """Return librdkafka's functions from the client's extension module at this path.
 
-    Raises UsageError where this librdkafka does not have them.
+    Raises UsageError if this librdkafka lacks them.
     """
     library = ctypes.CDLL(extension)
     functions: dict[str, Callable[..., Any]] = {}

@@ -1,4 +1,4 @@
-"""Writing records in few large batches, and being sure that they are there."""
+"""Writes records in few large batches, and waits until they are acked."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ACK_MS = 10_000
 def write(
     bootstrap: str, records: Iterable[tuple[TopicPartition, NewRecord]]
 ) -> list[tuple[int, int]]:
-    """Write records, wait for the acks and return partitions and offsets as they were acked.
+    """Write records, wait for the acks and return the acked partitions and offsets.
 
-    Raises a RunError when a record was not acked within 10 s.
+    Raises a RunError if a record is not acked within 10 s.
     """
     written: list[tuple[int, int]] = []
     failed: dict[TopicPartition, KafkaError] = {}
@@ -59,8 +59,8 @@ def _settings(bootstrap: str) -> dict[str, str | int]:
         "acks": "all",
         "message.timeout.ms": _ACK_MS,
         "message.max.bytes": KEPT_BYTES,
-        "queue.buffering.max.messages": 0,  # no bound: what there is to send was bounded before
+        "queue.buffering.max.messages": 0,  # unbounded: the caller bounds what is sent
         "queue.buffering.max.kbytes": 2_147_483_647,
-        "linger.ms": 1_000,  # a batch ends when it is full, or when all is there
-        "max.in.flight.requests.per.connection": 1,  # a retry does not overtake
+        "linger.ms": 1_000,  # a batch ends when it is full, or when everything is sent
+        "max.in.flight.requests.per.connection": 1,  # so that a retry does not overtake
     }

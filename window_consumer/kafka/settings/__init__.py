@@ -1,4 +1,4 @@
-"""The librdkafka settings of our clients: what we set and why, what may not be set and why."""
+"""The librdkafka settings of our clients: which we set and which users may not set, and why."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LISTED_FOR_PRODUCERS = """
     sticky.partitioning.linger.ms transaction.timeout.ms transactional.id
 """
 CONSUMER_ONLY = frozenset(_LISTED_FOR_CONSUMERS.split())
-"""Properties that librdkafka lists for consumers alone; they do not reach producers."""
+"""Properties that librdkafka lists for consumers only; they do not reach producers."""
 
 PRODUCER_ONLY = frozenset(_LISTED_FOR_PRODUCERS.split())
-"""Properties that librdkafka lists for producers alone; they do not reach consumers."""
+"""Properties that librdkafka lists for producers only; they do not reach consumers."""
 
 BOOTSTRAP = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """The two names of the property that every client needs."""
@@ -110,10 +110,11 @@ _CLASSIC_ONLY = frozenset(
 DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
 
 PREFETCH_SHARE = 4
-"""The client's prefetch gets one part in four of a worker's memory."""
+"""The client's prefetch gets a quarter of a worker's memory."""
 
 _MIN_FETCH_BYTES = 1_000_000
-"""librdkafka refuses a fetch.max.bytes below its message.max.bytes, whose default this is."""
+"""librdkafka refuses a fetch.max.bytes below message.max.bytes; this is the default of the latter.
+"""
 
 _MAX_FETCH_BYTES = 52_428_800
 """librdkafka's own default of fetch.max.bytes."""
@@ -121,7 +122,7 @@ _MAX_FETCH_BYTES = 52_428_800
 
 @frozen
 class ClientHooks:
-    """Callables that every client gets; None where there are none."""
+    """Callables that every client gets; None if there are none."""
 
     oauth_token: Callable[[str], tuple[Any, ...]] | None = None
 
@@ -156,11 +157,11 @@ class ConsumerNeeds:
     memory: int
     """Bytes; a quarter of it is the prefetch."""
     partitions: int = 4
-    """Of all topics together: what is prefetched per partition follows from it."""
+    """Of all topics together; determines how much is prefetched for each partition."""
 
 
 def group_protocols(user: Mapping[str, Any]) -> list[Protocol]:
-    """Return the group protocols to try, in this order; one alone where the user chose it."""
+    """Return the group protocols to try, in order; only one if the user chose it."""
     chosen = user.get("group.protocol")
     if chosen is None:
         return ["consumer", "classic"]
@@ -170,20 +171,20 @@ def group_protocols(user: Mapping[str, Any]) -> list[Protocol]:
 def consumer_settings(
     user: Mapping[str, Any], needs: ConsumerNeeds, protocol: Protocol
 ) -> Settings:
-    """Return the settings of a worker's consumer; the user's win over our defaults."""
+    """Return the settings of a worker's consumer; the user's override our defaults."""
     prefetch = needs.memory // PREFETCH_SHARE
     fetch = max(_MIN_FETCH_BYTES, min(_MAX_FETCH_BYTES, prefetch))
     ours: Settings = {
         "client.id": f"wc-{needs.worker}",
-        # Once a partition's prefetch queue is full, librdkafka waits this long before it looks
-        # again. A loop that empties the queue faster starves: 0.3-0.6 M records/s with the
-        # default of 1,000 ms, 1.6-2.2 M with 5 ms.
+        # Once a partition's prefetch queue is full, librdkafka waits this long before it checks it
+        # again. A loop that empties the queue faster starves: 0.3-0.6 M records/s with the default
+        # of 1,000 ms, 1.6-2.2 M with 5 ms.
         "fetch.queue.backoff.ms": 5,
         "queued.max.messages.kbytes": max(1, prefetch // 1024),
         "queued.min.messages": _queued_min_messages(prefetch, needs.partitions),
         "fetch.max.bytes": fetch,
         "fetch.message.max.bytes": min(1_048_576, fetch),
-        # New partitions and topics are seen within this time; one request each half minute.
+        # New partitions and topics are seen within this time, at one request each half minute.
         "topic.metadata.refresh.interval.ms": 30_000,
     }
     if protocol == "consumer":
@@ -204,8 +205,8 @@ def consumer_settings(
 
 
 def _queued_min_messages(prefetch: int, partitions: int) -> int:
-    # Small records cost some 500 bytes each beside their payload, which no setting bounds but
-    # this one; 20,000 to 50,000 a partition were as fast as the default of 100,000.
+    # A small record costs about 500 bytes beside its payload, which only this setting bounds.
+    # 20,000 to 50,000 per partition were as fast as the default of 100,000.
     return max(1_000, min(50_000, prefetch // 512 // max(1, partitions)))
 
 
@@ -216,7 +217,7 @@ def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
         "linger.ms": 5,
         # The broker decides what is too large, by the topic's own limit.
         "message.max.bytes": 1_000_000_000,
-        # A misspelt topic of a result should fail, not be made with the brokers' defaults.
+        # A misspelled result topic should fail, not be created with the brokers' defaults.
         "allow.auto.create.topics": False,
     }
     fixed: Settings = {
@@ -234,13 +235,14 @@ class EventNeeds:
     client_id: str
     acks: Literal["0", "1", "all"] = "1"
     timeout_s: float = 30.0
-    """An event that is not acked after so long is lost, or sent again by who has it on disk."""
+    """An event that is not acked in this time is lost, or sent again if its sender has it on disk.
+    """
     queue_bytes: int = 32 * 1024 * 1024
-    """So much may wait for the broker; what comes then is refused."""
+    """How much may wait for the broker; further events are refused."""
 
 
 def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
-    """Return the settings of a producer of telemetry; the user's win but where they would wait."""
+    """Return the settings of a telemetry producer. The user's win unless they make it wait."""
     ours: Settings = {
         # Columns of numbers shrink to a fifth, and one request carries many batches.
         "compression.type": "zstd",
@@ -262,7 +264,7 @@ def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
 
 
 def admin_settings(user: Mapping[str, Any], worker: str) -> Settings:
-    """Return the settings of the client that asks about topics and rights."""
+    """Return the settings of the client that asks about topics and ACLs."""
     return {"client.id": f"wc-{worker}-admin", **user}
 
 

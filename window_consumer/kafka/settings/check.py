@@ -1,4 +1,4 @@
-"""Settings checked offline: librdkafka says which ones it refuses, and names near a misspelling."""
+"""Checks settings offline: what librdkafka refuses, and which property was probably meant."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NAMED = re.compile(r'[`"]([a-z][a-z0-9_.]+)[`"]|\b([a-z][a-z0-9]*(?:\.[a-z0-9]+
 
 @frozen
 class RefusedSetting:
-    """What librdkafka says, and the property that it names, if any."""
+    """librdkafka's message, and the property that it names, if any."""
 
     text: str
     key: str | None
 
 
 def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> RefusedSetting | None:
-    """Make a client with these settings and throw it away; None where that works."""
+    """Create a client with these settings and discard it; return None if that works."""
     text = _answer(kind, settings)
     if text is None:
         return None
@@ -38,7 +38,7 @@ def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> RefusedSetting
         key = quoted or failed
         if key in settings:
             return RefusedSetting(text, key)
-    # A property with several names is refused by another one than was written.
+    # librdkafka may refuse a property under another of its names than the one in the file.
     for key, value in settings.items():
         if _answer(kind, {_GROUP: "any", key: value}) == text:
             return RefusedSetting(f"{key}: {text}", key)
@@ -54,7 +54,7 @@ _CLIENTS: Mapping[Kind, Callable[[dict[str, Any]], Any]] = {
 
 
 def _answer(kind: Kind, settings: Mapping[str, Any]) -> str | None:
-    """Return what librdkafka has against these settings, None where it takes them."""
+    """Return librdkafka's objection to these settings, or None if it accepts them."""
     conf = {**settings, "bootstrap.servers": _NOWHERE, "log_level": 0}
     if kind != "consumer":
         conf.pop(_GROUP, None)
@@ -97,13 +97,13 @@ _LISTED_FOR_ALL = """
     topic.metadata.refresh.sparse
 """
 FOR_ALL: Final = frozenset(_LISTED_FOR_ALL.split())
-"""Not complete: what is missing here is only never recommended."""
+"""Incomplete; a missing property is only never suggested."""
 
 _UNKNOWN = "No such configuration property"
 
 
 def probably_meant(refusal: str, key: str | None) -> str:
-    """Return ``; did you mean ...?`` where the client does not know a property, or nothing."""
+    """Return ``; did you mean ...?`` if the client does not know a property, or nothing."""
     if key is None or _UNKNOWN not in refusal:
         return ""
     return did_you_mean(key, FOR_ALL | CONSUMER_ONLY | PRODUCER_ONLY)

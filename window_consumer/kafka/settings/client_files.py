@@ -1,4 +1,4 @@
-"""Files that Kafka properties name: librdkafka's words for one that is missing are OpenSSL's."""
+"""Files that Kafka properties name. For a missing one, librdkafka reports OpenSSL's error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILES: Final = frozenset(
 )
 _FILES_OR_DIRECTORIES: Final = frozenset({"ssl.ca.location", "https.ca.location"})
 _NO_PATH: Final = frozenset({"", "probe"})
-"""librdkafka looks for the system's certificates by itself."""
+"""Values with which librdkafka finds the system's certificates by itself."""
 
 
 def unusable_files(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -36,7 +36,7 @@ def unusable_files(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def names_a_file(key: str) -> bool:
-    """Tell whether a property's value is the path of a file."""
+    """Return whether a property's value is the path of a file."""
     return key in _FILES | _FILES_OR_DIRECTORIES
 
 
@@ -51,5 +51,5 @@ def _unusable(path: Path, *, may_be_directory: bool) -> str | None:
 
 
 def _shown(path: str) -> str:
-    """Return a path as somebody can find it: relative ones begin where the process was started."""
+    """Return a path that a user can find; relative ones with the process's working directory."""
     return path if Path(path).is_absolute() else f"{path} (in {Path.cwd()})"

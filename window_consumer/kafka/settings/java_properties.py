@@ -1,6 +1,6 @@
 """Properties of Kafka's Java client: what to write instead, or why nothing is needed.
 
-librdkafka refuses most of them without advice, and takes ``max.poll.records`` without effect.
+librdkafka refuses most of them without advice, and accepts ``max.poll.records`` without effect.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _ASSIGNORS: Final = {
 
 
 def java_advice(key: str, value: object) -> str | None:
-    """Return what to do about a setting of the Java client; None for what librdkafka has, too."""
+    """Return what to do about a setting of the Java client, or None if librdkafka has it too."""
     if key in JAVA_ONLY:
         return f"{key} is a property of the Java client: {JAVA_ONLY[key]}"
     if key == "partition.assignment.strategy" and "Assignor" in str(value):

@@ -1,10 +1,10 @@
-"""Notices a member that no longer hears what its group deals out.
+"""Detects a member that no longer learns its assignment.
 
 In the consumer protocol (KIP-848) the coordinator sends an assignment once, in its answer to a
-heartbeat, and again only to a member that asks for everything anew. librdkafka (2.16) gives a
-heartbeat up that has no answer within twice its interval, and does not ask anew: what stood in
-that answer never reaches the member. Nobody reads the partitions that it was dealt, and whoever
-should get those that it was to give up waits for them, up to max.poll.interval.ms.
+heartbeat, and again only to a member that requests everything again. librdkafka (2.16) gives up a
+heartbeat that is not answered within twice its interval and does not request again, so the member
+never gets the assignment in that answer. Nobody reads its new partitions, and members that should
+get the partitions that it must give up wait for them, up to max.poll.interval.ms.
 """
 
 from __future__ import annotations
@@ -16,44 +16,46 @@ from typing import Any, NamedTuple, Protocol
 from window_consumer.model.record import TopicPartition
 
 CHECK_S = 1.0
-"""How often there may be something to do."""
+"""How often to check whether something is due."""
 
 ASK_S = 5.0
-"""Between two questions while there is reason to ask."""
+"""Pause between two requests while there is a reason to ask."""
 
 ALERT_S = 60.0
-"""How long a line of the client's log is a reason: a lost answer leaves one there. A coordinator
-that describes its group says a lot where the group is large, so it is not asked without one."""
+"""How long a line of the client's log is a reason to ask: a lost answer leaves a line there.
+
+The description of a large group is large, so the coordinator is not asked without a reason.
+"""
 
 CALM_S = 300.0
-"""... but this often all the same."""
+"""How often to ask without a reason."""
 
 SURE_S = 10.0
-"""For so long the same partitions have to be amiss: what is on its way arrives within seconds."""
+"""How long the same partitions must be wrong; a pending assignment arrives within seconds."""
 
 GENTLE_S = 30.0
-"""Between two cures, longer each time that the last was none."""
+"""Pause between two rejoins; it grows with each one that did not help."""
 
 _LONGEST_S = 900.0
 
 
 class GroupRequest(Protocol):
-    """The group's description, asked for."""
+    """A pending request for the group's description."""
 
     def done(self) -> bool:
-        """Tell whether there is an answer, or none will come."""
+        """Return whether there is an answer, or none will come."""
 
     def answer(self) -> Any:
-        """Return it, None where there was none: no rights, no coordinator.
+        """Return the answer, or None if there was none: no permission, no coordinator.
 
-        Whoever polls hears of trouble that lasts.
+        The poll thread gets lasting problems from the client anyway.
         """
 
 
 class AssignmentWatchdog:
-    """Compares what a member holds with what its coordinator says that it holds.
+    """Compares what a member holds with what its coordinator assigned.
 
-    Owner: poll thread. It never waits: answers are looked at when they are there.
+    Owner: poll thread. It never waits; answers are read once they have arrived.
     """
 
     def __init__(
@@ -63,9 +65,9 @@ class AssignmentWatchdog:
         lines: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
     ):
-        """Take how to have the group described, and how many lines the client has logged.
+        """Take functions that request the group's description and count the client's log lines.
 
-        ``coordinator_answers`` is asked before: who is in trouble is not to be bothered.
+        ``coordinator_answers`` is asked first, so as not to burden a coordinator in trouble.
         """
         self._ask = ask
         self._coordinator_answers = coordinator_answers
@@ -77,18 +79,18 @@ class AssignmentWatchdog:
         self._alert_until = float("-inf")
         self._asked: GroupRequest | None = None
         self._amiss: frozenset[TopicPartition] = frozenset()
-        """Dealt, and the member has not heard of it; or not to be kept, and it has not heard."""
+        """Partitions assigned without the member knowing, or revoked without the member knowing."""
         self._amiss_since = 0.0
         self._cure_at = 0.0
         self._cure_pause_s = GENTLE_S
         self.unheard = False
-        """Whether the member has joined and not heard of its share, see ``expect_share``."""
+        """Whether the member has joined and has not got its assignment, see ``expect_share``."""
         self.gets_nothing = False
-        """The coordinator knows the member and has nothing for it."""
+        """Whether the coordinator knows the member and has no partition for it."""
         self._share_pause_s = ASK_S
 
     def expect_share(self) -> None:
-        """Find out whether the member, which joins, gets nothing: the client would not say so."""
+        """Find out whether a joining member gets nothing, which the client would not report."""
         self.unheard, self.gets_nothing = True, False
         self._share_pause_s = ASK_S
         self._ask_at = min(self._ask_at, self._now() + ASK_S)
@@ -96,7 +98,7 @@ class AssignmentWatchdog:
     def is_deaf(
         self, member_id: Callable[[], str], held: Callable[[], Collection[TopicPartition]]
     ) -> bool:
-        """Tell whether the member has to join anew; cheap enough to be asked in every poll."""
+        """Return whether the member has to rejoin; cheap enough to call in every poll."""
         now = self._now()
         if now < self._look_at:
             return False
@@ -108,7 +110,8 @@ class AssignmentWatchdog:
                 self._compare(says, frozenset(held()), now)
         elif self._should_ask(now):
             self._ask_at = now + (self._share_pause_s if self.unheard else CALM_S)
-            # Less and less often: the group may be large, or we have no right to look at it.
+            # Ask less and less often: the group may be large, or we may not be permitted to
+            # describe it.
             self._share_pause_s = min(2 * self._share_pause_s, CALM_S)
             if self._coordinator_answers():
                 self._asked = self._ask()
@@ -125,7 +128,7 @@ class AssignmentWatchdog:
 
     def _compare(self, says: _Says | None, held: frozenset[TopicPartition], now: float) -> None:
         self.gets_nothing = says is not None and not (says.dealt or says.target)
-        # Whoever waits for what another member gives up lacks nothing of what it was dealt.
+        # A member that waits for partitions of another one has all that it was assigned.
         amiss = frozenset() if says is None else (says.dealt - held) | (held - says.target)
         if amiss != self._amiss:
             self._amiss = amiss
@@ -143,12 +146,12 @@ class AssignmentWatchdog:
 
 
 class _Says(NamedTuple):
-    """What a coordinator says of a member."""
+    """What a coordinator reports about a member."""
 
     dealt: frozenset[TopicPartition]
-    """What it has been told to hold, and what it has to give up and has not."""
+    """Partitions that it was told to hold, and those that it has still to give up."""
     target: frozenset[TopicPartition]
-    """What it shall hold when everybody has given up what they have to."""
+    """Partitions that it will hold when all members have given up what they must."""
 
 
 def _description_of(member_id: str, group: Any) -> _Says | None:

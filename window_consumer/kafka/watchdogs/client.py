@@ -1,11 +1,11 @@
-"""Notices a client that will never find back to its cluster.
+"""Detects a client that will never find its cluster again.
 
-A broker that is alone, and fenced because it stops or was asleep, says that the cluster has no
-brokers. Where the client's last connection ends with that answer, librdkafka (2.10 and later, seen
-with 2.16) forgets every broker, and the same answer cancels its return to ``bootstrap.servers``: it
-asks nobody any more, ever (https://github.com/confluentinc/librdkafka/issues/5301). Only a new
-client helps. Most such clients say at least that all brokers are down; one in some hundreds says
-nothing at all, calls no callback and logs nothing.
+A lone broker that is fenced, because it stops or was asleep, reports that the cluster has no
+brokers. If the client's last connection ends with that answer, librdkafka (2.10 and later, seen
+with 2.16) drops every broker, and the same answer cancels its return to ``bootstrap.servers``: it
+never sends a request again (https://github.com/confluentinc/librdkafka/issues/5301). Only a new
+client helps. Most such clients at least report that all brokers are down; one in some hundreds
+reports nothing at all, calls no callback and logs nothing.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from confluent_kafka.admin import AdminClient
 from window_consumer.kafka import errors
 
 CHECK_S: Final = 5.0
-"""Between two looks, while there is reason to look."""
+"""Pause between two checks while there is a reason to check."""
 
 SURE: Final = 2
-"""So many looks in a row have to say so."""
+"""How many checks in a row must agree."""
 
 SILENT_S: Final = 60.0
-"""A client from which nothing was heard for so long is looked at, too, where that is asked for."""
+"""A client that got nothing for this long is checked too, if ``notices_silence`` is set."""
 
 _DEADLINE_S: Final = 3.0
 """How long a new client may take for an answer."""
 
 _LEAST_S: Final = 0.5
 _FETCH_WAIT_MS: Final = 500
-"""The client's default. A broker answers on one connection in turn: what is asked after a fetch
-that waits for records has its answer after that."""
+"""The client's default. A broker answers the requests of one connection in order, so an answer
+waits for a fetch that was sent before and waits for records.
+"""
 
 _TIMES_SLOWER: Final = 3.0
 """How much longer the client may take than a new one, which had to connect first."""
@@ -45,10 +46,10 @@ Ask = Callable[[Any, float], bool]
 
 
 class ClientWatchdog:
-    """Watches one client. ``note`` and ``suspect`` belong to any thread, the rest to one.
+    """Watches one client. Any thread may call ``record_error`` and ``suspect``; one owns the rest.
 
-    It looks only when there is reason to, and asks the client itself only when a new one has been
-    answered: while the cluster is away nothing waits.
+    It checks only with a reason, and asks the client itself only after a new one got an answer:
+    while the cluster is away, nothing waits.
     """
 
     def __init__(
@@ -59,9 +60,9 @@ class ClientWatchdog:
         *,
         notices_silence: bool = False,
     ):
-        """Take the settings of the client, and how to ask a client for something small.
+        """Take the client's settings and a function that sends a client a small request.
 
-        With ``notices_silence`` it is a reason, too, that ``heard`` was not called for SILENT_S.
+        With ``notices_silence``, SILENT_S without ``on_contact`` is also a reason to check.
         """
         plain = {key: value for key, value in settings.items() if key not in _OF_THE_CLIENT}
         self._settings = {**plain, "log_level": 0}
@@ -76,20 +77,20 @@ class ClientWatchdog:
         self._failures = 0
 
     def record_error(self, error: KafkaError) -> None:
-        """Hear what the client says of itself."""
+        """Record an error that the client reports about itself."""
         if errors.are_all_down(error):
             self.suspect()
 
     def suspect(self) -> None:
-        """Have a reason to look, such as a question without an answer."""
+        """Record a reason to check, such as a request without an answer."""
         self._suspected = True
 
     def on_contact(self) -> None:
-        """Hear that something came from the cluster, or that nothing was to come."""
+        """Record that something arrived from the cluster, or that nothing was expected."""
         self._heard_at = self._now()
 
     def is_lost(self, client: Any) -> bool:
-        """Tell whether the client is to be replaced; takes at most a few seconds, rarely."""
+        """Return whether the client must be replaced; rarely takes up to a few seconds."""
         now = self._now()
         if self._notices_silence and now - self._heard_at >= SILENT_S:
             self.suspect()
@@ -111,11 +112,11 @@ class ClientWatchdog:
         return self._failures >= SURE
 
     def _deadline_s(self, took_s: float) -> float:
-        """Return how long the client may take where a new one took so long."""
+        """Return how long the client may take if a new one took ``took_s``."""
         return _LEAST_S + int(self._fetch_wait_ms) / 1000 + _TIMES_SLOWER * took_s
 
     def _ask_another(self) -> Future[float | None]:
-        """Ask a new client, on a thread of its own; gives how long it took, None if in vain."""
+        """Ask a new client on a separate thread; the result is its duration, None if it failed."""
         answer: Future[float | None] = Future()
 
         def ask() -> None:
@@ -134,12 +135,12 @@ class ClientWatchdog:
 _OF_THE_CLIENT: Final = frozenset(
     {"debug", "error_cb", "on_commit", "on_delivery", "statistics.interval.ms", "stats_cb"}
 )
-"""What a new client that only asks has no use for."""
+"""Settings that a new client does not need for a single request."""
 
 
 def _answers(client: Any, timeout_s: float) -> bool:
     try:
-        # An answer without brokers is none: with it a client loses its way.
+        # An answer without brokers does not count: it makes a client lose its cluster.
         return bool(client.list_topics(timeout=timeout_s).brokers)
     except KafkaException:
         return False

@@ -2,8 +2,8 @@
 
 https://opentelemetry.io/docs/specs/semconv/messaging/kafka/
 
-OpenTelemetry reads ``OTEL_PROPAGATORS`` on import and raises if one is not installed. A worker
-runs all the same, with W3C propagation.
+OpenTelemetry reads ``OTEL_PROPAGATORS`` on import and raises if one is not installed. A worker then
+runs anyway, with W3C propagation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAILED: Final = "window_consumer.failed"
 OUTCOME: Final = "window_consumer.outcome"
 REASON: Final = "window_consumer.reason"
 SOURCE: Final = "window_consumer.source"
-"""What a copy was made of, as in orders[3]@17."""
+"""The record that was copied, such as orders[3]@17."""
 LINKS_LEFT_OUT: Final = "window_consumer.links_left_out"
 
 
@@ -49,7 +49,7 @@ def _found() -> tuple[Callable[[], TextMapPropagator], str]:
     try:
         from opentelemetry import propagate  # noqa: PLC0415 - the import itself may raise
     except Exception as error:
-        # Whatever it is that a propagator's module raises: telemetry is no reason not to run.
+        # A propagator's module may raise anything; telemetry must not keep a worker from running.
         ours = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
         return lambda: ours, str(error) or type(error).__name__
     return propagate.get_global_textmap, ""
@@ -58,9 +58,9 @@ def _found() -> tuple[Callable[[], TextMapPropagator], str]:
 _FOUND: Final = _found()
 
 WHY_NOT_AS_ASKED: Final = _FOUND[1]
-"""Why the variable is not obeyed, empty where it is."""
+"""Why the variable is ignored; empty if it is not."""
 
 
 def propagator() -> TextMapPropagator:
-    """Return who reads and writes headers now: an application may have chosen another."""
+    """Return the current propagator of headers; an application may have replaced it."""
     return _FOUND[0]()

@@ -1,4 +1,4 @@
-"""The spans around handler calls: current while the handler runs, in whatever slot that is."""
+"""Spans around handler calls: current while the handler runs, in whichever slot."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Describe = Callable[[BaseException, Sequence[Message]], Fault]
 
 
 class OtelCallSpans:
-    """Makes the spans of one worker's calls, see ``runtime.spanned``. Any slot may ask."""
+    """Creates the spans of one worker's calls, see ``runtime.calls.spans``. Any slot may call."""
 
     def __init__(self, spans: Spans, budget: SpanBudget, describe: Describe):
-        """``describe`` puts an exception into words, with nothing in them that must not be told.
+        """``describe`` puts an exception into words without secrets.
 
-        It leaves the exception as it is, and takes the records of the call, too.
+        It leaves the exception unchanged, and also takes the records of the call.
         """
         self.spans = spans
         self.budget = budget
@@ -50,7 +50,7 @@ class OtelCallSpans:
         self.only_sampled = spans.traces.only_sampled
 
     def of_record(self, record: Record) -> _RecordSpan | None:
-        """Return the span of a call, None for most."""
+        """Return the span of a call, or None for most calls."""
         try:
             message = record._message  # noqa: SLF001 - as all layers do
             traces, is_copy = self.spans.traces, record.is_copy
@@ -72,7 +72,7 @@ class OtelCallSpans:
             return None
 
     def of_batch(self, records: list[Record]) -> _BatchSpan | None:
-        """Return the span of the call of a batch handler."""
+        """Return the span of a batch handler's call."""
         try:
             if self.budget.is_spent():
                 return None
@@ -96,7 +96,7 @@ class OtelCallSpans:
 
 
 class _CallSpan:
-    """What both kinds have in common. Owner: the slot."""
+    """The common part of both kinds. Owner: the slot."""
 
     def __init__(self, maker: OtelCallSpans, span: Span, context: Context):
         self._maker = maker
@@ -105,16 +105,16 @@ class _CallSpan:
         self._token: object = None
 
     def enter(self) -> None:
-        """Make it the current one."""
+        """Make this the current span."""
         try:
             self._token = attach(self._context)
         except Exception:
             self._maker.budget.counts.lost += 1
 
     def carry(self, returned: object) -> object:
-        """Return it, with the span's headers in the records that are to be produced.
+        """Return it with the span's headers in the records to produce.
 
-        Where such a record has a ``traceparent`` already, somebody knows better.
+        A ``traceparent`` that such a record already has is kept.
         """
         try:
             results = results_of(returned)
@@ -123,13 +123,13 @@ class _CallSpan:
                 propagator().inject(found, self._context)
                 return [_with_headers(each, found) for each in results]
         except TypeError:
-            pass  # the slot says what is wrong with it
+            pass  # the slot reports the error
         except Exception:
             self._maker.budget.counts.lost += 1
         return returned
 
     def leave(self, error: BaseException | None) -> None:
-        """Say how the call has ended, and end."""
+        """Record how the call ended, and end the span."""
         try:
             if self._token is not None:
                 detach(self._token)  # type: ignore[arg-type] # what attach has returned
@@ -144,7 +144,7 @@ class _CallSpan:
 class _RecordSpan(_CallSpan):
     def __init__(self, maker: OtelCallSpans, span: Span, context: Context, record: Record):
         super().__init__(maker, span, context)
-        self._call = record._call  # noqa: SLF001 - the record may be used again
+        self._call = record._call  # noqa: SLF001 - the record may be reused
         self._message: Message = record._message  # noqa: SLF001 - likewise
 
     def _end(self, error: BaseException | None) -> None:
@@ -159,10 +159,10 @@ class _RecordSpan(_CallSpan):
 
 
 class _BatchSpan(_CallSpan):
-    """The span of a batch, and, when it is over, those of the records that are to have their own.
+    """The span of a batch and, when it ends, those of records that get spans of their own.
 
-    A call has one current span: that of the batch. Those of the records have the same length, each
-    in the trace of its producer.
+    A call has one current span: the batch's. The records' spans have the same length, each in the
+    trace of its producer.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class _BatchSpan(_CallSpan):
             self._of_record(record, place, faults.get(id(failed.get(id(record)))))
 
     def _faults(self, failed: Mapping[int, BaseException]) -> Mapping[int, Fault]:
-        """Return the reasons in words, by their ids: each may quote all records that it is for."""
+        """Return the described reasons by id; each may quote all records that it concerns."""
         reasons = {id(reason): reason for reason in failed.values()}
         quoted: dict[int, list[Message]] = {each: [] for each in reasons}
         for record in self._records:
@@ -233,7 +233,7 @@ def _with_headers(result: Produce, more: Mapping[str, str]) -> Produce:
 
 
 def _failures(error: BaseException, records: Sequence[Record]) -> list[tuple[int, BaseException]]:
-    """Return which records have failed, by their ids: what is skipped or held back has not."""
+    """Return the failed records by id; skipped or held records are not failures."""
     return [
         (id(record), reason)
         for record, reason in failed_of(error, records)

@@ -1,7 +1,7 @@
-"""What the OTEL_* variables ask for.
+"""What the OTEL_* variables request.
 
-https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/: those that only
-the SDK has to understand are left to it.
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/. Variables that
+only the SDK has to understand are left to it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
 
 _EXPORTERS: Final = {
     "http/protobuf": "otlp_proto_http",
-    "http/json": "otlp_proto_http",  # as near as the SDK gets
+    "http/json": "otlp_proto_http",  # the SDK has nothing closer
     "grpc": "otlp_proto_grpc",
 }
 
 
 @frozen
 class ChosenExporters:
-    """The exporters that are asked for, by the names of their entry points."""
+    """The requested exporters, by the names of their entry points."""
 
     traces: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     because: str = ""
-    """The variable that says so."""
+    """The variable that requests them."""
 
     @classmethod
     def by(cls, environment: Mapping[str, str]) -> ChosenExporters:
-        """Read the variables. Nothing is asked for where none names an exporter or an endpoint."""
+        """Read the variables. Without an exporter or endpoint in them, nothing is requested."""
         if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
             return cls()
         traces, why_traces = _exporters(environment, "traces")
@@ -44,7 +44,7 @@ class ChosenExporters:
 
 
 def missing_files(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each file that a variable names for OTLP and that cannot be read."""
+    """Yield a sentence for each unreadable file that a variable names for OTLP."""
     asked = ChosenExporters.by(environment)
     for signal, exporters in (("", True), ("TRACES_", asked.traces), ("METRICS_", asked.metrics)):
         for what in ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"):
@@ -58,7 +58,7 @@ def missing_files(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _exporters(environment: Mapping[str, str], signal: Signal) -> tuple[tuple[str, ...], str]:
-    """Return a signal's exporters, and the variable that asks for them."""
+    """Return a signal's exporters, and the variable that requests them."""
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     own_endpoint = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
     given = environment.get(variable, "").strip()

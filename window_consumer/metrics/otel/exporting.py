@@ -1,4 +1,4 @@
-"""Around the SDK's exporters: what they do not get away is counted, and histograms come along."""
+"""Wraps the SDK's exporters: counts what they fail to export, and adds histograms."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from window_consumer.metrics.otel.instruments import (
 
 @define(eq=False)
 class WorkerAttributes:
-    """What has become of the spans of one worker; of those of nobody for the worker ""."""
+    """What became of one worker's spans; spans without a worker count for the worker ""."""
 
     exported: int = 0
     dropped: int = 0
-    """There was no room in the queue: the collector takes too long."""
+    """The queue was full: the collector is too slow."""
     refused: int = 0
-    """The collector did not take them, however often they were sent."""
+    """The collector did not accept them after all retries."""
 
 
 class Exported:
-    """What has become of the spans of this process. Any thread may ask."""
+    """What became of this process's spans. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,11 +61,11 @@ class Exported:
         self._workers: defaultdict[str, WorkerAttributes] = defaultdict(WorkerAttributes)
 
     def of(self, worker: str) -> WorkerAttributes:
-        """Return what has become of a worker's spans."""
+        """Return what became of a worker's spans."""
         return self._workers[worker]
 
     def queue(self, span: ReadableSpan, most: int) -> bool:
-        """Count a span that is to wait for its export; False where there is no room for it."""
+        """Count a span that waits for its export; return False if there is no room for it."""
         with self._lock:
             if self._waiting >= most:
                 self.of(_worker_of(span)).dropped += 1
@@ -74,12 +74,12 @@ class Exported:
             return True
 
     def take(self, count: int) -> None:
-        """Count those that are not waiting any more."""
+        """Count spans that no longer wait."""
         with self._lock:
             self._waiting -= count
 
     def answered(self, spans: Sequence[ReadableSpan], *, well: bool) -> None:
-        """Count those that the collector has taken, or has not."""
+        """Count spans that the collector accepted, or did not."""
         with self._lock:
             for worker, count in Counter(map(_worker_of, spans)).items():
                 if well:
@@ -93,7 +93,7 @@ def _worker_of(span: ReadableSpan) -> str:
 
 
 class CountedExporter(SpanExporter):
-    """Counts what an exporter gets away."""
+    """Counts what an exporter delivers."""
 
     def __init__(self, exporter: SpanExporter, exported: Exported):
         self._exporter = exporter
@@ -110,16 +110,16 @@ class CountedExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """End; what is being sent is given up."""
+        """Shut down and give up what is being sent."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass it on."""
+        """Pass the call on."""
         return self._exporter.force_flush(timeout_millis)
 
 
 class CountedProcessor(BatchSpanProcessor):
-    """The SDK's batches, with a queue whose overflow is counted and not logged span by span."""
+    """The SDK's batches, with a queue that counts its overflow instead of logging each span."""
 
     def __init__(self, exporter: SpanExporter, exported: Exported):
         super().__init__(CountedExporter(exporter, exported))
@@ -127,7 +127,7 @@ class CountedProcessor(BatchSpanProcessor):
         self._most: int = self._default_max_queue_size()  # type: ignore[no-untyped-call] # the SDK's
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Let a span wait for its export, where there is room."""
+        """Queue a span for export if there is room."""
         if span.context is None or not span.context.trace_flags.sampled:
             return
         if self._exported.queue(span, self._most):
@@ -135,10 +135,10 @@ class CountedProcessor(BatchSpanProcessor):
 
 
 class WithHistograms(MetricExporter):
-    """Adds the histograms of the list to what is exported: there are no observable ones."""
+    """Adds the histograms of the list to each export: observable histograms do not exist."""
 
     def __init__(self, exporter: MetricExporter, figures: Figures):
-        temporality = exporter._preferred_temporality  # noqa: SLF001 - the reader asks for it in this way, too
+        temporality = exporter._preferred_temporality  # noqa: SLF001 - the reader reads it in the same way
         super().__init__(temporality, exporter._preferred_aggregation)  # noqa: SLF001 - likewise
         self._exporter = exporter
         self._figures = figures
@@ -151,20 +151,20 @@ class WithHistograms(MetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        """Export them all."""
+        """Export the metrics with the histograms."""
         joined = self._joined(metrics_data)
         return self._exporter.export(joined, timeout_millis=timeout_millis, **kwargs)
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Pass it on."""
+        """Pass the call on."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        """Pass it on."""
+        """Pass the call on."""
         self._exporter.shutdown(timeout_millis, **kwargs)
 
     def _joined(self, data: MetricsData) -> MetricsData:
-        """Return the data with the histograms beside the other metrics of ours."""
+        """Return the data with the histograms beside our other metrics."""
         found = [metric for metric in map(self._data, _HISTOGRAMS) if metric is not None]
         resources = [
             ResourceMetrics(
@@ -208,7 +208,7 @@ class WithHistograms(MetricExporter):
 
 
 _UNKNOWN: Final[Any] = None
-"""The shortest and the longest call: the format may leave them out."""
+"""Shortest and longest call, which the format may omit."""
 
 _HISTOGRAMS: Final = [metric for metric in METRICS if metric.kind is MetricKind.HISTOGRAM]
 

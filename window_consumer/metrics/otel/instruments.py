@@ -1,6 +1,6 @@
-"""The metrics as OpenTelemetry's instruments: observable ones, so that nothing is counted twice.
+"""The metrics as observable OpenTelemetry instruments, so that nothing is counted twice.
 
-Whoever exports asks, every minute by default; until then nothing is done.
+The exporter asks, every minute by default; until then nothing happens.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class InstrumentedWorkers:
 
     measure: Callable[[], Sequence[Measures]]
     last: Callable[[], Sequence[Measures]]
-    """Measures them once more when they have ended."""
+    """Measures the workers once more after their end."""
 
 
 _KEPT_S: Final = 0.5
-"""All instruments are asked one after the other: they tell of one moment."""
+"""The exporter reads all instruments one after the other; their figures must be of one moment."""
 
 LAST_S: Final = 10.0
-"""For how long the last figures are there when the workers have ended: to be exported once more."""
+"""How long the figures of ended workers remain, to be exported once more."""
 
 
 class Figures:
-    """What the instruments tell: of workers that run, and of those that have just ended.
+    """What the instruments report: running workers, and those that have just ended.
 
     Any thread may ask.
     """
@@ -51,20 +51,20 @@ class Figures:
         self._lock = threading.Lock()
         self._running: list[InstrumentedWorkers] = []
         self._ended: list[tuple[float, Sequence[Measures]]] = []
-        """Until when it is told of those."""
+        """Figures of ended workers, with the time until which they are reported."""
         self._now: Sequence[Measures] = ()
         self._at = float("-inf")
         self.labels: Mapping[str, str] = {}
-        """They tell this process from others."""
+        """Labels that distinguish this process from others."""
 
     def begin(self, source: InstrumentedWorkers) -> None:
-        """Tell of these workers from now on."""
+        """Report these workers from now on."""
         with self._lock:
             self._running.append(source)
             self._at = float("-inf")
 
     def end(self, source: InstrumentedWorkers) -> None:
-        """Tell of these workers for a last time: they have ended."""
+        """Report these workers, which have ended, for the last time."""
         last = source.last()
         with self._lock:
             self._running.remove(source)
@@ -72,7 +72,7 @@ class Figures:
             self._at = float("-inf")
 
     def now(self) -> Sequence[Measures]:
-        """Return what there is to tell."""
+        """Return the figures to report."""
         with self._lock:
             now = monotonic()
             if now - self._at > _KEPT_S:
@@ -90,9 +90,9 @@ class Figures:
 
 
 def instrument(meter: Meter, figures: Figures, metrics: Iterable[Metric] = METRICS) -> None:
-    """Make an instrument of each metric, and one more of those that the conventions name otherwise.
+    """Create an instrument for each metric, and a second one if the conventions rename it.
 
-    Histograms are none: there are no observable ones, see ``exporting``.
+    Histograms are excluded, because there are no observable ones, see ``exporting``.
     """
     for metric in metrics:
         callback = [partial(_observe, figures, metric, attributes_of)]
@@ -110,7 +110,7 @@ AttributesOf = Callable[[Measures, Mapping[str, str]], dict[str, Any]]
 
 
 def attributes_of(worker: Measures, common: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes of our own metrics: the labels that they have for Prometheus."""
+    """Return the attributes of our own metrics: the same as Prometheus' labels."""
     return {**common, "worker": worker.worker}
 
 
@@ -141,7 +141,7 @@ def samples(
 def _of_process(
     figures: Figures, metric: Metric
 ) -> Iterator[tuple[dict[str, Any], float | Histogram]]:
-    """Return the figures of a metric of the process: of all applications in it together."""
+    """Return a process metric's figures: the sum of all applications in it."""
     found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for worker in {id(each.of_process): each for each in figures.now()}.values():
         for values, figure in metric.read(worker):

@@ -1,4 +1,4 @@
-"""The SDK's providers with their span ids and samplers; with ``exporting``, the only SDK import."""
+"""The SDK's providers with their ids and samplers; only ``exporting`` imports the SDK too."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from window_consumer.metrics.otel.trace_ids import LOW
 
 
 class Ids(RandomIdGenerator):
-    """Gives random ids, or those that were given to it on this thread."""
+    """Generates random ids, or returns those given on this thread."""
 
     def __init__(self) -> None:
         self._given = threading.local()
 
     @contextmanager
     def given(self, context: SpanContext) -> Iterator[None]:
-        """Let a span that begins a trace within the block have these ids."""
+        """Give these ids to a span that begins a trace within the block."""
         self._given.context = context
         try:
             yield
@@ -48,7 +48,7 @@ class Ids(RandomIdGenerator):
         return super().generate_trace_id() if context is None else context.trace_id
 
     def is_trace_id_random(self) -> bool:
-        """Tell whether a new trace's id is random; one that follows from a record is not."""
+        """Return whether a new trace's id is random; an id derived from a record is not."""
         context: SpanContext | None = getattr(self._given, "context", None)
         return context is None or bool(context.trace_flags & RANDOM)
 
@@ -59,9 +59,9 @@ class Ids(RandomIdGenerator):
 
 
 def resource(application: str) -> Resource:
-    """Return who tells: by the variables, else the application, in this very process.
+    """Return the reporting service: the variables', or the application in this process.
 
-    Counters of several processes of one name must not be taken for one.
+    Counters of several processes with one name must not be taken for one.
     """
     given = Resource.create().attributes
     named = "OTEL_SERVICE_NAME" in os.environ or not str(given.get(SERVICE_NAME, "")).startswith(
@@ -74,10 +74,10 @@ def resource(application: str) -> Resource:
 
 
 def tracers(who: Resource, exporters: Sequence[Any]) -> tuple[TracerProvider, Exported, GiveIds]:
-    """Return a provider of spans, what counts them, and what gives them ids.
+    """Return a provider of spans, its counts, and the function that gives it ids.
 
-    Samplers, limits and batches are as the variables say. It ends when somebody ends it: at the
-    interpreter's exit a collector that hangs would be waited for.
+    Samplers, limits and batches follow the variables. The caller must shut it down: at the
+    interpreter's exit, it would wait for a hanging collector.
     """
     ids, exported = Ids(), Exported()
     provider = TracerProvider(resource=who, id_generator=ids, shutdown_on_exit=False)
@@ -87,7 +87,7 @@ def tracers(who: Resource, exporters: Sequence[Any]) -> tuple[TracerProvider, Ex
 
 
 def meters(who: Resource, exporters: Sequence[Any], figures: Figures) -> MeterProvider:
-    """Return a provider of metrics; readers, such as that for Prometheus, are taken as they are."""
+    """Return a provider of metrics; readers, such as Prometheus' one, are used as they are."""
     readers = [
         exporter
         if isinstance(exporter, MetricReader)
@@ -98,13 +98,13 @@ def meters(who: Resource, exporters: Sequence[Any], figures: Figures) -> MeterPr
 
 
 def bound_of(sampler: Sampler) -> int | None:
-    """Return below what the lower half of a trace's id lies where it is recorded.
+    """Return the bound below which the lower half of a recorded trace's id lies.
 
-    It is that of a trace that begins here: it has no parent to go by. None for samplers that go by
-    something else than the id.
+    It applies to traces that begin here, without a parent. None for samplers that do not decide by
+    id.
     """
     if type(sampler).should_sample is ParentBased.should_sample:
-        sampler = sampler._root  # type: ignore[attr-defined]  # noqa: SLF001 - nothing else tells
+        sampler = sampler._root  # type: ignore[attr-defined] # noqa: SLF001 - there is no public way
     if type(sampler) is TraceIdRatioBased:
         return int(sampler.bound)
     if sampler is sampling.ALWAYS_ON:

@@ -1,7 +1,7 @@
-"""The SDK: set up as the OTEL_* variables say, where nobody has done so before.
+"""Sets up the SDK as the OTEL_* variables request, unless that was done before.
 
-Whoever has set up providers of their own, by hand or by ``opentelemetry-instrument``, keeps them:
-then there is nothing to do here, and nothing to end.
+Providers that were set up by hand or by ``opentelemetry-instrument`` stay in use; then there is
+nothing to do here, and nothing to end.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ _log = own_logger()
 
 @define(eq=False)
 class Sdk:
-    """What was set up in this process, and by whom."""
+    """What was set up in this process, and which part of it is ours."""
 
     asked: ChosenExporters = field(factory=ChosenExporters)
     tracers: Any = None
-    """Our own TracerProvider, None where there is none."""
+    """Our own TracerProvider, or None."""
     meters: Any = None
     exported: Exported | None = None
-    """What has become of the spans, where the exporters are ours."""
+    """What became of the spans, if the exporters are ours."""
     give_ids: GiveIds = no_ids
     figures: Figures = field(factory=Figures)
     _instrumented: object = None
 
     def tracer(self) -> Tracer | None:
-        """Return what makes spans, ours or somebody else's; None where nobody does."""
+        """Return the current tracer, ours or not; None if no provider is set up."""
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
             return None
         return trace.get_tracer(names.SCOPE, _version())
 
     def keeps(self) -> Keeps:
-        """Return what tells whether the sampler records a trace, all where nobody can say."""
+        """Return whether the sampler records a trace, as a function; always true if unknown."""
         sampler = getattr(trace.get_tracer_provider(), "sampler", None)
         if sampler is None:
             return lambda _trace_id: True
@@ -85,28 +85,28 @@ class Sdk:
         return keeps
 
     def bound(self) -> int | None:
-        """Return below what the lower half of a new trace's id lies where it is recorded.
+        """Return the bound below which the lower half of a recorded new trace's id lies.
 
-        None where only the sampler can say, or the provider is somebody else's, who gives the ids.
+        None if only the sampler can decide, or if the provider is not ours and chooses the ids.
         """
         ours = trace.get_tracer_provider() is self.tracers
         return _bound_of(self.tracers.sampler) if ours else None
 
     def measure(self) -> Figures | None:
-        """Return who wants to know figures; None where nobody exports metrics.
+        """Return the figures to feed, or None if no metrics are exported.
 
-        The instruments are made at the first time: they cannot be taken away.
+        The first call creates the instruments, which cannot be removed.
         """
         provider = metrics.get_meter_provider()
         if type(provider).__module__.startswith("opentelemetry.metrics"):
-            return None  # the API's own, which do nothing
+            return None  # the API's own ones, which do nothing
         if self._instrumented is not provider:
             self._instrumented = provider
             instrument(metrics.get_meter(names.SCOPE, _version()), self.figures)
         return self.figures
 
     def end(self, timeout_s: float = FLUSH_S) -> None:
-        """Send what is left, for at most so long; whoever has set up providers ends them."""
+        """Send what is left, for at most ``timeout_s``; only our own providers are ended."""
         ends = [each.shutdown for each in (self.tracers, self.meters) if each is not None]
         threads = [
             threading.Thread(target=_ended, args=(end,), name="wc-otel-end", daemon=True)
@@ -130,7 +130,7 @@ def _warn(event: LogEvent, text: str) -> None:
 
 
 OF_THIS_PROCESS: Final = Sdk()
-"""OpenTelemetry's providers are set once in a process, and so are instruments."""
+"""OpenTelemetry's providers are set once per process, and so are instruments."""
 
 
 def set_up(
@@ -141,10 +141,10 @@ def set_up(
     *,
     spans_only: bool = False,
 ) -> Sdk:
-    """Set up what the variables ask for, and nobody has set up; call it once in a process.
+    """Set up what the variables request and nobody has set up; call it once per process.
 
-    ``application`` is the service's name where no variable gives one. What cannot be set up is
-    said and left out: telemetry is no reason not to run.
+    ``application`` is the service's name if no variable gives one. What cannot be set up is
+    reported and left out, because telemetry must not keep a worker from running.
     """
     sdk.asked = ChosenExporters.by(environment)
     traces = bool(sdk.asked.traces) and sdk.tracer() is None
@@ -191,7 +191,7 @@ def _bound_of(sampler: Any) -> int | None:
 
 
 def _exporter(name: str, signal: Signal) -> Any:
-    """Return the exporter of a name; LookupError says which there are."""
+    """Return the exporter of this name. Raise LookupError with the known names otherwise."""
     group = f"opentelemetry_{signal}_exporter"
     for found in metadata.entry_points(group=group, name=name):
         return found.load()()

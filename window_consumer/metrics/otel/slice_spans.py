@@ -1,7 +1,7 @@
-"""Spans of slices, of copies that were written, and of calls that do not return.
+"""Spans of slices, of written copies, and of calls that do not return.
 
-The poll thread takes notes, and a thread of our own makes spans of them. What it does not get done
-in time is left out and counted.
+The poll thread only queues notes; a separate thread turns them into spans. Notes that it has no
+time for are dropped and counted.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _log = own_logger()
 
 MOST_NOTES: Final = 1024
 MOST_BYTES: Final = 8 * 1024**2
-"""Payload of records that notes may keep alive, for each worker."""
+"""Payload of records that notes may keep alive, per worker."""
 
 GATHER_S: Final = 0.025
-"""The thread lets notes gather for so long: to wake it for each costs more than a span does."""
+"""How long the thread lets notes gather: waking it for each costs more than a span."""
 
 TargetOf = Callable[[FailedRecord], str]
-"""Tells the topic that a record's copy was written to."""
+"""Returns the topic that a record's copy was written to."""
 
 
 class NoteTaker:
-    """A thread that makes spans of notes. Any thread may leave some."""
+    """A thread that turns notes into spans. Any thread may queue notes."""
 
     def __init__(self) -> None:
         self._notes: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -65,15 +65,15 @@ class NoteTaker:
 
     @property
     def is_behind(self) -> bool:
-        """There are so many notes that it takes no more."""
+        """Return whether so many notes wait that it accepts no more."""
         return self._notes.qsize() >= MOST_NOTES
 
     def take(self, note: Callable[[], None]) -> None:
-        """Leave a note; ``note`` must not raise."""
+        """Queue a note; ``note`` must not raise."""
         self._notes.put(note)
 
     def end(self, timeout_s: float) -> None:
-        """Work through what is there, as far as it gets in this time."""
+        """Work through the queue for at most ``timeout_s``."""
         self._notes.put(None)
         self._ends.set()
         self._thread.join(timeout_s)
@@ -104,7 +104,7 @@ class NoteTaker:
 
 @frozen
 class _Ran:
-    """A slice as the poll thread has noted it."""
+    """A slice that ran, as the poll thread recorded it."""
 
     messages: Sequence[Message]
     count: int
@@ -115,7 +115,7 @@ class _Ran:
     elapsed: float
     size: int
     trace_id: int
-    """0 where the provider is to choose one, and to decide whether it is recorded."""
+    """0 if the provider chooses the id and decides whether the trace is recorded."""
 
 
 @frozen
@@ -126,7 +126,7 @@ class _Left:
     place: SpanParent
     name: TopicPartition
     topic: str | None
-    """Where its copy is; None where it was dropped."""
+    """The topic of its copy; None if it was dropped."""
     outcome: Outcome
     reason: str
     calls: int
@@ -135,7 +135,7 @@ class _Left:
 
 
 class SliceSpans(Observer):
-    """Notes what a worker's spans are to be made of. Owner: the poll thread."""
+    """Queues what a worker's spans are made from. Owner: poll thread."""
 
     def __init__(
         self,
@@ -149,18 +149,18 @@ class SliceSpans(Observer):
         self._draw = draw
         is_drawn = spans.bound is not None and spans.bound <= LOW
         self._bound = spans.bound if is_drawn else None
-        """None where nothing is gained by drawing an id here: all are recorded, or nobody knows."""
+        """None if drawing an id here gains nothing: all traces are recorded, or it is unknown."""
         self._budget = budget
         self._notes = notes
         self._target_of = target_of
         self._noted_bytes = 0
         self._done_bytes = 0
-        """Written by the thread that makes the spans alone."""
+        """Written only by the thread that makes the spans."""
 
     # ---- the poll thread
 
     def over(self, slice_: Slice, now: float) -> None:  # noqa: ARG002 - the slot's own times are better
-        """Note a slice; a batch has a span around its call already."""
+        """Queue a span for a slice; a batch already has one around its call."""
         messages = slice_.messages
         if slice_.is_batch or not messages:
             return
@@ -189,7 +189,7 @@ class SliceSpans(Observer):
             self._noted_bytes += ran.size
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Note a copy, where its record is in a trace that is recorded."""
+        """Queue a span for a copy whose record is in a recorded trace."""
         message, retry_level = failed.message, failed.partition.retry_level
         place = self._spans.traces.of(message, is_copy=retry_level.is_copy)
         if place is None or self._budget.is_spent():
@@ -208,7 +208,7 @@ class SliceSpans(Observer):
         self._leave(lambda: self._write_copy(left))
 
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
-        """Note where a call stands."""
+        """Queue a span that shows where a call hangs."""
         message = stalled.slice_.running()
         is_copy = stalled.slice_.partition.retry_level.is_copy
         place = None if message is None else self._spans.traces.of(message, is_copy=is_copy)
@@ -259,7 +259,8 @@ class SliceSpans(Observer):
             about |= {attributes.OPERATION: "settle", attributes.OPERATION_TYPE: "settle"}
         else:
             name, kind = f"send {left.topic}", SpanKind.PRODUCER
-            # Partition and offset would be read as the copy's, and only the source's are known.
+            # Readers would take partition and offset for the copy's, but only the source's are
+            # known.
             about |= {
                 **self._spans.about,
                 attributes.OPERATION: "send",
@@ -314,6 +315,6 @@ class SliceSpans(Observer):
 
 
 def _wall_ns() -> Callable[[float], int]:
-    """Return what turns moments of the workers' clock into nanoseconds since 1970."""
+    """Return a function from the workers' clock to nanoseconds since 1970."""
     offset_ns = time_ns() - round(perf_counter() * 1e9)
     return lambda at_s: offset_ns + round(at_s * 1e9)

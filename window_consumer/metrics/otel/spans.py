@@ -1,4 +1,4 @@
-"""Spans of one worker: which attributes they have, where they belong, and how many there may be."""
+"""Spans of one worker: their attributes, their parents, and how many are allowed."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ from window_consumer.model.fault import Fault
 from window_consumer.model.record import Message
 
 MOST_LINKS: Final = 128
-"""As many as a span keeps by OpenTelemetry's default limits."""
+"""The number that a span keeps under OpenTelemetry's default limits."""
 
 _BURST_S: Final = 0.25
-"""So many seconds' spans may come at once: more would keep handlers waiting for milliseconds."""
+"""How many seconds' worth of spans may come at once; more would delay handlers by milliseconds."""
 
 RANDOM: Final = TraceFlags(0x02)
-"""Says that a trace's id was drawn; W3C's level 2, which not every version of the API names."""
+"""Marks a trace's id as random; W3C's level 2, which not every version of the API defines."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 Attributes = Mapping[str, Any]
 
 GiveIds = Callable[[SpanContext], AbstractContextManager[None]]
-"""Lets the next span that begins without a parent, on this thread, have these ids."""
+"""Gives these ids to the next span on this thread that begins without a parent."""
 
 
 def no_ids(_context: SpanContext) -> AbstractContextManager[None]:
-    """Leave the choice of ids to the provider."""
+    """Let the provider choose the ids."""
     return nullcontext()
 
 
 @define
 class SpanCounts:
-    """What became of a worker's spans. Written without a lock: a few may be missed in a storm."""
+    """What became of a worker's spans. Written without a lock; under load a few may be missed."""
 
     made: int = 0
     left_out: int = 0
-    """Beyond ``spans_per_second``."""
+    """Left out because of ``spans_per_second``."""
     lost: int = 0
-    """Not made because something failed, or because there was too much to do."""
+    """Not created because of an error or overload."""
 
 
 @define
 class SpanBudget:
-    """So many spans a second, and no more. Any thread may ask; a few too many may pass."""
+    """A limit of spans per second. Any thread may ask; a few too many may pass."""
 
     per_second: int
     counts: SpanCounts
@@ -85,7 +85,7 @@ class SpanBudget:
         return max(1.0, self.per_second * _BURST_S)
 
     def is_spent(self) -> bool:
-        """Tell whether there may be no more of them now; who is told so leaves its span out."""
+        """Return whether no more spans are allowed now; the caller then leaves its span out."""
         now = self._now()
         self._left = min(self._most, self._left + (now - self._at) * self.per_second)
         self._at = now
@@ -95,28 +95,31 @@ class SpanBudget:
         return True
 
     def spend(self) -> None:
-        """Take one of them, which is made."""
+        """Charge one span, which is created."""
         self._left -= 1.0
         self.counts.made += 1
 
 
 @frozen
 class Spans:
-    """Begins the spans of one worker, with what all of them have in common."""
+    """Begins the spans of one worker, with their common attributes."""
 
     tracer: Tracer
     traces: Traces
     about: Attributes
-    """The attributes of all of them."""
+    """The attributes of all its spans."""
     give_ids: GiveIds = no_ids
     bound: int | None = None
-    """A new trace is recorded whose id has a lower half below this: what is not need not be begun.
-    None where the sampler goes by something else, or the provider takes no ids from us."""
+    """A new trace is recorded only if the lower half of its id is below this; others need not
+    begin.
+
+    None if the sampler does not decide by id, or the provider takes no ids from us.
+    """
 
     def of_record(
         self, message: Message, place: SpanParent, *, is_first: bool, start_ns: int | None = None
     ) -> tuple[Span, Context]:
-        """Begin the span of a call, and return it with the context that the call belongs into.
+        """Begin the span of a call; return it with the context in which the call runs.
 
         ``is_first`` says that nobody can have begun a span for the record before.
         """
@@ -154,11 +157,11 @@ class Spans:
         start_ns: int | None = None,
         trace_id: int = 0,
     ) -> Span:
-        """Begin the span of a slice, or of a batch: the root of a trace of its own.
+        """Begin the span of a slice or batch, which is the root of its own trace.
 
-        With ``trace_id`` that is its trace's, else the provider chooses one. ``messages`` are those
-        of the ``count`` records that may still be asked. Only where the span is recorded is their
-        producers' spans looked for.
+        ``trace_id`` is the id of that trace; without it the provider chooses one. ``messages`` are
+        the messages of the ``count`` records that can still be read. Their producers' spans are
+        looked up only if the span is recorded.
         """
         first, last = messages[0], messages[-1]
         topic = first.topic()
@@ -184,18 +187,18 @@ class Spans:
 
 
 def context_below(place: SpanParent, message: Message | None = None) -> Context:
-    """Return a context whose current span is a record's parent; with the producer's baggage."""
+    """Return a context whose current span is a record's parent, with the producer's baggage."""
     context = Context()
     if message is not None and not place.is_own:
         context = propagator().extract(dict(_texts(message.headers() or ())), context)
         found = get_current_span(context).get_span_context()
         if found.span_id == place.parent.span_id and found.trace_flags.sampled:
-            return context  # with the state of the trace
+            return context  # with the trace's state
     return set_span_in_context(NonRecordingSpan(place.parent), context)
 
 
 def link(span: Span, messages: Iterable[Message]) -> None:
-    """Link a span to those by which records were sent, as far as they are recorded."""
+    """Link a span to the recorded spans of the records' producers."""
     parents = _sampled_parents(messages)
     linked = left_out = 0
     for parent in parents:
@@ -209,7 +212,7 @@ def link(span: Span, messages: Iterable[Message]) -> None:
 
 
 def links_of(place: SpanParent | None, message: Message | None) -> list[Link]:
-    """Return what links a span that is no child of a record's producer's to it."""
+    """Return links to a record's producer for a span that is not the producer's child."""
     if place is not None or message is None:
         return []
     parent = traceparent.of_message(message)
@@ -217,7 +220,7 @@ def links_of(place: SpanParent | None, message: Message | None) -> list[Link]:
 
 
 def fail(span: Span, fault: Fault, at_ns: int | None = None) -> None:
-    """Tell a span that its call has failed, in the words of the log."""
+    """Mark a span's call as failed, with the same text as the log."""
     exception = {
         "exception.type": fault.error_class,
         "exception.message": fault.message,
@@ -247,7 +250,7 @@ def _context_of(parent: traceparent.TraceParent) -> SpanContext:
 
 
 def _texts(headers: Sequence[tuple[str, bytes | None]]) -> Iterator[tuple[str, str]]:
-    """Return the headers that are text; of equal names the last one counts."""
+    """Return the text headers; of equal names the last one counts."""
     for name, value in headers:
         if value is not None:
             yield name.lower(), value.decode("utf-8", "replace")

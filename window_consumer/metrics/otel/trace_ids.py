@@ -1,9 +1,8 @@
-"""To which trace a record belongs, and whether its calls have spans of their own.
+"""The trace of each record, and whether its calls get spans of their own.
 
-A record whose producer was in a trace stays in that trace, as a child of the producer's span, on
-all of its way: copies carry the header along. Others get a trace whose ids follow from where they
-were first delivered; whoever meets such a record, or a copy of it, comes to the same ids, in
-whatever process.
+A record whose producer was in a trace stays in that trace all the way, as a child of the producer's
+span, because copies carry the header along. Other records get a trace whose ids follow from where
+they were first delivered, so every process computes the same ids for the record and its copies.
 """
 
 from __future__ import annotations
@@ -20,42 +19,43 @@ from window_consumer.model.record import Message
 
 _RANGE: Final = 1 << 64
 LOW: Final = _RANGE - 1
-"""The half of a trace's id that samplers go by."""
+"""The half of a trace's id by which samplers decide."""
 
-# Multiples of these lie as evenly in the range as can be, however many there are (Knuth 6.4).
+# Multiples of these spread as evenly over the range as possible, however many there are (Knuth
+# 6.4).
 _OF_OFFSETS: Final = 0x9E3779B97F4A7C15
 _OF_PARTITIONS: Final = 0xD1B54A32D192ED03
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 Keeps = Callable[[int], bool]
-"""Tells whether the sampler records a trace that begins with such an id."""
+"""Returns whether the sampler records a trace with this id."""
 
 
 class SpanParent(NamedTuple):
-    """Where the spans of a record belong."""
+    """The parent of a record's spans."""
 
     parent: SpanContext
     is_own: bool
-    """No producer has written it: the span of the record's first call is the parent itself."""
+    """Whether no producer's span exists; the record's first call then has the parent's own ids."""
 
 
 class Traces:
     """Chooses records. Any thread may ask."""
 
     def __init__(self, group: str, ratio: float, keeps: Keeps = lambda _trace_id: True):
-        """``ratio`` is the share of the records that are chosen without a sampled producer."""
+        """``ratio`` is the share of records that are chosen without a sampled producer."""
         self._group = group
         self._bound = round(ratio * _RANGE)
         self._keeps = keeps
 
     @property
     def only_sampled(self) -> bool:
-        """A record is never chosen whose producer's trace is not sampled."""
+        """Whether only records whose producer's trace is sampled are ever chosen."""
         return not self._bound
 
     def may_want(self, message: Message, *, is_copy: bool) -> bool:
-        """Tell in less time than ``of`` whether a record may be chosen: most are not."""
+        """Return, faster than ``of``, whether a record may be chosen; most are not."""
         headers = message.headers()
         value = dict(headers).get(traceparent.HEADER) if headers else None
         if not self._bound or traceparent.may_be_sampled(value):
@@ -67,7 +67,7 @@ class Traces:
         )
 
     def of(self, message: Message, *, is_copy: bool) -> SpanParent | None:
-        """Return where a record's spans belong; None where it is to have none."""
+        """Return the parent of a record's spans, or None if it gets none."""
         headers = message.headers()
         value = dict(headers).get(traceparent.HEADER) if headers else None
         if not (self._bound or traceparent.may_be_sampled(value)):

@@ -1,7 +1,7 @@
-"""OpenTelemetry, wired: who hears of a worker's slices, what surrounds its calls, what children do.
+"""Wires OpenTelemetry: observers of slices, spans around calls, and what child processes do.
 
-The SDK is set up by the command line, which calls ``set_up`` before anything starts. A program
-that starts an application itself sets up its own providers, or calls it, too.
+The command line sets up the SDK with ``set_up`` before anything starts. A program that starts an
+application itself sets up its own providers, or calls ``set_up`` too.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ FLUSH_S: Final = sdk.FLUSH_S
 """How long telemetry gets at the end to send what is left."""
 
 _CHILD_FLUSH_S: Final = 0.5
-"""A child is killed soon after it was told to end."""
+"""Short, because a child is killed soon after it was told to end."""
 
 
 def set_up(application: str) -> sdk.Sdk:
-    """Set up the SDK as the variables ask, see ``sdk.set_up``."""
+    """Set up the SDK as the variables request, see ``sdk.set_up``."""
     return sdk.set_up(application)
 
 
 def export_problems(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each file that a variable names for OTLP and that cannot be read."""
+    """Yield a sentence for each unreadable file that a variable names for OTLP."""
     return missing_files(environment)
 
 
 class Spanning:
-    """What makes the spans of all workers of a process. It is a Listener."""
+    """Creates the spans of all workers of a process. It is a Listener."""
 
     def __init__(self, plan: AppPlan, providers: sdk.Sdk, notes: NoteTaker):
         self._plan = plan
@@ -70,7 +70,7 @@ class Spanning:
         self._kinds: dict[str, _OfWorker] = {}
 
     def observer_of(self, worker: PreparedWorker) -> Observer:
-        """Return who notes a worker's slices and copies."""
+        """Return the observer that records a worker's slices and copies."""
         of_worker = self._of(worker.plan)
 
         def target_of(failed: FailedRecord) -> str:
@@ -81,12 +81,12 @@ class Spanning:
         return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)
 
     def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> OtelCallSpans:
-        """Return who makes the spans of a worker's calls in this process."""
+        """Return the factory of spans for a worker's calls in this process."""
         of_worker = self._of(worker)
         return OtelCallSpans(of_worker.spans, of_worker.budget(), faults.fault)
 
     def figures_of(self, worker: str) -> SpanFigures | None:
-        """Return what has become of a worker's spans, as far as this process has made them."""
+        """Return what became of the worker's spans that this process created."""
         of_worker = self._kinds.get(worker)
         if of_worker is None:
             return None
@@ -112,13 +112,13 @@ class _OfWorker:
     per_second: int
 
     def budget(self) -> SpanBudget:
-        """Return a new one: slices and records have one each."""
+        """Return a new budget: slices and records have one each."""
         return SpanBudget(self.per_second, self.counts)
 
 
 def _of_worker(providers: sdk.Sdk, about: dict[str, Any], config: OpenTelemetryConfig) -> _OfWorker:
     tracer = providers.tracer()
-    assert tracer is not None  # who asks has looked
+    assert tracer is not None  # the caller has checked
     traces = Traces(about[names.GROUP], config.records, providers.keeps())
     spans = Spans(tracer, traces, about, providers.give_ids, providers.bound())
     return _OfWorker(spans, SpanCounts(), config.spans_per_second)
@@ -138,7 +138,7 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
 def spanning(
     plan: AppPlan, beside: ExitStack, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
 ) -> Spanning | None:
-    """Return what makes spans, None where nobody wants any; ``beside`` ends it."""
+    """Return the span factory, or None if no spans are wanted; ``beside`` ends it."""
     if not plan.config.opentelemetry.spans or providers.tracer() is None:
         return None
     notes = NoteTaker()
@@ -150,7 +150,7 @@ def spanning(
 def metering(
     plan: AppPlan, health: Health, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
 ) -> Iterator[None]:
-    """Let OpenTelemetry have the metrics as long as the block lasts, where somebody wants them."""
+    """Report the metrics to OpenTelemetry during the block, if any are wanted."""
     figures = providers.measure() if plan.config.opentelemetry.metrics else None
     if figures is None:
         yield
@@ -174,14 +174,14 @@ class SpansOfChild:
     """What a child process needs for its spans. Pickled."""
 
     application: str
-    """Names the service where no variable does."""
+    """The service's name if no variable gives one."""
     sets_up: bool
-    """The parent has set up the SDK: nothing else in the child does."""
+    """Whether the parent has set up the SDK; then nothing else in the child does."""
     about: dict[str, Any]
     config: OpenTelemetryConfig
 
     def begin(self, faults: ErrorReports) -> OtelCallSpans | None:
-        """Return who makes the spans of calls, in the child; None where nobody takes them."""
+        """Return the factory of call spans in the child, or None if nothing exports them."""
         providers = sdk.OF_THIS_PROCESS
         if self.sets_up:
             sdk.set_up(self.application, spans_only=True)
@@ -202,7 +202,7 @@ class SpansOfChild:
 
 
 def spans_of_child(application: str, plan: AppPlan, worker: PlannedWorker) -> SpansOfChild | None:
-    """Return what a worker's children need for their spans, None where nobody wants any."""
+    """Return what a worker's children need for their spans, or None if no spans are wanted."""
     config = plan.config.opentelemetry
     providers = sdk.OF_THIS_PROCESS
     if not config.spans or providers.tracer() is None:

@@ -1,4 +1,4 @@
-"""A plan as commands of Kafka's own scripts, to be read and pasted."""
+"""A plan as commands of Kafka's own scripts, to read and paste."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from window_consumer.topics.plan import (
 
 _ADDRESS = '"${KAFKA_BOOTSTRAP:?HOST:PORT of a broker}"'
 _PRINCIPAL = '"${PRINCIPAL:?User:NAME of the workers}"'
-"""What is not known is left to the shell, which ends the command where it is not set."""
+"""An unknown principal is left to the shell, which aborts the command if the variable is unset."""
 
 
 def as_shell(plans: Sequence[ClusterPlan], principal: str | None) -> str:
-    """Return the commands. Each can be given again: what is there already stays as it is."""
+    """Return the commands. Repeating them is safe: existing resources stay unchanged."""
     return "\n".join(line for plan in plans for line in _lines(plan, principal))
 
 
@@ -68,5 +68,5 @@ def _right(right: AclRule, address: str, principal: str) -> Iterator[str]:
 
 
 def _line(words: Sequence[str]) -> str:
-    """Quote words for a shell, except for the variables that it has to fill in."""
+    """Quote words for a shell, except for the variables that it must expand."""
     return " ".join(word if word in {_ADDRESS, _PRINCIPAL} else shlex.quote(word) for word in words)

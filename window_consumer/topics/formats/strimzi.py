@@ -20,7 +20,7 @@ from window_consumer.topics.plan import (
 )
 
 _VERSION = "kafka.strimzi.io/v1"
-"""Of Strimzi 0.49 and later; the older v1beta2 went with 1.0."""
+"""The version of Strimzi 0.49 and later; the older v1beta2 was removed in 1.0."""
 
 _KINDS = {"topic": "topic", "group": "group", "transactional-id": "transactionalId"}
 
@@ -28,8 +28,8 @@ _KINDS = {"topic": "topic", "group": "group", "transactional-id": "transactional
 def as_strimzi(plan: ClusterPlan, principal: str | None, cluster: str) -> str:
     """Return YAML documents: one for each topic, and the user with all ACLs.
 
-    Without a principal the user is called as the first group. Raises UsageError for a principal
-    that Strimzi cannot make.
+    Without a principal, the user is named after the first group. Raises UsageError for a principal
+    that Strimzi cannot create.
     """
     labels = {"strimzi.io/cluster": cluster}
     topics = [f"# {topic.what}\n{_dumped(_topic(topic, labels))}" for topic in plan.topics]
@@ -102,9 +102,9 @@ def _dumped(document: dict[str, Any]) -> str:
 
 
 class _WithoutAliases(yaml.SafeDumper):
-    """Writes what stands in two places twice."""
+    """Writes shared values twice instead of using YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Tell that nothing is referred to."""
+        """Return True: no aliases."""
         del data
         return True

@@ -20,7 +20,7 @@ _KINDS = {"topic": "Topic", "group": "Group", "transactional-id": "Transactional
 
 
 def as_terraform(plan: ClusterPlan, principal: str | None) -> str:
-    """Return ``kafka_topic`` and ``kafka_acl`` resources; no principal makes it a variable."""
+    """Return ``kafka_topic`` and ``kafka_acl`` resources; without a principal, a variable."""
     return "\n".join(_lines(plan, principal))
 
 
@@ -81,5 +81,5 @@ def _head(kind: str, name: str, taken: set[str]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """Write a text as Terraform reads it: JSON's escapes, and templates that are none."""
+    """Write a text as Terraform reads it: with JSON's escapes and escaped templates."""
     return json.dumps(value).replace("${", "$${").replace("%{", "%%{")

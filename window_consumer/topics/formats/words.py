@@ -1,4 +1,4 @@
-"""What the formats of a plan have in common: names of operations, and identifiers."""
+"""What the formats of a plan share: names of operations, and identifiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlib import sha256
 _COMMENT_WIDTH = 96
 
 _LABEL_LIMIT = 253
-"""Of a Kubernetes name."""
+"""Kubernetes' limit for a name."""
 
 
 def comments(notes: Iterable[str]) -> Iterator[str]:
@@ -20,7 +20,7 @@ def comments(notes: Iterable[str]) -> Iterator[str]:
 
 
 def camel_case(operation: str) -> str:
-    """Write an operation the way that tools do: ``DESCRIBE_CONFIGS`` is ``DescribeConfigs``."""
+    """Write an operation as tools do: ``DESCRIBE_CONFIGS`` becomes ``DescribeConfigs``."""
     return "".join(part.capitalize() for part in operation.split("_"))
 
 
@@ -33,9 +33,9 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
 
 
 def kubernetes_name(name: str) -> str:
-    """Return a legal name for a Kubernetes resource; one that had to be changed gets a mark.
+    """Return a legal name for a Kubernetes resource; a changed name gets a suffix.
 
-    Names that differ only in what Kubernetes does not allow stay different by their marks.
+    The suffix keeps names apart that differ only in characters that Kubernetes does not allow.
     """
     parts = [part.strip("-") for part in re.sub(r"[^a-z0-9.]", "-", name.lower()).split(".")]
     plain = ".".join(part for part in parts if part)
