@@ -99,8 +99,8 @@ _LEFT = (
 def redrive_command(**options: Any) -> int:
     """Put dead letters back, into the group's own entry topic.
 
-    No other group sees them again. A run that was cut short goes on where it was. Nothing is
-    deleted: dead letters that went back are remembered as resolved.
+    No other group sees them again. An interrupted run resumes where it stopped. Nothing is deleted:
+    dead letters that went back are marked as resolved.
     """
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
@@ -132,7 +132,7 @@ def redrive_command(**options: Any) -> int:
 
 
 def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
-    """Say who else reads what is written to the source topics; UsageError until agreed to."""
+    """List the other groups that read the source topics; raise UsageError without consent."""
     concerned = [job for job in jobs if job.wishes.to_source]
     if not concerned:
         return
@@ -177,7 +177,7 @@ def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
 
 @define
 class _Report:
-    """What became of one job."""
+    """The results of one job."""
 
     job: RedriveJob
     counts: RedriveCounts = field(factory=RedriveCounts)
