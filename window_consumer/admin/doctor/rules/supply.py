@@ -21,7 +21,7 @@ SLOW_COMMIT_S: Final = 0.5
 
 
 def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """No broker answers whoever looks, and nothing comes to the worker either."""
+    """Find a cluster that neither answers this command nor delivers records to the worker."""
     if not seen.is_cluster_silent or seen.finished_per_s or seen.last.running:
         return
     yield LikelyCause(
@@ -36,10 +36,10 @@ def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Brokers take long to answer."""
+    """Find slow answers of brokers."""
     trip_s, commit_s = seen.round_trip_s, seen.commit_s
     if seen.is_cluster_silent:
-        return  # nobody knows how slow
+        return  # the delay is unknown
     is_slow = (trip_s or 0.0) >= SLOW_TRIP_S or (commit_s or 0.0) >= SLOW_COMMIT_S
     if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY:
         return
@@ -64,7 +64,7 @@ def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Records lie in the log and do not come to slots that wait for them."""
+    """Find records in the log that do not reach idle slots."""
     now = seen.now
     held = seen.mean(
         lambda look: sum(each.open + each.buffered for each in look.windows.partitions)
