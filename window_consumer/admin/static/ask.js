@@ -21,7 +21,7 @@ export async function valueOf(worker, partition, offset) {
   return answer(await fetch(path(worker, partition, `records/${offset}/value`), { method: "POST" }));
 }
 
-// `wanted` is skip or dead-letter; what could not be done is an error that says why.
+// `wanted` is skip or dead-letter; throws with the reason if the worker refuses.
 export async function intervene(worker, partition, offset, wanted) {
   const response = await fetch(path(worker, partition, `records/${offset}/${wanted}`), { method: "POST" });
   if (response.status === 401) location.assign("login");

@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 200;
 const HEIGHT = 64;
 
-// What is drawn: a title, how figures are written, and the lines of a sample by their names.
+// The charts: title, number format, and the lines of a sample by name.
 export const CHARTS = [
   { title: "lag, records", write: words.count, lines: (s) => ({ lag: s.lag }) },
   { title: "oldest", write: words.duration, lines: (s) => ({ oldest: s.lag_s }) },

@@ -1,4 +1,4 @@
-// One cell: where its running calls stand, and what its records wait for.
+// The dialog of one cell: the stacks of its running calls, and the state of its records.
 import { cellOf } from "./ask.js";
 import { make, say } from "./dom.js";
 import { RecordsTable } from "./records.js";
@@ -41,7 +41,7 @@ export class Details {
     }
     if (place !== this.place || !this.dialog.open) return;
     const text = JSON.stringify(found);
-    // Whoever has marked something wants to copy it.
+    // Keep a selection, which the user may want to copy.
     if (text !== this.shown && !this.isMarked()) {
       this.found = found;
       this.redraw();
@@ -55,7 +55,7 @@ export class Details {
     return !selection.isCollapsed && this.body.contains(selection.anchorNode);
   }
 
-  // Draws what is known anew; who had the focus keeps it, and so does what was scrolled.
+  // Redraws the dialog; focus and scroll positions stay.
   redraw() {
     const kept = document.activeElement?.dataset?.keep;
     const scrolled = new Map([...this.body.querySelectorAll("pre[data-keep]")].map((each) => [each.dataset.keep, [each.scrollLeft, each.scrollTop]]));

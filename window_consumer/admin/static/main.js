@@ -1,4 +1,4 @@
-// The page of the live window: frames come as server-sent events, and are drawn when there is time.
+// The page of the live window: frames arrive as server-sent events and are drawn when the browser is ready.
 import { drawCell, readColours, STATES } from "./cells.js";
 import { Details } from "./details.js";
 import { make, say, show } from "./dom.js";
@@ -71,13 +71,13 @@ function draw() {
   }
 }
 
-// For tests and for whoever wonders: how many frames came, were missed and were drawn.
+// For tests and debugging: the numbers of received, missed and drawn frames.
 const counts = { frames: 0, missed: 0, drawn: 0 };
 window.wcCounts = counts;
 let number = null;
 let asked = false;
 
-// Only the first frame has the samples of all minutes: those of a frame that is not drawn go on to the next.
+// Only the first frame has the samples of all minutes, so an undrawn frame passes its samples to the next.
 function keepSamples(earlier) {
   for (const worker of frame.workers) {
     const was = earlier.workers.find((each) => each.name === worker.name && each.process === worker.process);

@@ -1,4 +1,4 @@
-// The records of a cell as a table; headers of each, and its value for who asks for it.
+// The table of a cell's records, with headers, and with values on request.
 import { intervene, valueOf } from "./ask.js";
 import { make } from "./dom.js";
 import { count, duration } from "./words.js";
@@ -14,14 +14,14 @@ const NO_VALUE = "Values are not shown here: admin.values is false.";
 const FORMS = { json: "JSON", text: "text", binary: "binary", null: "null, a tombstone", hidden: "hidden" };
 
 export class RecordsTable {
-  // `redraw` is called when somebody has asked to see more, or less.
+  // `redraw` is called when the user expands or collapses something.
   constructor(place, redraw) {
     this.place = place;
     this.redraw = redraw;
-    this.opened = new Map(); // offset -> whether somebody has opened or closed it
-    this.values = new Map(); // offset -> the value as it was told
-    this.sure = null; // the button that has been pressed once
-    this.said = null; // what became of the record that somebody took out of the way
+    this.opened = new Map(); // offset -> whether the user opened or closed it
+    this.values = new Map(); // offset -> the value in the response
+    this.sure = null; // the button that awaits confirmation
+    this.said = null; // the result of the last intervention
   }
 
   draw(cell) {
@@ -53,7 +53,7 @@ export class RecordsTable {
     return [row, make("tr", { cls: "more" }, more)];
   }
 
-  // Only what has failed, and waits, can be taken out of the way.
+  // Only a failed record that waits can be skipped or dead-lettered.
   buttonsOf(each) {
     if (each.bytes === null || !each.error || each.running_s !== null) return [];
     return Object.entries(INTERVENTIONS).map(([wanted, words]) => {
@@ -131,7 +131,7 @@ export class RecordsTable {
   }
 }
 
-// Finished records in a row that have the same end become one line.
+// Merges adjacent finished records with the same outcome into one line.
 function runsOf(records) {
   const runs = [];
   for (const each of records) {

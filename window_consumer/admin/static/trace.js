@@ -1,4 +1,4 @@
-// The page of a record's journey: what the trace knows, from the send to the end of each group.
+// The page of a record's journey, from the send to the end in each group.
 import { make } from "./dom.js";
 import { applyTheme, switchTheme } from "./theme.js";
 import { duration } from "./words.js";

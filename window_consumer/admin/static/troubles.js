@@ -1,4 +1,4 @@
-// What somebody at three in the morning has to know first, a sentence each.
+// The most urgent problems, one sentence each.
 import { duration } from "./words.js";
 
 const HOVERS_S = 2;
@@ -26,7 +26,7 @@ export function troublesOf(worker) {
   if (worker.halted) found.push({ what: "Paused", text: "somebody has paused this worker; nothing new starts" });
   else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it is not in its group, or on its way out` });
   const breaker = worker.breaker;
-  const isHeld = breaker.state !== "closed"; // windows that hover without a call do so for that
+  const isHeld = breaker.state !== "closed"; // explains hovering windows without a call
   if (isHeld) {
     const failed = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
     const held = HELD[breaker.state] ?? "";

@@ -1,4 +1,4 @@
-// One worker: what is wrong, figures, charts, and the window of each of its partitions.
+// One worker: problems, figures, charts, and the window of each of its partitions.
 import { halt } from "./ask.js";
 import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
@@ -23,7 +23,7 @@ const FIGURES = [
   ["breaker", (w) => [w.breaker.state, w.breaker.failed ? `${share(w.breaker.failed / w.breaker.calls)} failed` : ""]],
 ];
 
-// What became of records by level or reason, the most first.
+// Counts by level or reason, the largest first.
 function counted(by) {
   return Object.entries(by)
     .sort(([, one], [, other]) => other - one)
