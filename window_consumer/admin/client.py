@@ -53,11 +53,11 @@ class AdminAddress:
         except ValueError as error:
             raise _no_address(text, str(error)) from error
         if url.scheme not in {"http", "https"}:
-            raise _no_address(text, "it has to begin with http:// or https://")
+            raise _no_address(text, "it must start with http:// or https://")
         if not url.hostname or not url.hostname.isprintable() or " " in url.hostname:
             raise _no_address(text, "it names no host")
         if _has_more(url):
-            raise _no_address(text, "nothing may stand around host and port")
+            raise _no_address(text, "only a host and a port are allowed")
         if port is None:
             port = DEFAULT_PORT if full != text else {"http": 80, "https": 443}[url.scheme]
         return cls(url.hostname, port, url.scheme == "https")
@@ -180,7 +180,7 @@ def _why(error: Exception, timeout_s: float) -> str:
         reason = getattr(error, "verify_message", "") or error.reason or "it failed"
         return f"TLS: {reason}; --ca names the certificates to trust"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there: does the worker run, with `admin: {listen: ...}`?"
+        return "nothing listens there: is the worker running, with `admin: {listen: ...}`?"
     if isinstance(error, OSError):
         return f"not reached: {error.strerror or error}"
     return "what answers there does not speak HTTP"

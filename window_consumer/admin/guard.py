@@ -160,7 +160,7 @@ class Guard:
                 extra={"event": LogEvent.ADMIN_REQUEST_FAILED},
             )
             if not has_begun:
-                failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug, the log has more")
+                failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug; see the log")
                 await failure(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -169,12 +169,12 @@ class Guard:
         if not gate.is_called_rightly(headers):
             return error(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this address does not go by that name: use the host that admin.listen names, or"
+                "this address does not have that name: use the host in admin.listen, or"
                 " list this one in admin.hosts",
             )
         is_page = scope["method"] in _SAFE and not path.startswith("/api/")
         if not is_page and gate.is_from_elsewhere(scope["method"], headers):
-            return error(HTTPStatus.FORBIDDEN, "another site's page has sent this")
+            return error(HTTPStatus.FORBIDDEN, "another site's page sent this request")
         if path.startswith(_OPEN) or gate.knows(headers):
             return None
         if is_page and (path in _PAGES or path.startswith(_BELOW)):

@@ -37,8 +37,8 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
     InterventionResult.LEAVING: "its copy has not been acked yet: it stays open until then, and the"
     " log says why if the broker refuses it",
     InterventionResult.NOT_ASSIGNED: "no worker of that name has that partition here",
-    InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not been"
-    " taken in yet, or the log has none there",
+    InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not"
+    " arrived yet, or the log has none there",
     InterventionResult.FINISHED: "it is finished already",
     InterventionResult.NOT_FAILED: "no call of it has failed: only records that failed, and wait,"
     " can be taken out of the way",

@@ -48,7 +48,7 @@ _NO_VALUES: Final = (
     " hides what has to stay hidden all the same"
 )
 
-_NO_ANSWER: Final = "the poll thread did not answer in time; look, and ask again"
+_NO_ANSWER: Final = "the poll thread did not answer in time; check the state and try again"
 _NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
 
 _log = own_logger()
@@ -143,7 +143,7 @@ class Site:
 
     async def _events(self, _: Request) -> Response:
         if self._feed is None or self._feed.is_full:
-            return error(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages look already")
+            return error(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open already")
         return StreamingResponse(self._feed.frames(), media_type="text/event-stream")
 
     async def _cell(self, request: Request) -> Response:

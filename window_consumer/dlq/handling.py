@@ -67,7 +67,7 @@ def _docstring(letter: DeadLetter) -> str:
     lines = [
         f"The record {letter.id}, which became the dead letter {letter.position}.",
         "",
-        f"{letter.reason or 'It failed'}: {letter.error_class or 'nobody told why'}",
+        f"{letter.reason or 'It failed'}: {letter.error_class or 'reason unknown'}",
         "",
         "It holds the record's key, value and headers as they are.",
         "",

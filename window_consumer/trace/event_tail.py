@@ -85,7 +85,7 @@ class EventTail:
         if unread:
             notes.append(
                 f"{self.topic}: reading stopped after {self.most_s:g} s, {unread:,} of its last"
-                " records were not looked at: events of late may be missing"
+                " records were not read: recent events may be missing"
             )
         if broken:
             notes.append(f"{self.topic}: {broken} of its last records cannot be read")
@@ -101,7 +101,7 @@ def _spans(
     for name, span in held.items():
         first = span.first if since is None else since.get(name.partition, span.first)
         if first > span.end:
-            notes.append(f"{name} was made anew, or cut, after the table had read from it")
+            notes.append(f"{name} was recreated or truncated after the table had read from it")
             first = span.first
         spans[name] = Span(max(first, span.first), span.end)
     total = sum(span.count for span in spans.values())
@@ -112,7 +112,7 @@ def _spans(
         topic = next(iter(spans)).topic
         notes.append(
             f"{topic}: {total:,} records are not in the table yet, the newest {looked_at:,} were"
-            " looked at: `window-consumer pipeline run trace` is behind"
+            " read: `window-consumer pipeline run trace` is behind"
         )
     return spans, notes
 

@@ -21,7 +21,7 @@ _LONGEST: Final = 1_000
 """The longest id or key, in characters."""
 
 _NOT_HERE: Final = (
-    "no journeys are told here: admin: {pipeline: pipeline.yaml} in the configuration says where"
+    "no journeys are shown here: admin: {pipeline: pipeline.yaml} in the configuration says where"
     " the table of the trace is"
 )
 

@@ -80,7 +80,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
     type=Duration(),
     default=10.0,
     metavar="DURATION",
-    help="How long to look. [default: 10s]",
+    help="How long to observe. [default: 10s]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @options.overrides
@@ -131,7 +131,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
 
 def _conclude(diagnosis: Diagnosis, mask: Mask, *, as_json: bool) -> int:
     if not diagnosis.causes and not diagnosis.well:
-        raise RunError("\n".join(["nothing could be looked at:", *diagnosis.notes]))
+        raise RunError("\n".join(["nothing could be observed:", *diagnosis.notes]))
     if as_json:
         click.echo(mask(json.dumps(diagnosis.as_json(), indent=2)))
     else:
@@ -172,7 +172,7 @@ def processes_of(
         return [Process(_reached(admin.address, certificate is not None), access, True)], []
     if health.address is not None and health.address.port:
         found = Process(_reached(health.address, False), Access(), has_windows=False)
-        return [found], ["keys and stacks are told at admin.listen only, which is not configured"]
+        return [found], ["only admin.listen, which is not configured, reports keys and stacks"]
     return [], [
         "no worker was asked: neither admin.listen nor health.listen has a port: give --url"
     ]

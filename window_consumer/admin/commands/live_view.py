@@ -209,7 +209,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     did = snapshot.counters
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
-    state += "paused by hand; " if snapshot.halted else ""
+    state += "paused manually; " if snapshot.halted else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
         f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
@@ -219,7 +219,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
         takes = f"at that pace the lag takes {duration(worker.time_to_drain_s)}"
         if math.isinf(worker.time_to_drain_s):
-            takes = "nothing moves, so the lag stays"
+            takes = "no progress, so the lag stays"
         yield _line(f"  in the last minute {worker.busy_ratio:.0%} busy; {takes}")
 
 

@@ -57,10 +57,10 @@ authority_option = click.option(
     type=Duration(),
     default=1.0,
     metavar="DURATION",
-    help="How often to look. [default: 1s]",
+    help="How often to refresh. [default: 1s]",
 )
-@click.option("--once", is_flag=True, help="Print one picture and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print each look as one line of JSON.")
+@click.option("--once", is_flag=True, help="Print the state once and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print each refresh as one line of JSON.")
 def top_command(
     *,
     urls: tuple[str, ...],
@@ -75,7 +75,9 @@ def top_command(
     One or several URLs, such as http://127.0.0.1:8090, which is the default. Ctrl-C ends it.
     """
     if interval_s < _SHORTEST_S:
-        raise UsageError(f"--interval: at least {_SHORTEST_S:g}s, each look costs the worker some")
+        raise UsageError(
+            f"--interval: at least {_SHORTEST_S:g}s; each refresh costs the worker time"
+        )
     addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls or (_DEFAULT,))]
     for number in (signal.SIGTERM, signal.SIGINT):
         # Set explicitly, because a shell starts background processes with SIGINT ignored.

@@ -128,7 +128,7 @@ def diagnose(
         found = list(_of_group(worker, looks, were_asked=were_asked))
         causes += found
         if not found and looks:
-            well.append(f"{worker}: nothing is wrong, as far as its group tells")
+            well.append(f"{worker}: its group shows no problem")
     for worker, looks in others:
         causes += [each for each in _of_group(worker, looks) if each.figures["lag"]]
     causes.sort(key=lambda cause: -cause.weight)
@@ -201,12 +201,12 @@ def _of_group(
         worst = max(last.lags, key=lambda name: last.lags[name])
         advice = "give --url, or configure admin or health"
         if were_asked:
-            advice = "none answers where it was asked; is its process frozen, or elsewhere (--url)?"
+            advice = "no known address answers; is its process frozen, or elsewhere (--url)?"
         yield LikelyCause(
             CauseKind.UNKNOWN,
             worker,
-            f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and it gets"
-            f" no less within {seconds:.0f} s; only a worker knows why: {advice}",
+            f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and"
+            f" the lag has not shrunk within {seconds:.0f} s; only a worker knows why: {advice}",
             {"lag": lag, "lag_before": sum(first.lags.values()), "members": last.members},
             worst,
         )

@@ -31,5 +31,5 @@ export async function intervene(worker, partition, offset, wanted) {
 
 export async function halt(worker, partition, halted) {
   const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
-  if (done === null) throw new Error("it is not here any more");
+  if (done === null) throw new Error("it is no longer here");
 }

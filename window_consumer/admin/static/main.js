@@ -130,7 +130,7 @@ function listen() {
   };
   events.onerror = () => {
     connection.classList.add("lost");
-    say(connection, "The connection is lost; trying again …");
+    say(connection, "Connection lost; reconnecting …");
     mayLook();
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
   };
@@ -139,7 +139,7 @@ function listen() {
 setInterval(() => {
   if (performance.now() - heardAt < SILENT_MS) return;
   connection.classList.add("lost");
-  say(connection, `Nothing has been heard for ${Math.round((performance.now() - heardAt) / 1000)} s`);
+  say(connection, `No data for ${Math.round((performance.now() - heardAt) / 1000)} s`);
 }, 1000);
 
 applyTheme();

@@ -3,12 +3,12 @@ import { intervene, valueOf } from "./ask.js";
 import { make } from "./dom.js";
 import { count, duration } from "./words.js";
 
-const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value", "by hand"];
+const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value", "action"];
 const NUMBERS = new Set(["offset", "attempts"]);
 const SURE_MS = 4000;
 const INTERVENTIONS = {
   skip: { ask: "Skip", sure: "Really skip? No copy is kept", done: "skipped" },
-  "dead-letter": { ask: "Dead letter", sure: "Really? It leaves for the dead letters", done: "among the dead letters" },
+  "dead-letter": { ask: "Dead letter", sure: "Really send it to the dead-letter topic?", done: "in the dead-letter topic" },
 };
 const NO_VALUE = "Values are not shown here: admin.values is false.";
 const FORMS = { json: "JSON", text: "text", binary: "binary", null: "null, a tombstone", hidden: "hidden" };
@@ -68,7 +68,7 @@ export class RecordsTable {
     clearTimeout(this.calming);
     this.sure = isSure ? null : `${wanted} ${offset}`;
     if (isSure) {
-      this.said = { role: "status", text: `Offset ${offset}: asking …` };
+      this.said = { role: "status", text: `Offset ${offset}: waiting …` };
     } else {
       this.calming = setTimeout(() => { this.sure = null; this.redraw(); }, SURE_MS);
     }
@@ -112,7 +112,7 @@ export class RecordsTable {
       return make("p", {}, button);
     }
     if (told.error) return make("p", { cls: "error", role: "alert", text: told.error });
-    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", of which this is the beginning" : ""}`;
+    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", truncated" : ""}`;
     if (told.form === "hidden") return make("p", { cls: "hint", text: `${title}: ${told.text}` });
     const parts = [make("p", { cls: "hint", text: title })];
     if (told.form !== "null") parts.push(make("pre", { cls: "value", tabindex: 0, text: told.text, "data-keep": `shown ${each.offset}`, "aria-label": `Value of offset ${each.offset}` }));
@@ -122,7 +122,7 @@ export class RecordsTable {
   async ask(offset) {
     try {
       const told = await valueOf(this.place.worker, this.place.partition, offset);
-      this.values.set(offset, told ?? { error: "It is finished by now, and not held any more." });
+      this.values.set(offset, told ?? { error: "The record has finished, and its value is no longer held." });
     } catch (error) {
       this.values.set(offset, { error: error.message });
     }

@@ -74,7 +74,7 @@ _TOPICS = (
         "--bootstrap",
         metavar="HOST:PORT",
         default=None,
-        help="Look at a --topic of this cluster, without a configuration.",
+        help="Read a --topic of this cluster, without a configuration.",
     ),
     click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."

@@ -104,7 +104,7 @@ def purge_command(
 
 def _as_text(cuts: Sequence[PurgePoint], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
     if not cuts:
-        return f"nothing stands before {_limit(before)}"
+        return f"nothing is before {_limit(before)}"
     title = "deleted" if done else "would be deleted"
     return "\n".join([f"{title}:", *(f"  {_in_words(cut)}" for cut in cuts)])
 

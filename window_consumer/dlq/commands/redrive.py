@@ -74,7 +74,7 @@ _LEFT = (
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Records a second. [default: as fast as it goes]",
+    help="Records per second. [default: no limit]",
 )
 @click.option(
     "--max-redrives",
@@ -92,7 +92,7 @@ _LEFT = (
 @click.option(
     "--restart",
     is_flag=True,
-    help="Begin anew at the first dead letter: those that were put back go back again.",
+    help="Start over at the first dead letter: those that were put back go back again.",
 )
 @START_TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -167,7 +167,7 @@ def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
         else:
             click.echo("\n".join(each.as_text() for each in reports) or "no dead letters")
     if not all(each.complete for each in reports):
-        click.echo("stopped; the same command goes on from there", err=True)
+        click.echo("stopped; the same command resumes there", err=True)
         return INTERRUPTED
     left = any(each.counts.unavailable or each.counts.refused for each in reports)
     if left:

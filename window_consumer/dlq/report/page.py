@@ -105,7 +105,7 @@ def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
     yield (
         "Still going on",
         f"{states.count('going on'):,}",
-        f"of the {len(findings.causes)} told here",
+        f"of the {len(findings.causes)} listed",
     )
     if findings.put_back is None:
         share = wording.percent(findings.causes[0].count, findings.count)

@@ -42,16 +42,16 @@ def show_of(example: Example, workers_file: str) -> str:
 def why_none(cause: FailureGroup) -> str:
     """Return why a cause has no command."""
     if not cause.waits:
-        return "all of them were: none is waiting"
+        return "none of them is waiting any more"
     others = [each.value for each in cause.sides.get("by", ()) if each.value]
     if others == [WrittenBy.UNKNOWN.value]:
-        return "nothing in them tells where they came from: nobody can put them back by rule"
+        return "their origin is unknown, so no command can put them back"
     if WrittenBy.WINDOW_CONSUMER.value not in others:
         return (
             f"{', '.join(others)} wrote them, and no worker reads them again: put them back with"
             " its tools, or take them out with `window-consumer dlq export --topic ...`"
         )
-    return "no condition tells them from others: look at them with `window-consumer dlq list`"
+    return "no condition selects only them: see `window-consumer dlq list`"
 
 
 def expires_again(cause: FailureGroup) -> bool:

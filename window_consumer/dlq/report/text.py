@@ -78,7 +78,7 @@ def headline(findings: DeadLetterFindings) -> Iterator[str]:
         yield f"{findings.unreadable:,} more were written by a later version and cannot be read"
     if findings.others:
         rest = findings.distinct_causes - len(findings.causes)
-        yield f"{findings.others:,} of {rest:,} less frequent causes are not told one by one"
+        yield f"{findings.others:,} of {rest:,} less frequent causes are not listed"
 
 
 def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:

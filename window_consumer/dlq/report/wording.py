@@ -76,7 +76,7 @@ def state_of(cause: FailureGroup, now_ms: int) -> str:
 def keys_in_words(keys: KeySpread) -> str:
     """Return how the failures spread over keys."""
     if not keys.count:
-        return "no keys are told"
+        return "no keys are known"
     top, count = keys.top[0]
     share = percent(count, keys.count)
     match keys.spread:
@@ -89,7 +89,7 @@ def keys_in_words(keys: KeySpread) -> str:
             return f"{len(keys.top)} of {keys.distinct:,} keys have {few} of them"
         case "many":
             return f"spread over {keys.distinct:,} keys, the most frequent has {share}"
-    return "too few to tell"
+    return "too few keys to compare"
 
 
 def began_with(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
@@ -110,8 +110,8 @@ def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str |
     if oldest is None:
         return None
     return (
-        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is known,"
-        " so whether it began with it is not"
+        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is"
+        " known, so it may have begun earlier"
     )
 
 

@@ -17,7 +17,9 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 
 indexed_only_option = click.option(
-    "--indexed-only", is_flag=True, help="Do not look into Kafka for what is not in the table yet."
+    "--indexed-only",
+    is_flag=True,
+    help="Use the table alone; skip later events in Kafka.",
 )
 cluster_option = click.option(
     "--cluster",

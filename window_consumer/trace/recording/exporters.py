@@ -67,7 +67,7 @@ class KafkaExporter:
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
             f"trace: events are lost, {self._topic} does not take them ({error.why}); the next"
-            " events that arrive tell how many",
+            " events that arrive say how many",
         )
 
 

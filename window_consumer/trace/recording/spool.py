@@ -83,7 +83,7 @@ class Spool:
         self.lost += sum(batch.events for batch in batches)
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
-            f"trace: events are lost: {why}; the next events that are written tell how many",
+            f"trace: events are lost: {why}; the next events that are written say how many",
         )
 
     @property

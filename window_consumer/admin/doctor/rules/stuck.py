@@ -91,7 +91,7 @@ def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.HALTED,
         seen.worker,
-        f"a person has paused {which}: {lag} records wait until somebody resumes it",
+        f"paused manually: {which}; {lag} records wait until it is resumed",
         {"partitions": len(paused), "lag": lag},
         paused[0].name if len(paused) == 1 else None,
         weight=98,
@@ -121,8 +121,8 @@ def rebalances(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.REBALANCES,
         seen.worker,
-        f"{said}: each time work waits and windows are drained; do members die, are they thrown"
-        " out because calls outlive revoke_timeout, or does an autoscaler go to and fro?",
+        f"{said}: each time work waits and windows are drained; do members die, are they"
+        " removed because calls outlive revoke_timeout, or does an autoscaler oscillate?",
         {"changes": changes, "within_s": within_s, "members": members},
         weight=90,
     )
@@ -135,9 +135,9 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     phase = seen.last.worker.phase
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == SILENT:
-        where = "does not answer: its poll thread stands still"
+        where = "does not answer: its poll thread is blocked"
     if phase == UNHEARD:
-        where = "does not answer, nor does its process: it is frozen, or starts again and again"
+        where = "does not answer, nor does its process: it is frozen, or restarts repeatedly"
     yield LikelyCause(
         CauseKind.NOT_IN_GROUP,
         seen.worker,
@@ -164,7 +164,7 @@ def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
             f"offset {record.offset} of {partition.name} blocks {lane}"
             f" (retry.on_failure: block): {record.attempts} calls so far, the last failure is"
             f" {record.error or 'an error that is not told'}; {record.behind} {waiting}."
-            " Mend the cause, or take it out of the way: window-consumer skip, or dead-letter,"
+            " Fix the cause, or remove the record: window-consumer skip, or dead-letter,"
             f" --worker {seen.worker}"
             f" --record {partition.name.topic}/{partition.name.partition}/{record.offset}",
             {
@@ -220,10 +220,10 @@ def _what_holds(
 ) -> str:
     if call is not None:
         stack = seen.last.stack_of(call)
-        where = f"; it stands at {_last_place(stack)}" if stack else ""
+        where = f"; it is at {_last_place(stack)}" if stack else ""
         return (
             f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
-            f" {call.attempt}){where}; give what it waits for a timeout"
+            f" {call.attempt}){where}; set a timeout for what it waits for"
         )
     blocking = seen.last.blocking(partition.name)
     if blocking:

@@ -27,9 +27,9 @@ def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.BROKER_AWAY,
         seen.worker,
-        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: how much"
-        " lags nobody knows; are the brokers up, and does the network let us there? As soon as they"
-        " answer it goes on by itself",
+        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: the lag"
+        " is unknown; are the brokers up and reachable? The worker continues by itself as soon as"
+        " they answer",
         {"within_s": seen.seconds, "lag_before": seen.lag},
         weight=92,
     )
@@ -45,14 +45,14 @@ def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         return
     said = []
     if trip_s is not None:
-        said.append(f"a small question takes {duration(trip_s)}")
+        said.append(f"a ping takes {duration(trip_s)}")
     if commit_s is not None:
         said.append(f"the ack of a commit {duration(commit_s)}")
     yield LikelyCause(
         CauseKind.BROKER_SLOW,
         seen.worker,
         f"the brokers are slow: {' and '.join(said)}, while {(1 - seen.busy_ratio):.0%} of the"
-        " slots' time is idle; look at their load, their disks and the network",
+        " slots' time is idle; check their load, their disks and the network",
         {
             "round_trip_s": trip_s,
             "commit_s": commit_s,
@@ -78,8 +78,8 @@ def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         CauseKind.FETCH_BOUND,
         seen.worker,
         f"{(1 - seen.busy_ratio):.0%} of the slots' time is idle and its windows hold {held:.0f}"
-        f" records, while {seen.unread} lie in the log and have not come: look at the network, at"
-        " fetch.* and queued.* below kafka:, and at the brokers",
+        f" records, while {seen.unread} in the log have not arrived: check the network,"
+        " fetch.* and queued.* below kafka:, and the brokers",
         {
             "busy_ratio": seen.busy_ratio,
             "held": held,
