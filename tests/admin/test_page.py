@@ -242,7 +242,7 @@ def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look
     assert [each for each in board.asked if each.startswith("value")] == ["value orders[0] 7"]
     # What is asked for once a second stays where it is, and so does who looks at it.
     board.details = {**(board.details or {}), "hovering_s": 33.0}
-    expect(page.locator("#details")).to_contain_text("Nothing has become of it for 33 s")
+    expect(page.locator("#details")).to_contain_text("No progress for 33 s")
     expect(page.locator("#details pre.value")).to_be_focused()
     board.details = None
     expect(page.get_by_role("status").last).to_contain_text("slid out of the window")
@@ -266,7 +266,7 @@ def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> Non
     expect(page.locator("#details").get_by_role("status")).to_have_text("Offset 7 is skipped.")
     board.verdict = InterventionResult.RUNNING
     page.get_by_role("button", name="Offset 7: Dead letter").click()
-    page.get_by_role("button", name="Offset 7: Really? It leaves for the dead letters").click()
+    page.get_by_role("button", name="Offset 7: Really send it to the dead-letter topic?").click()
     alert = page.locator("#details").get_by_role("alert")
     expect(alert).to_contain_text("Offset 7: its call is running")
     asked = [each for each in board.asked if "@7" in each]
@@ -279,7 +279,7 @@ def test_with_a_token_there_is_a_form_first_and_the_page_behind_it(look: Look) -
     page = looking.page
     page.get_by_label("Token").fill("not the token at all")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_have_text("That was not the token.")
+    expect(page.get_by_role("alert")).to_have_text("The token is wrong.")
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")
     expect(page.locator(".worker h2")).to_have_text("charge")

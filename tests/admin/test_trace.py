@@ -123,7 +123,7 @@ def test_the_page_shows_the_way_of_a_record_and_runs_nothing_of_it(
         page.on("console", lambda message: complaints.append(message.text))
         page.goto(f"http://127.0.0.1:{ask.port}/")
         page.get_by_role("link", name="Journeys of records").click()
-        page.get_by_label("Id, place or key").fill("orders/0/17")
+        page.get_by_label("Id, position or key").fill("orders/0/17")
         page.get_by_role("button", name="Show", exact=True).click()
         expect(page.locator(".passage h2").first).to_have_text("orders/0/17")
         expect(page.locator(".passage h2").nth(1)).to_have_text("then bill")
@@ -141,7 +141,7 @@ def test_the_page_shows_the_way_of_a_record_and_runs_nothing_of_it(
         page.locator(".found a").click()
         expect(page.locator(".summary")).to_contain_text("steps")
         page.goto(f"http://127.0.0.1:{ask.port}/trace/nobody/0/1")
-        expect(page.locator(".empty")).to_have_text("No step of nobody/0/1 is known.")
+        expect(page.locator(".empty")).to_have_text("No steps of nobody/0/1 found.")
         assert page.evaluate("window.ran") is None
         page.close()
     assert complaints == []

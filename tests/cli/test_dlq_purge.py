@@ -78,7 +78,7 @@ def test_what_is_older_is_deleted_and_the_rest_stays(commands: Commands, dead_le
     assert totals(commands, dead_letters) == 2
     again = commands.run("dlq", "purge", "--before", "1h", "--yes")
     assert again.code == 0
-    assert again.out.startswith("nothing stands before ")
+    assert again.out.startswith("nothing is before ")
 
 
 def test_a_dry_run_deletes_nothing_and_neither_does_a_run_without_yes(

@@ -244,9 +244,9 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
         assert "4 of them were put back, 6 are waiting" in text
         assert "all of them were put back: none is waiting" in text
         assert text.count("dlq redrive") == 2
-        assert "all of them were: none is waiting" in text
+        assert "none of them is waiting any more" in text
     assert "<dt>Waiting</dt><dd>16<small>14 were put back</small>" in shown
-    assert "<dt>Still going on</dt><dd>2<small>of the 3 told here</small>" in shown
+    assert "<dt>Still going on</dt><dd>2<small>of the 3 listed</small>" in shown
     rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
     assert [(row[3], row[4]) for row in rows] == [("10", "6"), ("10", "10"), ("10", "0")]
     assert [" ".join(row[-2:]) for row in rows] == ["going on", "going on", "put back"]

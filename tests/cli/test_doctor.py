@@ -265,7 +265,7 @@ CAUSES = [
         r"poison\[0\]",
         "offset 50 of .* blocks its key 'customer-2' .*ValueError: no such customer; 200 records",
     ),
-    ("starved", "fetch_bound", None, r"lie in the log and have not come: look at the network"),
+    ("starved", "fetch_bound", None, r"in the log have not arrived: check the network"),
     ("paced", "rate", None, "rate_per_process holds it back: "),
     ("moving", "rebalances", None, r"its partitions changed \d+ times within"),
     (
@@ -274,7 +274,7 @@ CAUSES = [
         None,
         "its coroutines block their event loop: .* waits without",
     ),
-    ("far", "broker_slow", None, "the brokers are slow: a small question takes .* ms"),
+    ("far", "broker_slow", None, "the brokers are slow: a ping takes .* ms"),
 ]
 
 
@@ -391,7 +391,7 @@ def test_where_nothing_answers_it_is_exit_code_1_and_says_what_was_tried(
     ended = doctor("--for", "1h", "--start-timeout", "500ms", "--url", "http://127.0.0.1:2")
     assert ended.code == 1
     assert "charge: no broker at 127.0.0.1:1 answered within 0.5 s" in ended.err
-    assert "http://127.0.0.1:2: nobody listens there" in ended.err
+    assert "http://127.0.0.1:2: nothing listens there" in ended.err
 
 
 def test_a_worker_without_a_broker_is_not_called_well(

@@ -137,7 +137,7 @@ def test_what_names_no_record_is_wrong_usage(record: str, commands: Commands) ->
 def test_who_is_not_there_or_has_no_token_is_told(shop: Commands) -> None:
     where = ("--worker", "charge", "--record", "orders/0/0")
     nobody = shop.run("skip", *where, "--url", "http://127.0.0.1:1")
-    assert (nobody.code, "nobody listens there" in nobody.err) == (1, True)
+    assert (nobody.code, "nothing listens there" in nobody.err) == (1, True)
     running = Shop(shop)
     refused = shop.run("skip", *where, "--url", running.url)
     assert (refused.code, "a token is needed" in refused.err) == (1, True)

@@ -85,7 +85,7 @@ def test_it_shows_how_far_each_partition_is_behind_and_what_calls_take() -> None
     assert "lag 3 records, 2 s; calls p50 7.78 ms p95 87.5 ms p99 97.5 ms" in text
     assert "in the last minute 50% busy; at that pace the lag takes 90 s" in text
     still = drawn(shown(a_snapshot(), busy_ratio=0.0, time_to_drain_s=float("inf")))
-    assert "in the last minute 0% busy; nothing moves, so the lag stays" in still
+    assert "in the last minute 0% busy; no progress, so the lag stays" in still
 
 
 def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None:
@@ -113,7 +113,7 @@ def test_what_a_person_has_paused_is_told() -> None:
     seen = attrs.evolve(a_snapshot(), partitions=(attrs.evolve(one, halted=True),), halted=True)
     text = drawn(shown(seen))
     assert "1 by hand" in text
-    assert "paused by hand; 3 processed" in text
+    assert "paused manually; 3 processed" in text
 
 
 def test_a_cell_that_hovers_and_the_call_that_holds_it_are_to_be_seen() -> None:

@@ -60,7 +60,7 @@ def test_one_picture_as_json_of_several_processes(top: Top) -> None:
 def test_who_never_was_there_is_one_line_and_exit_code_1(top: Top) -> None:
     ended = top("http://127.0.0.1:1")
     assert ended.code == 1
-    assert ended.err.startswith("error: http://127.0.0.1:1: nobody listens there")
+    assert ended.err.startswith("error: http://127.0.0.1:1: nothing listens there")
     assert ended.err.count("\n") == 1
 
 
@@ -69,7 +69,7 @@ def test_where_one_of_several_is_missing_the_others_are_shown(top: Top) -> None:
         ended = top(worker.url, "http://127.0.0.1:1", "--once")
     assert ended.code == 1
     assert "charge" in ended.out
-    assert "http://127.0.0.1:1: gone: nobody listens there" in ended.out
+    assert "http://127.0.0.1:1: gone: nothing listens there" in ended.out
 
 
 def test_a_copy_that_does_not_answer_beside_others_is_shown(top: Top) -> None:
@@ -110,7 +110,7 @@ def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(commands: Comm
             url = worker.url
             top = commands.start("top", url, other.url, "--interval", "100ms")
             top.wait_for(f"{url} charge")
-        top.wait_for(f"{url}: gone: nobody listens there")
+        top.wait_for(f"{url}: gone: nothing listens there")
         seen = top.said.count(f"{url} charge")
         with fake_worker(port=int(url.rpartition(":")[2])):
             top.wait_for(f"{url} charge", times=seen + 1)

@@ -326,7 +326,7 @@ def test_a_start_cell_that_hovers_and_where_its_call_stands() -> None:
     cause = the_cause(hovering(31.0, calls=calls_of_it, stacks=[stack(STACK)]), "hovering")
     assert cause.partition == ORDERS
     assert figures(cause, "hovering_s", "offset", "running_s", "attempt") == [31.0, 17, 31.0, 2]
-    assert 'it stands at File "/app/shop.py", line 12, in charge;' in cause.sentence
+    assert 'it is at File "/app/shop.py", line 12, in charge;' in cause.sentence
     assert cause.stack == STACK
 
 
@@ -438,7 +438,7 @@ def test_the_cluster_alone_tells_of_lag_that_gets_no_less(
 def test_the_cluster_alone_tells_that_a_group_goes_on(looks: list[GroupLook]) -> None:
     diagnosis = diagnose([], groups=[("charge", looks)])
     assert diagnosis.causes == ()
-    assert "charge: nothing is wrong, as far as its group tells" in diagnosis.well
+    assert "charge: its group shows no problem" in diagnosis.well
 
 
 def test_who_was_asked_and_did_not_answer_need_not_be_named_again() -> None:

@@ -78,21 +78,23 @@ def test_what_retention_has_taken_is_passed_over_and_not_counted(
 def test_of_a_topic_that_was_made_anew_all_is_read_and_it_is_said(tail: EventTail) -> None:
     found = everything(tail, {0: 6, 1: 5})
     assert numbers(found) == [0, 1, 2, 3, 4]
-    assert found.notes == (f"{TOPIC}[0] was made anew, or cut, after the table had read from it",)
+    assert found.notes == (
+        f"{TOPIC}[0] was recreated or truncated after the table had read from it",
+    )
 
 
 def test_of_more_than_can_be_looked_at_the_newest_are_read(tail: EventTail) -> None:
     found = everything(evolve(tail, most_records=9), None)
     assert numbers(found) == [1, 2, 3, 4, 6, 7, 8, 9]
     (note,) = found.notes
-    assert "10 records are not in the table yet, the newest 8 were looked at" in note
+    assert "10 records are not in the table yet, the newest 8 were read" in note
     assert everything(evolve(tail, most_records=10), None).notes == ()
 
 
 def test_what_there_was_no_time_for_is_counted(tail: EventTail) -> None:
     found = everything(evolve(tail, most_s=-1.0), {0: 2, 1: 5})
     assert numbers(found) == [2]
-    assert "2 of its last records were not looked at" in found.notes[0]
+    assert "2 of its last records were not read" in found.notes[0]
 
 
 def test_batches_and_events_that_do_not_fit_are_left_out(tail: EventTail) -> None:

@@ -79,7 +79,7 @@ def why(url: str, access: Access | None = None, timeout_s: float = 5.0) -> str:
 def test_where_nobody_listens_one_line_says_what_is_missing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-    assert "nobody listens there: does the worker run, with `admin: {listen: ...}`?" in why(url)
+    assert "nothing listens there: is the worker running, with `admin: {listen: ...}`?" in why(url)
 
 
 @pytest.mark.parametrize(

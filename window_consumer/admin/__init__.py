@@ -1,6 +1,6 @@
-"""The live window in a browser, its JSON, and pausing by hand: the ``admin`` address.
+"""The ``admin`` address: the live window in a browser, its JSON API, and manual interventions.
 
-What belongs here is who may ask, what is told, and the page. It looks at workers through
-``runtime`` and changes nothing but what a person pauses. The only package that knows Starlette and
-uvicorn, which are optional.
+Access control, the API's data and the page belong here. It observes workers through ``runtime`` and
+changes only what a user pauses or removes. The only package that imports Starlette and uvicorn,
+which are optional.
 """

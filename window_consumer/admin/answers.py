@@ -1,4 +1,4 @@
-"""How every page of the admin address answers: what pages of other features use, too."""
+"""Responses of the admin address, shared with the pages of other features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 FILES: Final = Path(__file__).parent / "static"
-"""The files of all pages."""
+"""The static files of all pages."""
 
 
 class Pages(Protocol):
@@ -20,20 +20,20 @@ class Pages(Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is anything to ask."""
+        """Return whether there is anything to show."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return what is answered where."""
+        """Return the routes."""
 
 
 class Json(JSONResponse):
-    """An answer in ASCII alone: what strangers write need not be text that UTF-8 can hold."""
+    """A response in plain ASCII: foreign text may not be encodable as UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        """Return the JSON of an answer."""
+        """Return the JSON of a response."""
         return json.dumps(content, separators=(",", ":")).encode()
 
 
 def error(status: HTTPStatus, text: str) -> JSONResponse:
-    """Return an answer that says what is wrong; nothing of the request is repeated."""
+    """Return an error response, which repeats nothing of the request."""
     return Json({"error": text}, status)

@@ -1,7 +1,7 @@
-"""What the admin address tells of the workers of a process, as plain values for JSON.
+"""What the admin address reports about the workers of a process, as plain values for JSON.
 
-Everything here may block for as long as a poll thread takes to answer: it is called on threads
-that have nothing else to do. Times are milliseconds since 1970, durations are seconds.
+Every method may block until a poll thread answers, so it runs on a thread of its own. Times are
+milliseconds since 1970, durations are seconds.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ _NUMBER: Final = re.compile("[0-9]{1,19}")
 
 
 class Board(Protocol):
-    """Whoever can be asked: the workers of this process, or of several copies of it."""
+    """A source of answers: the workers of this process, or its replicas."""
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
-        """Return everything about all workers, as ``/api/windows`` tells it."""
+        """Return the state of all workers, as ``/api/windows`` serves it."""
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return what the page shows, with the samples that are later than ``since``."""
+        """Return the data of the page, with the samples that are newer than ``since``."""
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return one cell with its records and running calls, None where it is not there."""
+        """Return one cell with its records and running calls, None if it is unknown."""
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return the value of one record, None where it is not held; see ``ShownRecords``."""
+        """Return the value of one record, None if it is not held; see ``ShownRecords``."""
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
-        """Pause a worker or a partition, or let it go on; False where there is no such.
+        """Pause or resume a worker or a partition; return False if it is unknown.
 
-        None where it did not answer in time.
+        None if it did not answer in time.
         """
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
-        """Skip a failed record, or send it to the dead letters, and say what became of it.
+        """Skip a failed record or dead-letter it, and return the result.
 
-        None where its worker did not answer in time.
+        None if its worker did not answer in time.
         """
 
     def take_samples(self) -> None:
-        """Do what has to be done every ``history.EVERY_S``, with nobody asking."""
+        """Do the periodic work of every ``history.EVERY_S``."""
 
 
 @frozen
@@ -84,7 +84,7 @@ class BoardAddress:
     worker: str
     partition: TopicPartition | None = None
     process: str = ""
-    """The number of one of several copies; of a worker that has none, all of them are meant."""
+    """The number of one replica. If empty, a worker's address means all replicas."""
 
 
 @frozen
@@ -99,13 +99,12 @@ class CellPlace:
 
 
 class WorkersBoard:
-    """The workers of this process. Any thread may ask."""
+    """The workers of this process. Any thread may call it."""
 
     def __init__(self, process: str, mask: Callable[[str], str], rules: MaskRules):
-        """``process`` is the number of one of several copies, else empty.
+        """``process`` is the number of one of several replicas, else empty.
 
-        ``mask`` takes the configuration's secrets out of texts, ``rules`` say what is not told of
-        records.
+        ``mask`` hides the configuration's secrets in texts; ``rules`` say what to hide of records.
         """
         self._process = process
         self._mask = mask
@@ -115,11 +114,11 @@ class WorkersBoard:
         self._histories: dict[str, SampleHistory] = {}
 
     def attach(self, running: Running) -> None:
-        """Tell of these workers; before that there are none."""
+        """Show these workers; before that there are none."""
         self._running = running
 
     def take_samples(self) -> None:
-        """Take a sample of each worker, for the charts; to be called every ``history.EVERY_S``."""
+        """Take a sample of each worker for the charts; call it every ``history.EVERY_S``."""
         for worker in self._workers:
             windows = worker.snapshot(ANSWER_S, cells=False).windows
             if windows is not None:
@@ -127,12 +126,12 @@ class WorkersBoard:
                     self._history_of(worker).add(now_ms(), windows)
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
-        """Return everything about all workers, as ``/api/windows`` tells it."""
+        """Return the state of all workers, as ``/api/windows`` serves it."""
         workers = [self._seen(worker, stacks=stacks, history=history) for worker in self._workers]
         return {"process": self._process, "time": now_ms(), "workers": list(map(to_json, workers))}
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return what the page shows, with the samples that are later than ``since``."""
+        """Return the data of the page, with the samples that are newer than ``since``."""
         return {
             "time": now_ms(),
             "workers": [self._frame_of(worker, since) for worker in self._workers],
@@ -146,7 +145,7 @@ class WorkersBoard:
         return worker_frame(seen)
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return one cell with its records and running calls, None where it is not there."""
+        """Return one cell with its records and running calls, None if it is unknown."""
         worker = self._worker(at.worker)
         if worker is None:
             return None
@@ -160,7 +159,7 @@ class WorkersBoard:
         return details | {"records": to_json(records), "calls": to_json(calls)}
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return the value of one record, None where it is not held."""
+        """Return the value of one record, None if it is not held."""
         worker, offset = self._worker(at.worker), at.offset
         if worker is None or offset is None:
             return None
@@ -168,12 +167,12 @@ class WorkersBoard:
         return None if held is None else self._shown.value(*held)
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
-        """Pause a worker or a partition, or let it go on."""
+        """Pause or resume a worker or a partition."""
         worker = self._worker(at.worker)
         return False if worker is None else worker.halt(at.partition, halted=halted)
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
-        """Skip a failed record, or send it to the dead letters, and say what became of it."""
+        """Skip a failed record or dead-letter it, and return the result."""
         worker = self._worker(at.worker)
         if worker is None or at.offset is None:
             return InterventionResult.NOT_ASSIGNED
@@ -183,7 +182,7 @@ class WorkersBoard:
         return next((each for each in self._workers if each.name == name), None)
 
     def _seen(self, worker: Worker, *, stacks: bool, history: bool) -> WorkerSnapshot:
-        """Return what may be told of a worker; the poll thread is asked twice."""
+        """Return what may be shown of a worker; queries its poll thread twice."""
         seen = worker.snapshot(ANSWER_S)
         with self._lock:
             past = self._history_of(worker)
@@ -241,16 +240,16 @@ class WorkersBoard:
 
 
 def now_ms() -> int:
-    """Return the time of the machine's clock, in milliseconds since 1970."""
+    """Return the wall time in milliseconds since 1970."""
     return time_ns() // 1_000_000
 
 
 def partition_named(topic: str, partition: str) -> TopicPartition | None:
-    """Return the partition that a path names, None where it cannot be one."""
+    """Return the partition that a path names, None if the name is invalid."""
     number = number_named(partition)
     return None if number is None or number > _LARGEST else TopicPartition(topic, number)
 
 
 def number_named(text: str) -> int | None:
-    """Return the number that a path or a query names, None where it cannot be one of ours."""
+    """Return the number in a path or query, None if it cannot be valid."""
     return int(text) if _NUMBER.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""Asking a worker's admin address how its windows are: what ``top`` and ``doctor`` look through."""
+"""The client of a worker's admin address, for ``top`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ DEADLINE_S: Final = 3.0
 """A worker takes its snapshots within a second."""
 
 _LARGEST: Final = 64 * 2**20
-"""A snapshot of 1,000 full windows has some 60 MB; who sends more is no worker."""
+"""A snapshot of 1,000 full windows has about 60 MB; a larger answer is not a worker's."""
 
 
 class AskError(RunError):
-    """An admin address does not answer as a worker's would; the message says why, on one line."""
+    """An admin address does not answer like a worker; the message gives the reason on one line."""
 
 
 @frozen
 class AdminAddress:
-    """Where a worker is asked, over HTTP or HTTPS."""
+    """The HTTP or HTTPS address of a worker."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ class AdminAddress:
 
     @classmethod
     def parse(cls, text: str) -> AdminAddress:
-        """Read a URL, or just ``host:port``; raises UsageError."""
+        """Parse a URL or ``host:port``; raise UsageError."""
         full = text if "://" in text else f"http://{text}"
         try:
             url = urlsplit(full)
@@ -53,11 +53,11 @@ class AdminAddress:
         except ValueError as error:
             raise _no_address(text, str(error)) from error
         if url.scheme not in {"http", "https"}:
-            raise _no_address(text, "it has to begin with http:// or https://")
+            raise _no_address(text, "it must start with http:// or https://")
         if not url.hostname or not url.hostname.isprintable() or " " in url.hostname:
             raise _no_address(text, "it names no host")
         if _has_more(url):
-            raise _no_address(text, "nothing may stand around host and port")
+            raise _no_address(text, "only a host and a port are allowed")
         if port is None:
             port = DEFAULT_PORT if full != text else {"http": 80, "https": 443}[url.scheme]
         return cls(url.hostname, port, url.scheme == "https")
@@ -79,16 +79,16 @@ def _no_address(text: str, why: str) -> UsageError:
 
 @frozen
 class Access:
-    """What one needs in order to be answered."""
+    """The credentials and trust settings of requests."""
 
     token: str | None = field(default=None, repr=False)
     authority: Path | None = None
-    """The certificates to trust; None for those that the machine trusts."""
+    """The trusted certificates; None for the machine's."""
     any_name: bool = False
-    """The certificate may be for another name: the address was not chosen by a person."""
+    """Accept a certificate for another name: the address was not chosen by a person."""
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of a request; raises UsageError for a token that none can carry."""
+        """Return the headers of a request; raise UsageError for an invalid token."""
         if self.token is None:
             return {}
         if not (self.token.isascii() and self.token.isprintable()):
@@ -96,7 +96,7 @@ class Access:
         return {"Authorization": f"Bearer {self.token}"}
 
     def context(self) -> ssl.SSLContext:
-        """Return how TLS is spoken; raises UsageError for a file that holds no certificates."""
+        """Return the TLS context; raise UsageError for a file without certificates."""
         try:
             context = ssl.create_default_context(cafile=self.authority)
         except OSError as error:
@@ -109,21 +109,21 @@ class Access:
 
 @frozen
 class AdminAnswer:
-    """What an address has answered."""
+    """The answer of an address."""
 
     workers: tuple[WorkerSnapshot, ...]
     answer: Mapping[str, Any] = field(repr=False)
-    """As it came, for who wants JSON."""
+    """The unparsed answer, for JSON output."""
     missing: tuple[str, ...] = ()
-    """Of several processes that are asked at one address those that did not answer in time."""
+    """The processes behind this address that did not answer in time."""
 
 
 def ask(
     address: AdminAddress, access: Access, timeout_s: float = DEADLINE_S, *, stacks: bool = False
 ) -> AdminAnswer:
-    """Ask for all windows; raises AskError without an answer, or with one that is no worker's.
+    """Fetch all windows; raise AskError without an answer or with one that is not a worker's.
 
-    No redirect is followed, and no proxy used: the token goes to this address alone.
+    Follows no redirects and uses no proxy: the token goes to this address alone.
     """
     status, text = fetch(address, f"{WINDOWS}?stacks=1" if stacks else WINDOWS, access, timeout_s)
     if status != HTTPStatus.OK:
@@ -132,9 +132,9 @@ def ask(
 
 
 def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[bool, Any]:
-    """Let a worker do something; return whether it did, and the fields of its answer.
+    """Send a command to a worker; return whether it succeeded, and the fields of the answer.
 
-    Raises AskError without an answer, or with one that is no worker's.
+    Raises AskError without an answer or with one that is not a worker's.
     """
     status, text = fetch(address, path, access, timeout_s, "POST")
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -153,7 +153,7 @@ def fetch(
     timeout_s: float = DEADLINE_S,
     method: str = "GET",
 ) -> tuple[int, bytes]:
-    """Return the status and the text of an answer; raises AskError without one."""
+    """Return status and body of a response; raise AskError if there is none."""
     headers = access.headers()
     connection: http.client.HTTPConnection
     if address.is_tls:
@@ -180,7 +180,7 @@ def _why(error: Exception, timeout_s: float) -> str:
         reason = getattr(error, "verify_message", "") or error.reason or "it failed"
         return f"TLS: {reason}; --ca names the certificates to trust"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there: does the worker run, with `admin: {listen: ...}`?"
+        return "nothing listens there: is the worker running, with `admin: {listen: ...}`?"
     if isinstance(error, OSError):
         return f"not reached: {error.strerror or error}"
     return "what answers there does not speak HTTP"

@@ -1,7 +1,7 @@
-"""Frames for all pages that look: one is made for all of them, and nobody waits for anybody.
+"""Frames for all open pages: each frame is built once, and no page waits for another.
 
-A page that reads slowly misses frames, which have everything; of the charts' samples each has the
-last few. With many pages frames come less often, so that they cost no more.
+A slow page misses frames; each frame is complete, except that charts get the last few samples. With
+many pages the rate of frames drops, so that the cost stays equal.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from window_consumer.runtime.log import own_logger
 FRAME_S: Final = 0.2
 MOST_PAGES: Final = 256
 _SENT_PER_S: Final = 250
-"""Frames that are sent a second, to all pages together."""
+"""Frames per second, for all pages together."""
 
 _AGAIN_MS: Final = 6000
-"""Samples are sent again for so long, for pages that have missed frames."""
+"""Samples are repeated for this long, for pages that missed frames."""
 
 _SILENT_S: Final = 5.0
-"""After so long without a frame a page is told that there is none, and that we are there."""
+"""A page without a frame for this long gets a comment, which keeps the connection alive."""
 
 _log = own_logger()
 
 
 class Feed:
-    """Makes frames while somebody looks. Owner: the server's event loop."""
+    """Builds frames while pages are open. Owner: the server's event loop."""
 
     def __init__(self, board: Board, most_pages: int = MOST_PAGES):
         self._board = board
@@ -51,11 +51,11 @@ class Feed:
 
     @property
     def is_full(self) -> bool:
-        """So many pages look that no other one may."""
+        """Return whether the limit of open pages is reached."""
         return self._pages >= self._most_pages
 
     def start(self) -> None:
-        """Begin to take samples, and frames while somebody looks."""
+        """Start to take samples, and to build frames while pages are open."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._sample()), asyncio.create_task(self._make())]
 
@@ -75,7 +75,7 @@ class Feed:
             self._pages -= 1
 
     def close(self) -> None:
-        """Let all pages end."""
+        """End all pages."""
         self.closed = True
         self._news.set()
         for task in self._tasks:
@@ -94,7 +94,7 @@ class Feed:
                 if frame is not None:
                     self._made += 1
                     self._text = _event({"number": self._made, **frame})
-                    # Whoever waits now gets this one; whoever still sends gets a later one.
+                    # Pages that wait now get this frame; pages that still send get a later one.
                     self._news.set()
                     self._news = asyncio.Event()
             every_s = max(FRAME_S, self._pages / _SENT_PER_S)
@@ -104,7 +104,7 @@ class Feed:
         try:
             return await asyncio.to_thread(ask, *given)
         except Exception:
-            # Whoever looks must see the next frame, whatever became of this one.
+            # A failed frame must not prevent the next one.
             _log.exception(
                 "admin: no frame could be made; please report this bug",
                 extra={"event": LogEvent.ADMIN_FRAME_FAILED},

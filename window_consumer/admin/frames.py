@@ -1,4 +1,4 @@
-"""What the page is sent several times a second: small, one text a window instead of its cells."""
+"""The data that a page gets several times a second: small, with one text per window."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from window_consumer.engine.windows_snapshot import (
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 MOST_CALLS: Final = 12
-"""The longest calls that run; all of them are in ``/api/windows``."""
+"""The longest running calls; ``/api/windows`` has all of them."""
 
 
 def worker_frame(seen: WorkerSnapshot) -> dict[str, Any]:
-    """Return what changes all the time, of one worker; of one that is silent, who it is."""
+    """Return what changes constantly about one worker; about a silent one, its identity."""
     fields = {
         "process": seen.process,
         "name": seen.name,

@@ -1,9 +1,9 @@
-"""Who may ask at the admin address, and what browsers are told to keep apart.
+"""Access control of the admin address, and the security headers for browsers.
 
-* Where a token is configured everything but the form for it and the page's own files needs it.
-* Other sites' pages get nothing, even where there is no token: neither by a request from their
-  page, nor by a name of theirs that leads to this machine (DNS rebinding).
-* Nothing that is shown can run: scripts come from here alone, and no page holds another one.
+- With a token, everything except the login form and the page's own files requires it.
+- Other sites' pages get nothing, even without a token: neither by a request from their page, nor by
+  a name of theirs that resolves to this machine (DNS rebinding).
+- Displayed content cannot run: scripts come only from here, and no page can be framed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 SESSION_S: Final = 12 * 3600
-"""A working day, after which the token has to be shown again."""
+"""A working day, after which the token is required again."""
 
 
 _LONGEST_FORM: Final = 4096
 
 _OPEN: Final = ("/login", "/static/")
-"""What anybody gets: the form for the token, and files that are in the package."""
+"""Accessible to everybody: the login form, and the files of the package."""
 
 _PAGES: Final = ("/", "/trace")
 _BELOW: Final = "/trace/"
-"""Where people come to, not programs: they are led to the form for the token."""
+"""Paths for people rather than programs: without a token they redirect to the login form."""
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
@@ -51,7 +51,7 @@ HEADERS: Final[Mapping[str, str]] = {
     " frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Others hear nothing. With no-referrer browsers would hide the origin of our own form, too.
+    # Other sites get no referrer. With no-referrer browsers would hide our own form's origin, too.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -63,13 +63,13 @@ _log = own_logger()
 
 @frozen
 class Gate:
-    """What is asked of whoever comes."""
+    """The rules that every request must pass."""
 
     token: str | None = field(default=None, repr=False)
     hosts: frozenset[str] | None = None
-    """The names by which this address may be called, in small letters; None for any."""
+    """The allowed host names of this address, in lower case; None for any."""
     any_ip_address: bool = False
-    """Every IP address is such a name, too: nobody's page comes from one that is ours."""
+    """IP addresses are allowed, too: no foreign page can be served from our own address."""
     port: int = 0
     is_tls: bool = False
     wrong_tokens: LoginDelay = field(factory=LoginDelay, init=False, repr=False, eq=False)
@@ -77,16 +77,16 @@ class Gate:
 
     @property
     def cookie(self) -> str:
-        """The name of the session's cookie: browsers share cookies among the ports of a host."""
+        """Return the name of the session's cookie: browsers share cookies among a host's ports."""
         return f"wc_admin_{self.port}"
 
     def session(self) -> str:
-        """Return a new session, for whoever has shown the token."""
+        """Return a new session, for a client that has presented the token."""
         until = str(int(time()) + SESSION_S)
         return f"{until}.{self._signed(until)}"
 
     def knows(self, headers: Headers) -> bool:
-        """Tell whether a request shows the token, or a session."""
+        """Return whether a request has the token or a session."""
         if self.token is None:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -95,25 +95,25 @@ class Gate:
         return self._is_session(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""))
 
     def is_token(self, given: str) -> bool:
-        """Compare in a time that tells nothing."""
+        """Compare in constant time."""
         token = self.token or ""
         return bool(token) and hmac.compare_digest(given.encode(), token.encode())
 
     def is_called_rightly(self, headers: Headers) -> bool:
-        """Tell whether the name in the request is one of this address."""
+        """Return whether the request's host name is allowed."""
         if self.hosts is None:
             return True
         host = (_host_of(f"//{headers.get('host', '')}") or "").removesuffix(".")
         return host in self.hosts or (self.any_ip_address and _is_ip_address(host))
 
     def is_from_elsewhere(self, method: str, headers: Headers) -> bool:
-        """Tell whether another site's page has sent a request."""
+        """Return whether another site's page sent a request."""
         site = headers.get("sec-fetch-site")
         if site is not None:
-            return site not in _OWN_SITES  # no page can choose what the browser says there
+            return site not in _OWN_SITES  # set by the browser, not by pages
         origin = headers.get("origin")
         if origin is None:
-            # Browsers name the origin of whatever changes something; programs have no cookies.
+            # Browsers send an origin with every change; programs have no cookies.
             return method not in _SAFE and "cookie" in headers
         try:
             return urlsplit(origin).netloc != headers.get("host", "")
@@ -130,14 +130,14 @@ class Gate:
 
 
 class Guard:
-    """An ASGI application before another one: lets through who may."""
+    """ASGI middleware that passes only permitted requests."""
 
     def __init__(self, inner: ASGIApp, gate: Gate):
         self._inner = inner
         self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let the inner application do so."""
+        """Answer a request, or pass it to the inner application."""
         if scope["type"] != "http":
             return
         has_begun = False
@@ -160,21 +160,21 @@ class Guard:
                 extra={"event": LogEvent.ADMIN_REQUEST_FAILED},
             )
             if not has_begun:
-                failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug, the log has more")
+                failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug; see the log")
                 await failure(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return what is answered instead, None where the request may pass."""
+        """Return the refusal, None if the request may pass."""
         headers, path, gate = Headers(scope=scope), scope["path"], self._gate
         if not gate.is_called_rightly(headers):
             return error(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this address does not go by that name: use the host that admin.listen names, or"
+                "this address does not have that name: use the host in admin.listen, or"
                 " list this one in admin.hosts",
             )
         is_page = scope["method"] in _SAFE and not path.startswith("/api/")
         if not is_page and gate.is_from_elsewhere(scope["method"], headers):
-            return error(HTTPStatus.FORBIDDEN, "another site's page has sent this")
+            return error(HTTPStatus.FORBIDDEN, "another site's page sent this request")
         if path.startswith(_OPEN) or gate.knows(headers):
             return None
         if is_page and (path in _PAGES or path.startswith(_BELOW)):
@@ -187,7 +187,7 @@ class Guard:
 
 
 def _shows_something(refusal: Response, scope: Scope) -> bool:
-    """Tell whether a request was refused although it shows a token."""
+    """Return whether a request was refused although it has a token."""
     return refusal.status_code == HTTPStatus.UNAUTHORIZED and "authorization" in Headers(
         scope=scope
     )
@@ -199,7 +199,7 @@ def _address_of(scope: Scope) -> str:
 
 
 async def log_in(request: Request, gate: Gate) -> Response:
-    """Answer to the form: a session for the right token, the form once more for a wrong one."""
+    """Answer the login form: a session for the right token, the form again for a wrong one."""
     form = await _form_of(request)
     if gate.token is not None and not gate.is_token(form.get("token", "")):
         await gate.wrong_tokens.delay(_address_of(request.scope))
@@ -217,7 +217,7 @@ async def log_in(request: Request, gate: Gate) -> Response:
 
 
 def log_out(gate: Gate) -> Response:
-    """Forget the session in this browser."""
+    """Delete the session in this browser."""
     answer = RedirectResponse("login", HTTPStatus.SEE_OTHER)
     answer.delete_cookie(gate.cookie, httponly=True, samesite="strict", secure=gate.is_tls)
     return answer

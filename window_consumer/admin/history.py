@@ -1,4 +1,4 @@
-"""What a worker was like over the last minutes, a sample every few seconds, for charts."""
+"""A worker's figures over the last minutes, sampled every few seconds for charts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 EVERY_S: Final = 2.0
 KEPT: Final = 300
-"""Ten minutes of them."""
+"""Ten minutes of samples."""
 
 _SHARES: Final = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 
 
 class SampleHistory:
-    """The samples of one worker, oldest first. Its owner lets one thread at a time in."""
+    """The samples of one worker, oldest first. Not thread-safe: its owner serializes access."""
 
     def __init__(self) -> None:
         self._trend = Trend()
         self._last: tuple[float, WindowsSnapshot] | None = None
         self.samples: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        """Rates are a second, of what came since the sample before."""
+        """Rates are per second, since the previous sample."""
 
     def add(self, at_ms: float, windows: WindowsSnapshot) -> None:
-        """Add what a worker is like now."""
+        """Add a sample."""
         self._trend.add(TrendSample.of(at_ms / 1000, windows))
         if self._last is not None and at_ms > self._last[0]:
             seconds = (at_ms - self._last[0]) / 1000
@@ -40,13 +40,13 @@ class SampleHistory:
         self._last = at_ms, windows
 
     def after(self, at_ms: float) -> list[dict[str, Any]]:
-        """Return the samples that are later."""
+        """Return the samples after a time."""
         if not self.samples or self.samples[-1]["t"] <= at_ms:
             return []
         return [sample for sample in self.samples if sample["t"] > at_ms]
 
     def added_to(self, seen: WorkerSnapshot) -> WorkerSnapshot:
-        """Return a snapshot with what the last minute was like."""
+        """Return a snapshot with the last minute's figures added."""
         return self._trend.added_to(seen)
 
 

@@ -1,4 +1,4 @@
-"""Taking one record out of the way for a person: what a poll thread says to that, in words."""
+"""Manual removal of one record: runs it and puts the poll thread's answer into words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker import Worker
 
 DEADLINE_S: Final = 5.0
-"""For so long a running call may return, and a copy be acked, before the answer says otherwise."""
+"""How long to wait for a running call to return, or for a copy's ack."""
 
 _AGAIN_S: Final = 0.1
 _PASSING: Final = frozenset({InterventionResult.RUNNING, InterventionResult.IN_FLIGHT})
@@ -29,7 +29,7 @@ STATUS: Final[Mapping[InterventionResult, HTTPStatus]] = {
     InterventionResult.NOT_ASSIGNED: HTTPStatus.NOT_FOUND,
     InterventionResult.NOT_IN_WINDOW: HTTPStatus.NOT_FOUND,
 }
-"""Of an answer; whatever is not listed is a conflict."""
+"""The HTTP status of each result; an unlisted one is a conflict."""
 
 WORDS: Final[Mapping[InterventionResult, str]] = {
     InterventionResult.SKIPPED: "it is skipped",
@@ -37,8 +37,8 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
     InterventionResult.LEAVING: "its copy has not been acked yet: it stays open until then, and the"
     " log says why if the broker refuses it",
     InterventionResult.NOT_ASSIGNED: "no worker of that name has that partition here",
-    InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not been"
-    " taken in yet, or the log has none there",
+    InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not"
+    " arrived yet, or the log has none there",
     InterventionResult.FINISHED: "it is finished already",
     InterventionResult.NOT_FAILED: "no call of it has failed: only records that failed, and wait,"
     " can be taken out of the way",
@@ -54,9 +54,9 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
 def intervene(
     worker: Worker, name: TopicPartition, offset: int, wanted: Intervention
 ) -> InterventionResult | None:
-    """Skip a record, or send it to the dead letters; None where the poll thread is silent.
+    """Skip a record or dead-letter it; return None if the poll thread is silent.
 
-    What passes by itself is waited for, and so is the ack of the copy. Blocks for some seconds.
+    Waits for temporary obstacles to pass, and for the copy's ack. Blocks for some seconds.
     """
     until = monotonic() + DEADLINE_S
     verdict = worker.intervene(name, offset, wanted)

@@ -1,4 +1,4 @@
-"""Wrong tokens: each is answered late, later each time, and written down with its address."""
+"""Wrong tokens: each answer is delayed, increasingly, and logged with its address."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from window_consumer.runtime.log import own_logger
 
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 8.0
-"""Half a second to begin with, for a typing error; doubled with each further wrong token."""
+"""The delay starts at half a second, for a typing error, and doubles up to this."""
 
 _FORGET_S: Final = 60.0
-"""After so long without a wrong token an address begins anew."""
+"""After this long without a wrong token an address starts over."""
 
 _QUIET_S: Final = 10.0
-"""One line per address in this time: whoever tries many must not fill the log."""
+"""At most one line per address in this time: repeated attempts must not fill the log."""
 
 _MOST_ADDRESSES: Final = 1000
 
@@ -36,18 +36,18 @@ class _Attempts:
 
 
 class LoginDelay:
-    """Who has shown wrong tokens lately. Owner: the event loop."""
+    """The recent wrong tokens by address. Owner: the event loop."""
 
     def __init__(self, now: Callable[[], float] = monotonic):
         self._now = now
         self._by_address: dict[str, _Attempts] = {}
 
     async def delay(self, address: str) -> None:
-        """Note a wrong token, and return when it may be answered."""
+        """Record a wrong token, and wait until it may be answered."""
         await asyncio.sleep(self.record_failure(address))
 
     def record_failure(self, address: str) -> float:
-        """Note a wrong token, and return after how many seconds it may be answered."""
+        """Record a wrong token, and return the delay of its answer in seconds."""
         now = self._now()
         attempts = self._by_address.get(address)
         if attempts is None or now - attempts.last_at > _FORGET_S:

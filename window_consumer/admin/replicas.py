@@ -1,4 +1,4 @@
-"""The admin address of several copies of a process: whoever keeps them asks each, by its socket."""
+"""The admin address of several replicas: the parent process queries each through its socket."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.replica import HttpAnswer, ask
 
 _LONGER_S: Final = 0.5
-"""A copy takes this much longer than its poll threads, each of which is waited for."""
+"""How much longer a replica takes than its poll threads, each of which it waits for."""
 
 _HALT_S: Final = 11.0
-"""Longer than a poll thread is given to pause."""
+"""Longer than a poll thread has to pause."""
 
 _INTERVENE_S: Final = _HALT_S + DEADLINE_S
-"""What passes by itself is waited for."""
+"""Includes the wait for temporary obstacles."""
 
 
 @define
 class ReplicasBoard:
-    """All copies, as a board. Any thread may ask."""
+    """All replicas, as a board. Any thread may call it."""
 
     sockets: Mapping[str, Path]
-    """Where each copy listens, by its number."""
+    """The socket of each replica, by its number."""
     workers: int
-    """How many workers each of them has."""
+    """The number of workers in each replica."""
     _threads: ThreadPoolExecutor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Have a thread for each: a copy that is frozen answers only when the patience is over."""
+        """Start threads for each replica: a frozen one occupies a thread until the timeout."""
         self._threads = ThreadPoolExecutor(2 * len(self.sockets), "wc-web-copies")
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
-        """Return everything about all workers of all copies that answer."""
+        """Return the state of all workers of all replicas that answer."""
         query = urlencode({"stacks": int(stacks), "history": int(history)})
         return self._joined(f"/api/windows?{query}")
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return what the page shows of all copies that answer."""
+        """Return the data of the page for all replicas that answer."""
         return self._joined(f"/api/frame?since={since}")
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return one cell of one copy."""
+        """Return one cell of one replica."""
         rest = f"cells/{at.number}" if at.offset is None else f"records/{at.offset}"
         return self._first(at, rest, "GET")
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return the value of one record that one copy holds."""
+        """Return the value of one record that one replica holds."""
         return self._first(at, f"records/{at.offset}/value", "POST")
 
     def _first(self, at: CellPlace, rest: str, method: str) -> dict[str, Any] | None:
@@ -75,18 +75,18 @@ class ReplicasBoard:
         return next((each for each in map(_json_of, answers) if each is not None), None)
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
-        """Pause a worker or a partition of one copy, or of all that have it."""
+        """Pause or resume a worker or a partition of one replica, or of all that have it."""
         what = "pause" if halted else "resume"
         numbers = [at.process] if at.process else list(self.sockets)
         path = _path(at.worker, at.partition, what)
         answers = self._ask(numbers, path, "POST", _HALT_S)
         if any(each is not None and each.status == http.client.OK for each in answers.values()):
-            # A partition is with one of them; a worker is paused in all that could be asked.
+            # One replica owns a partition; a worker is paused wherever it answered.
             return None if at.partition is None and None in answers.values() else True
         return None if None in answers.values() else False
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
-        """Let the copy that has the record's partition take it out of the way."""
+        """Remove a record through the replica that owns its partition."""
         numbers = [at.process] if at.process else list(self.sockets)
         path = _path(at.worker, at.partition, f"records/{at.offset}/{wanted}")
         answers = self._ask(numbers, path, "POST", _INTERVENE_S)
@@ -97,7 +97,7 @@ class ReplicasBoard:
         return None if None in verdicts else InterventionResult.NOT_ASSIGNED
 
     def take_samples(self) -> None:
-        """Nothing to do: the copies take their samples themselves."""
+        """Do nothing: the replicas take their own samples."""
 
     def _joined(self, path: str) -> dict[str, Any]:
         deadline_s = self.workers * ANSWER_S + _LONGER_S

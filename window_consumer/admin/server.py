@@ -1,6 +1,6 @@
 """The admin address: a server thread that starts before the workers and stops after them.
 
-Clients that are slow or silent are disconnected.
+Slow and idle clients are disconnected.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 DEADLINE_S: Final = 10.0
-"""For a request to come, and for whoever is sent something to read on."""
+"""The time for a request to arrive, and for a client to continue reading."""
 
 
 class IdleTimeoutProtocol(H11Protocol):
-    """One connection. It is cut when for so long nothing was asked, or nothing was read.
+    """A connection that closes when nothing is requested, or nothing is read, for the deadline.
 
-    What is held for one that does not read is bounded all the same: by uvicorn, which writes no
-    further than 64 KiB beyond what the system takes.
+    A client that does not read cannot exhaust memory: uvicorn buffers at most 64 KiB beyond the
+    system's own buffers.
     """
 
     def __init__(self, *given: Any, deadline_s: float = DEADLINE_S, **named: Any):
@@ -48,24 +48,24 @@ class IdleTimeoutProtocol(H11Protocol):
         self._deadline_s = deadline_s
         self._look: asyncio.TimerHandle | None = None
         self._seen: object = None
-        """The request of the last look."""
+        """The request at the last check."""
         self._was_stuck = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
-        """Begin to look now and then."""
+        """Start the periodic check."""
         super().connection_made(transport)
         self._look = self.loop.call_later(self._deadline_s, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
+        """Stop the check."""
         if self._look is not None:
             self._look.cancel()
         super().connection_lost(exc)
 
     def _check_idle(self) -> None:
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn begins with None
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn starts with None
         is_stuck = self.flow.write_paused
-        # Idle, or with a request of which the rest does not come.
+        # Idle, or with a request whose body does not arrive.
         was_idle = cycle is self._seen and (
             cycle is None or cycle.response_complete or cycle.more_body
         )
@@ -80,7 +80,7 @@ KEY: Final = "admin.listen"
 THREAD: Final = "wc-web"
 
 MOST_CONNECTIONS: Final = 600
-"""Each costs a few tens of kilobytes. A page has one, and another one while it asks something."""
+"""Each takes tens of kilobytes. A page uses one, and a second one during a request."""
 
 _LONGEST_HEAD: Final = 16 * 1024
 
@@ -101,13 +101,13 @@ def serving(
     most_pages: int = MOST_PAGES,
     deadline_s: float = DEADLINE_S,
 ) -> Iterator[int]:
-    """Answer at the configured address as long as the block lasts; gives its port.
+    """Serve the configured address inside the context; yield the port.
 
-    Relative names of files begin at ``directory``. ``trace`` are the pages of journeys.
-    Raises UsageError where the address or the certificate cannot be used.
+    Relative file names start at ``directory``. ``trace`` are the pages of journeys. Raises
+    UsageError if the address or the certificate is unusable.
     """
     address = admin.address
-    assert address is not None  # the caller has looked
+    assert address is not None  # checked by the caller
     tls = _tls_of(admin, directory)
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
@@ -128,7 +128,7 @@ def serving(
 
 @contextmanager
 def serving_on(board: Board, path: Path, *, values: bool = False) -> Iterator[None]:
-    """Answer at a Unix socket, which only whoever keeps this copy gets to, as long as it lasts."""
+    """Serve a Unix socket inside the context; only the parent of this replica can reach it."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
@@ -144,8 +144,8 @@ def _gate_of(admin: AdminConfig, address: ListenAddress, port: int) -> Gate:
     }
     any_ip_address = False
     if not (admin.hosts or address.is_loopback):
-        # No other site's page has the token, or a session under its own name. Without a token a
-        # foreign name that leads here would be enough to read and to pause.
+        # No other site's page has the token, or a session under its own name. Without a token, a
+        # foreign name that resolves to this address would suffice to read and to pause.
         if admin.token is not None:
             hosts = None
         else:
@@ -175,7 +175,7 @@ def _config_of(
 
 
 def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
-    """Return what uvicorn needs of certificate and key, which have been tried."""
+    """Return uvicorn's options for certificate and key, after checking them."""
     if admin.tls.certificate is None or admin.tls.key is None:
         return {}
     for key, why in certificate_problems(admin, directory):  # they may have changed since the check
@@ -204,7 +204,7 @@ def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> It
 
 
 class _AdminServer(uvicorn.Server):
-    """Begins and ends what the site sends by itself together with the server."""
+    """Starts and stops the site's own tasks together with the server."""
 
     def __init__(self, config: uvicorn.Config, site: Site):
         super().__init__(config)
@@ -216,25 +216,25 @@ class _AdminServer(uvicorn.Server):
         self._site.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let go of everybody."""
+        """Disconnect everybody."""
         self._site.close()
         await super().shutdown(sockets)
 
 
 def _not_of_ours(record: logging.LogRecord) -> bool:
-    # What uvicorn says of malformed requests and of its own start is of no use to anybody here.
+    # uvicorn's lines about malformed requests and its own start are useless here.
     return record.threadName != THREAD
 
 
 def _listen_on(address: ListenAddress) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        # [::] stands for all of this machine, as it does for probes: those of IPv4, too.
+        # [::] means all addresses of this machine, as for probes: IPv4 ones, too.
         both = address.host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, backlog=512, dualstack_ipv6=both)
     except OSError as error:
         host = f"[{address.host}]" if ":" in address.host else address.host
-        # What socket adds to the reason names our own classes.
+        # socket appends the names of our own classes to the reason.
         why = (error.strerror or str(error)).partition(" (while attempting")[0]
         raise UsageError(
             f"{KEY}: cannot listen on {host}:{address.port}: {why}; choose another address, or"

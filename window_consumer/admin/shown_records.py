@@ -1,6 +1,6 @@
-"""What is told of single records to who looks at the live window: bounded, and masked.
+"""The data of single records in the live window: bounded, and masked.
 
-Errors have passed ``@app.redact`` before they get here. Nothing here knows who asks.
+Errors have passed ``@app.redact`` before they arrive here. Access control is elsewhere.
 """
 
 from __future__ import annotations
@@ -37,30 +37,31 @@ MOST_HEADERS: Final = 32
 MOST_OF_A_NAME: Final = 100
 MOST_OF_A_HEADER: Final = 300
 MOST_OF_A_VALUE: Final = 64 * 1024
-"""Characters of each that are shown, and how many headers."""
+"""The limits of displayed texts, in characters, and of the number of headers."""
 
 MOST_JSON: Final = 256 * 1024
-"""Bytes of a key or value that are read as JSON: some milliseconds in which no handler runs."""
+"""Bytes of a key or value that are parsed as JSON, which blocks handlers for some milliseconds."""
 
 _MOST_LOOKED_INTO: Final = 1024 * 1024
-"""Bytes of all values of one answer in which fields are looked for that errors may quote."""
+"""Bytes of all values of one answer that are searched for masked fields, because errors may quote
+them."""
 
 _TEXT_WITHHELD: Final = f"what it says is not shown: the value is {TOO_LARGE}"
 _TEXTS_WITHHELD: Final = f"what it says is not shown: {TOO_MUCH}"
 
 _ERROR: Final = re.compile("error|exception|stack", re.IGNORECASE)
-"""In the names of headers that copies have, ours and those of other frameworks."""
+"""Matches the names of error headers in copies, ours and those of other frameworks."""
 
 _BINARY: Final = 1024
-"""Bytes of a binary value that are shown."""
+"""Displayed bytes of a binary value."""
 
 
 @frozen
 class ShownRecords:
-    """Makes plain values of records. Immutable, for any thread."""
+    """Converts records to plain values. Immutable: any thread may use it."""
 
     mask: Callable[[str], str]
-    """Takes the secrets of the configuration out of a text."""
+    """Hides the secrets of the configuration in a text."""
     rules: MaskRules
     most_json: int = MOST_JSON
     most_looked_into: int = _MOST_LOOKED_INTO
@@ -68,9 +69,10 @@ class ShownRecords:
     def records(
         self, topic: str, source: str, records: Sequence[RecordDetails], lists: int = 1
     ) -> list[RecordSnapshot]:
-        """Return what is told of records that lie in a topic; never their values.
+        """Return the displayable data of records in a topic, without their values.
 
-        ``source`` is the topic that they came from. ``lists`` is how many such are told together.
+        ``source`` is the topic that they came from. ``lists`` is the number of lists in the same
+        answer.
         """
         left = self.most_looked_into // lists
         told = []
@@ -86,8 +88,8 @@ class ShownRecords:
     def value(self, message: Message, source: str) -> dict[str, Any]:
         """Return a record's value: ``form`` (json, text, binary, null or hidden), ``text``.
 
-        ``bytes`` is the length of all of it, ``is_cut`` tells whether ``text`` is only its
-        beginning; JSON is written anew, with indents. Where it is hidden, ``text`` says why.
+        ``bytes`` is its full length, and ``is_cut`` says whether ``text`` is only the beginning.
+        JSON is reformatted with indentation. For a hidden value ``text`` gives the reason.
         """
         mask = self.rules.of([message.topic(), source])
         told = content_of(message.value(), "value", mask, self.most_json)
@@ -107,13 +109,13 @@ class ShownRecords:
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
     def snapshot(self, windows: WindowsSnapshot, loggable_key: ToldKey) -> WindowsSnapshot:
-        """Return a worker's windows without the keys that must not be told."""
+        """Return a worker's windows without keys that must stay hidden."""
 
         def masked_picture(each: PartitionSnapshot) -> PartitionSnapshot:
             key = each.hottest_key
             if key is None:
                 return each
-            # It is the beginning of a key: of JSON no fields can be found in it.
+            # It is the beginning of a key: the fields of truncated JSON cannot be masked.
             has_fields = any(rule.fields for rule in self.rules.rules)
             is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}
             as_bytes = key.encode("utf-8", "backslashreplace")
@@ -127,7 +129,7 @@ class ShownRecords:
         message = each.message
         key = None if message is None else key_text(message.key(), mask, self.most_json)
         headers = [] if message is None else message.headers() or []
-        # All of them are looked at: an error may quote one that is not shown.
+        # All of them are checked: an error may quote one that is not displayed.
         masked = [(name, mask.header(name, header_text(content))) for name, content in headers]
         error = each.error
         if not is_safe:
@@ -163,7 +165,7 @@ class ShownRecords:
 
 
 def _quotes(each: RecordDetails) -> bool:
-    """Tell whether something about a record is in the words of an error."""
+    """Return whether an error may quote the record."""
     headers = () if each.message is None else each.message.headers() or ()
     return bool(each.error) or any(_ERROR.search(name) for name, _ in headers)
 

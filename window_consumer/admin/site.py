@@ -1,4 +1,4 @@
-"""What is answered at which path of the admin address."""
+"""The routes of the admin address."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_VALUES: Final = (
     " hides what has to stay hidden all the same"
 )
 
-_NO_ANSWER: Final = "the poll thread did not answer in time; look, and ask again"
+_NO_ANSWER: Final = "the poll thread did not answer in time; check the state and try again"
 _NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
 
 _log = own_logger()
@@ -58,7 +58,7 @@ _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 
 
 class Site:
-    """Answers, with what a board knows. Owner: the server's event loop."""
+    """Answers requests from a board. Owner: the server's event loop."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Site:
         values: bool,
         most_pages: int = MOST_PAGES,
     ):
-        """``values`` is whether people may see the values of records."""
+        """``values`` permits the display of record values."""
         self._most_pages = most_pages
         self._trace = trace
         self._board = board
@@ -78,7 +78,7 @@ class Site:
         self._feed: Feed | None = None
 
     def application(self) -> ASGIApp:
-        """Return it as an ASGI application."""
+        """Return the ASGI application."""
         routes = [
             Route("/", self._page),
             Route("/login", self._form, methods=["GET"]),
@@ -98,16 +98,16 @@ class Site:
             Mount("/static", StaticFiles(directory=FILES)),
         ]
         application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
-        application.router.redirect_slashes = False  # what it would redirect to is nothing either
+        application.router.redirect_slashes = False  # the target would not exist either
         return Guard(application, self._gate)
 
     def start(self) -> None:
-        """Begin to take samples; the event loop runs."""
+        """Start to take samples; the event loop must be running."""
         self._feed = Feed(self._board, self._most_pages)
         self._feed.start()
 
     def close(self) -> None:
-        """Let go of those who are sent something. On the event loop."""
+        """Disconnect the pages. Runs on the event loop."""
         if self._feed is not None:
             self._feed.close()
 
@@ -143,7 +143,7 @@ class Site:
 
     async def _events(self, _: Request) -> Response:
         if self._feed is None or self._feed.is_full:
-            return error(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages look already")
+            return error(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open already")
         return StreamingResponse(self._feed.frames(), media_type="text/event-stream")
 
     async def _cell(self, request: Request) -> Response:
@@ -165,7 +165,7 @@ class Site:
         if found is None:
             why = "it is not held: only records that are not finished are"
             return error(HTTPStatus.NOT_FOUND, why)
-        if request.client is not None and request.client.host:  # not whoever keeps the copies
+        if request.client is not None and request.client.host:  # not the parent of the replicas
             place = f"{at.partition} offset {at.offset}"
             _log.info(
                 "%s: %s asked for the value of %s",
@@ -211,7 +211,7 @@ class Site:
 
 
 def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | None) -> None:
-    """Write down who wanted what, like ``_log_intervention``."""
+    """Log who requested what, like ``_log_intervention``."""
     if request.client is not None and request.client.host:
         _log.warning(
             "%s: %s asked to %s %s: %s",
@@ -227,7 +227,7 @@ def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | Non
 def _log_intervention(
     request: Request, at: CellPlace, wanted: Intervention, verdict: InterventionResult | None
 ) -> None:
-    """Write down who wanted what; whoever keeps several copies does so for them."""
+    """Log who requested what; with several replicas their parent does it."""
     if request.client is not None and request.client.host:
         _log.warning(
             "%s: %s asked to %s %s@%d: %s",
@@ -242,7 +242,7 @@ def _log_intervention(
 
 
 async def _refused(_: Request, refusal: Exception) -> Response:
-    """Answer as everywhere where there is no such path, or not with this method."""
+    """Return the usual JSON error for an unknown path or method."""
     assert isinstance(refusal, HTTPException)
     answer = error(HTTPStatus(refusal.status_code), refusal.detail)
     answer.headers.update(refusal.headers or {})
@@ -263,5 +263,5 @@ def _cell_place(request: Request) -> CellPlace | None:
 
 
 async def _elsewhere(ask: Callable[[], Any]) -> Any:
-    """Ask on another thread: poll threads take their time."""
+    """Run a query on another thread: poll threads may be slow."""
     return await asyncio.to_thread(ask)

@@ -1,4 +1,4 @@
-"""The live window beside the workers, only where it is configured: its packages are optional."""
+"""Starts the live window beside the workers, only if configured: its packages are optional."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MISSING = (
 
 
 def check_certificate(plan: AppPlan) -> None:
-    """Read certificate and key, if there are any; raises ConfigError where they are of no use."""
+    """Check the certificate and key, if any; raise ConfigError if they are unusable."""
     problems = []
     for key, why in certificate_problems(plan.config.admin, Path(plan.file).parent):
         path = ("admin", "tls", *filter(None, [key]))
@@ -40,10 +40,10 @@ def admin_board(
     beside: ExitStack,
     trace_pages: Callable[[AppPlan], Pages],
 ) -> WorkersBoard | None:
-    """Serve what the configuration asks for, until ``beside`` is left; None for nothing.
+    """Serve the configured address until ``beside`` closes; return None if there is none.
 
-    A copy is asked by whoever keeps the copies. Raises UsageError where the extra is missing, or
-    the address cannot be had.
+    A replica is queried by its parent. Raises UsageError if the extra is missing, or the address is
+    unavailable.
     """
     if plan.config.admin.address is None or (copy is not None and copy.admin_socket is None):
         return None
@@ -67,9 +67,9 @@ def admin_board(
 def admin_of_copies(
     plan: AppPlan, sockets: Mapping[str, Path], trace_pages: Callable[[AppPlan], Pages]
 ) -> Iterator[None]:
-    """Serve for all copies what the configuration asks for; ``sockets`` are theirs, by number.
+    """Serve the configured address for all replicas; ``sockets`` are theirs, by number.
 
-    Raises UsageError as ``admin_board`` does.
+    Raises UsageError like ``admin_board``.
     """
     if plan.config.admin.address is None:
         yield

@@ -1,4 +1,4 @@
-"""Dead letters: reading, showing, counting, reporting and redriving them.
+"""Dead letters: read, show, count, report, redrive and purge them.
 
-What a copy looks like when the engine writes it is in ``engine.retry.copy_record``.
+``engine.retry.copy_record`` defines the copies that workers write.
 """

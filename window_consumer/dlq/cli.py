@@ -1,4 +1,4 @@
-"""``window-consumer dlq``: looking at dead letters, and what can be done with them."""
+"""``window-consumer dlq``: inspect dead letters and act on them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ _COMMANDS = {
 def dlq_group() -> None:
     """Look at dead letters, of these workers or of any topic, and put them back.
 
-    A dead letter is named by the id of its record, as in orders/0/17, or by where it stands
-    itself, as in shop-charge.orders.dlq/0/3.
+    A dead letter is named by the id of its record, as in orders/0/17, or by its own position, as in
+    shop-charge.orders.dlq/0/3.
     """

@@ -1,4 +1,4 @@
-"""Conditions on dead letters: what ``--where`` may speak of, see ``expressions``."""
+"""Conditions on dead letters: the fields that ``--where`` accepts (see ``expressions``)."""
 
 from __future__ import annotations
 
@@ -63,19 +63,20 @@ _FIELDS: Mapping[str, tuple[FieldKind, Callable[[DeadLetter], Value]]] = {
 }
 
 FIELDS: Mapping[str, FieldKind] = {name: kind for name, (kind, _) in _FIELDS.items()}
-"""What a condition may name beside ``header('x')``; topic, partition, offset: those at first."""
+"""Fields besides ``header('x')``; topic, partition and offset are the original ones."""
 
 _WORDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "reason": ("reason", tuple(map(str, Reason))),
     "written_by": ("writer", tuple(map(str, WrittenBy))),
 }
-"""Fields that hold one word of a few: what to call such a word, and all of them."""
+"""Fields with a fixed set of values: what to call such a value, and all of them."""
 
 
 def parse_where(condition: str) -> Expression:
-    """Read a condition on dead letters; raises ExpressionError, which says where it goes wrong.
+    """Parse a condition on dead letters.
 
-    So does a reason that does not exist, and a part of one: no dead letter would ever be chosen.
+    Raises ExpressionError with the position of the mistake. An unknown reason, whole or in part, is
+    an error too: it could never match.
     """
     where = parse(condition, FIELDS)
     for field, word, is_known in _compared(where.term):
@@ -88,11 +89,11 @@ def parse_where(condition: str) -> Expression:
 
 
 Compared = tuple[str, str, Callable[[str], bool]]
-"""A field of ``_WORDS``, what it is compared with, and which words that fits."""
+"""A field of ``_WORDS``, the text that it is compared with, and a test for matching values."""
 
 
 def _compared(term: Term) -> Iterator[Compared]:
-    """Yield what fields that hold one word of a few are compared with."""
+    """Yield the comparisons with fields that have a fixed set of values."""
     match term:
         case All(terms) | AnyOf(terms):
             for each in terms:
@@ -134,7 +135,7 @@ def _holds(test: Callable[[str, str], bool], pattern: str, word: str) -> bool:
 
 @frozen
 class DeadLetterLookup:
-    """Shows a dead letter to an expression."""
+    """Provides the fields of a dead letter to an expression."""
 
     letter: DeadLetter
     wall_ms: int
@@ -152,12 +153,12 @@ class DeadLetterLookup:
         return None
 
     def now_ms(self) -> int:
-        """Return the time that ages count from."""
+        """Return the time from which ages count back."""
         return self.wall_ms
 
 
 def holds(where: Expression | None, letter: DeadLetter, now_ms: int) -> bool:
-    """Tell whether a dead letter fulfils a condition; without one all do."""
+    """Return whether a dead letter fulfils a condition; None matches all."""
     return where is None or where.evaluate(DeadLetterLookup(letter, now_ms))
 
 

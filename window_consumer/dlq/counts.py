@@ -1,4 +1,4 @@
-"""Dead letters counted: by reason, error, place of the error, version and age."""
+"""Counts of dead letters by reason, error, place of the error, version and age."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ AGES: tuple[tuple[str, float], ...] = (
     ("1d to 7d", 7 * 24 * _HOUR_MS),
     ("over 7d", float("inf")),
 )
-"""Names of ages, each with the milliseconds that it ends before."""
+"""Names of age ranges, each with its exclusive end in milliseconds."""
 
 IsResolved = Callable[[DeadLetter], bool]
 
 
 def none_is_resolved(_: DeadLetter) -> bool:
-    """Take all dead letters for open: where nobody notes which are not."""
+    """Treat every dead letter as open: no redrive state is kept."""
     return False
 
 
@@ -36,15 +36,15 @@ class Fingerprint:
     error_class: str
     count: int = 0
     latest: str = ""
-    """The id of the one that failed last, to look at."""
+    """The id of the latest failure, as an example."""
     latest_ms: int = -1
 
 
 @define
 class DeadLetterCounts:
-    """What one topic holds. All but ``total`` and ``resolved`` count open dead letters only.
+    """The counts of one topic. All except ``total`` and ``resolved`` cover open dead letters only.
 
-    Where nobody could find out which are resolved, all count as open, and ``unknown`` says why.
+    If the redrive state cannot be read, all count as open, and ``unknown`` says why.
     """
 
     total: int = 0
@@ -60,7 +60,7 @@ class DeadLetterCounts:
 
     @property
     def open(self) -> int:
-        """Those that nobody has taken care of."""
+        """Return the number of unresolved dead letters."""
         return self.total - self.resolved
 
     def add(self, letter: DeadLetter, now_ms: int, *, resolved: bool) -> None:

@@ -1,7 +1,7 @@
-"""A dead letter: a record that somebody gave up, and what its headers tell about that.
+"""A dead letter: a record that could not be handled, and what its headers say about it.
 
-Ours are read here (docs/wire.md has the headers), those of other frameworks by the rules in
-``foreign_dead_letters``. Nothing raises: what is missing or cannot be read comes out as None.
+Our headers (see docs/wire.md) are parsed here, those of other frameworks by the rules in
+``foreign``. Nothing raises: a missing or unreadable field is None.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from window_consumer.model.record_identity import (
 
 
 class Position(NamedTuple):
-    """Where a dead letter itself stands; its text, ``topic/partition/offset``, finds it again."""
+    """The position of the dead letter itself; its text is ``topic/partition/offset``."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class WrittenBy(StrEnum):
-    """Who wrote a dead letter, as far as its headers tell."""
+    """The framework that wrote a dead letter, according to its headers."""
 
     WINDOW_CONSUMER = "window-consumer"
     SPRING = "spring"
@@ -58,7 +58,7 @@ class WrittenBy(StrEnum):
 
 @frozen(kw_only=True)
 class DeadLetter:
-    """A record of a dead-letter topic and what is known about it; None is unknown.
+    """A record of a dead-letter topic and its metadata; None means unknown.
 
     Times are milliseconds since 1970.
     """
@@ -66,14 +66,14 @@ class DeadLetter:
     position: Position
     written_by: WrittenBy
     id: str
-    """``wc-id``; else where the record stood at first, else where the dead letter stands."""
+    """``wc-id``, else the record's first position, else the position of the dead letter."""
     key: bytes | None
     value: bytes | None
-    """The record's value; None also where ``value_ref`` stands for it."""
+    """The record's value; None also if ``value_ref`` replaces it."""
     headers: Headers
-    """All headers, in their order."""
+    """All headers, in order."""
     own_headers: Headers
-    """Those that the record had before it failed, in their order."""
+    """The headers that the record had before it failed, in order."""
     timestamp: int | None
     """When the dead letter was written."""
     original_topic: str | None = None
@@ -82,34 +82,34 @@ class DeadLetter:
     original_timestamp: int | None = None
     group: str | None = None
     handler: str | None = None
-    """The handler; of Kafka Connect the connector and its task."""
+    """The handler; for Kafka Connect, the connector and its task."""
     app_version: str | None = None
     host: str | None = None
-    """The host whose worker gave it up; of a pod its name."""
+    """The host whose worker gave up; for a pod, its name."""
     reason: str | None = None
-    """One of ``headers.Reason``; a later version may write further ones."""
+    """A member of ``headers.Reason``; a later version may write others."""
     error_class: str | None = None
     error_message: str | None = None
     error_stack: str | None = None
     fingerprint: str | None = None
-    """Equal for errors of one class from one place; computed where the headers have none."""
+    """Equal for errors of one class from one place; computed if no header has it."""
     attempts: int | None = None
     level: str | None = None
     first_failure: int | None = None
     last_failure: int | None = None
     redrives: int = 0
-    """How often it was put back by hand."""
+    """How often a redrive put it back."""
     value_ref: str | None = None
-    """Where the value is that was too large: ``topic/partition/offset sha256:hex``."""
+    """The position and checksum of an oversized value: ``topic/partition/offset sha256:hex``."""
 
     @property
     def failed_at(self) -> int | None:
-        """When it failed for the last time, as far as that is known; its age counts from here."""
+        """Return the time of the latest known failure, from which the age counts."""
         return self.last_failure if self.last_failure is not None else self.timestamp
 
     @property
     def original(self) -> Position | None:
-        """Where the record was delivered first, None where that is not known completely."""
+        """Return the position of the first delivery, None unless it is completely known."""
         topic, partition, offset = (
             self.original_topic,
             self.original_partition,
@@ -121,19 +121,20 @@ class DeadLetter:
 
     @property
     def may_be_pointer(self) -> bool:
-        """Whether it may only say where the record stood.
+        """Return whether the dead letter may hold only the position of its record.
 
-        Share groups copy key and value where ``errors.deadletterqueue.copy.record.enable`` is set.
+        Share groups copy key and value only if ``errors.deadletterqueue.copy.record.enable`` is
+        set.
         """
         empty = self.key is None and self.value is None
         return empty and self.written_by is WrittenBy.SHARE_GROUP and self.original is not None
 
 
 def read_dead_letter(message: Message) -> DeadLetter:
-    """Return what a record of any dead-letter topic says of itself.
+    """Return the dead letter in a record of any dead-letter topic.
 
-    Several frameworks may have had the record one after the other: the one that wrote its headers
-    last is believed. A record that nobody marked comes out with everything unknown.
+    If several frameworks handled the record in turn, the last writer's headers win. In a record
+    without known headers every field is unknown.
     """
     position = Position(message.topic(), message.partition(), message.offset())
     headers: Headers = message.headers() or []
@@ -168,7 +169,7 @@ _PRODUCERS = names.KEPT_ON_FOREIGN_TOPICS - {names.ID, names.REDRIVES}
 
 
 def _last_writer(headers: Headers) -> ForeignFormat | str | None:
-    """Return who wrote the last of the headers that tell who wrote them."""
+    """Return the writer of the last header that identifies a writer."""
     for name, _ in reversed(headers):
         if name == names.FORMAT:
             return _OURS
@@ -204,9 +205,9 @@ def _ours(headers: Mapping[str, bytes | None]) -> Fields:
 
 
 def _own(headers: Headers, fields: Fields) -> Headers:
-    """Return the record's own headers: all that are not ours, and what producers may set.
+    """Return the record's own headers: all except ours, plus those of ours that producers may set.
 
-    An id that is not made of the record's place was the producer's.
+    An id that differs from the record's position came from the producer.
     """
     place = _place_of(fields)
     return [

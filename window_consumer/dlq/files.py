@@ -1,8 +1,8 @@
-"""Files of exported dead letters, one JSON line each. They appear under their name when complete.
+"""Files of exported dead letters, one JSON line each. They get their name once complete.
 
-A line has the record as it is (``position``, ``timestamp``, ``key``, ``value``, ``headers``), and
-beside it what its headers mean, for programs that do not parse headers. Bytes are text where they
-are UTF-8, else ``{"base64": "..."}``. Reading uses the record alone.
+A line holds the unchanged record (``position``, ``timestamp``, ``key``, ``value``, ``headers``) and
+the parsed fields, for programs that do not parse headers. Bytes are text if they are UTF-8, else
+``{"base64": "..."}``. Reading uses the record alone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _THE_RECORD = frozenset({"position", "timestamp", "key", "value", "headers", "ow
 
 
 def as_values(letter: DeadLetter) -> dict[str, Any]:
-    """Return what is known about a dead letter beside the record itself, as plain values."""
+    """Return the parsed fields of a dead letter, without the record itself, as plain values."""
     fields = attrs.asdict(letter, filter=lambda field, _: field.name not in _THE_RECORD)
     return {**fields, "written_by": letter.written_by.value}
 
 
 def line_of(letter: DeadLetter) -> str:
-    """Return a dead letter as one line of JSON, without the line's end."""
+    """Return a dead letter as one line of JSON, without the line break."""
     return json.dumps(
         {
             "position": letter.position._asdict(),
@@ -51,7 +51,7 @@ def line_of(letter: DeadLetter) -> str:
 
 
 def read_line(line: str) -> DeadLetter:
-    """Return the dead letter of a line; raises ValueError that says what is wrong with it."""
+    """Return the dead letter of a line; raise ValueError if the line is invalid."""
     try:
         record = json.loads(line)
         position = record["position"]
@@ -86,7 +86,7 @@ def _read(written: Any) -> bytes | None:
 
 
 _ROWS = 10_000
-"""Dead letters of one row group: some tens of megabytes at most, with records of usual size."""
+"""Dead letters per row group: tens of megabytes at most, with records of usual size."""
 
 NO_PYARROW = (
     "--format parquet needs pyarrow, which is not installed: pip install"
@@ -95,7 +95,7 @@ NO_PYARROW = (
 
 
 def write_lines(letters: Iterable[DeadLetter], output: Path | None) -> int:
-    """Write dead letters as lines of JSON, to stdout without a file; return how many."""
+    """Write dead letters as JSON lines, to stdout if there is no file; return their number."""
     if output is None:
         return _lines(letters, sys.stdout)
     with _complete(output) as unfinished, unfinished.open("w", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ def _lines(letters: Iterable[DeadLetter], file: IO[str]) -> int:
 
 
 def write_parquet(letters: Iterable[DeadLetter], output: Path) -> int:
-    """Write dead letters as a Parquet file with bytes as they are; return how many.
+    """Write dead letters as a Parquet file with unchanged bytes; return their number.
 
     Raises UsageError without pyarrow, before anything is read or written.
     """
@@ -132,7 +132,7 @@ def write_parquet(letters: Iterable[DeadLetter], output: Path) -> int:
 
 
 def _schema(pa: Any) -> Any:
-    """Return the columns: names are those of the lines, times are timestamps in UTC."""
+    """Return the columns: named like the JSON fields, with times as UTC timestamps."""
     text, number, time = pa.string(), pa.int64(), pa.timestamp("ms", tz="UTC")
     header = pa.struct([("name", text), ("value", pa.binary())])
     return pa.schema(
@@ -172,9 +172,9 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 @contextmanager
 def _complete(output: Path) -> Iterator[Path]:
-    """Lend a file beside the one that is wanted, and rename it when all is written.
+    """Yield a temporary path beside the output, and rename it once writing succeeds.
 
-    Raises UsageError for a file that is there, and where none can be written.
+    Raises UsageError if the output exists or cannot be written.
     """
     if output.exists():
         raise UsageError(f"--output {output}: the file is there already: choose another")

@@ -1,7 +1,7 @@
-"""The headers that other frameworks put on dead letters, and how each of them writes numbers.
+"""Dead-letter headers of other frameworks, and how each framework encodes numbers.
 
-A format is a table from header to field. Where a header stands several times (a record that failed
-again on its way) the first tells where the record came from, the last what is wrong with it.
+A format maps headers to fields. If a header occurs several times (the record failed again later),
+the first value describes the origin and the last one the error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Headers
 
 Fields = dict[str, Any]
-"""What a format knows, by the names of DeadLetter's fields."""
+"""Parsed values by the names of DeadLetter's fields."""
 
 Read = Callable[[bytes | None], str | int | None]
 
@@ -35,26 +35,26 @@ _SPRINGS_OWN = "org.springframework.kafka."
 
 @frozen
 class ForeignFormat:
-    """How a framework marks its dead letters."""
+    """The headers that a framework writes to its dead letters."""
 
     name: str
     prefixes: tuple[str, ...]
-    """The framework's own headers begin with these."""
+    """Prefixes of the framework's own headers."""
     marks: frozenset[str]
-    """Headers that no one else writes, and every dead letter of this framework has."""
+    """Headers that every dead letter of this framework has, and nobody else writes."""
     fields: Mapping[str, tuple[str, Read]]
-    """Header to field."""
+    """The field and parser of each header."""
     finish: Callable[[Fields, Mapping[str, bytes | None]], None] = field(
         default=lambda fields, headers: None  # noqa: ARG005 - the form that others need
     )
-    """Puts right what one header alone does not tell."""
+    """Corrects fields that depend on several headers."""
 
     def is_of_it(self, header: str) -> bool:
-        """Tell whether a header is the framework's, not the record's own."""
+        """Return whether the framework, not the record's producer, wrote a header."""
         return header.startswith(self.prefixes)
 
     def read(self, headers: Headers) -> Fields:
-        """Return what is known."""
+        """Return the fields that the headers contain."""
         fields: Fields = {}
         for header, value in headers:
             known = self.fields.get(header)
@@ -72,9 +72,9 @@ class ForeignFormat:
 
 
 def _finish_spring(fields: Fields, headers: Mapping[str, bytes | None]) -> None:
-    """Tell the handler's exception from Spring's own, which is wrapped around it."""
+    """Replace Spring's wrapping exception by the handler's exception."""
     if fields.get("attempts") and "retry_topic-attempts" in headers:
-        fields["attempts"] -= 1  # it counts the attempt that would come next
+        fields["attempts"] -= 1  # Spring counts the next attempt
     if fields.get("error_class") is None:
         for family in _SPRINGS_FAMILIES:
             for name, what in _SPRINGS_KEY_ERRORS.items():
@@ -100,20 +100,20 @@ def _finish_connect(fields: Fields, headers: Mapping[str, bytes | None]) -> None
 
 
 def _class_before_message(value: bytes | None) -> str | None:
-    """Return the class of an exception that Java has made text of: ``class: message``."""
+    """Return the class of an exception that Java formatted as ``class: message``."""
     whole = text(value)
     return None if whole is None else whole.partition(":")[0].strip()
 
 
 _SPRINGS_FAMILIES = ("kafka_dlt-", "kafka_")
-"""Of the DeadLetterPublishingRecoverer alone, and as retryable topics use it."""
+"""Prefixes of the DeadLetterPublishingRecoverer, alone and in retryable topics."""
 
 _SPRINGS_KEY_ERRORS = {
     "error_class": "key-exception-fqcn",
     "error_message": "key-exception-message",
     "error_stack": "key-exception-stacktrace",
 }
-"""A key that could not be read is told in headers of its own."""
+"""Separate headers for a key that could not be deserialized."""
 
 _SPRINGS_FIELDS: Mapping[str, tuple[str, Read]] = {
     "original-topic": ("original_topic", text),
@@ -212,4 +212,4 @@ FORMATS: Mapping[str, ForeignFormat] = {
     for each in (_SPRING, _CONNECT, _STREAMS, _SHARE_GROUP, _KPIPE)
     for mark in each.marks
 }
-"""Each format by the headers that tell it."""
+"""Each format by the headers that identify it."""

@@ -1,4 +1,4 @@
-"""Calling the user's handler with the record of a dead letter: in a debugger, or in a test."""
+"""Call the user's handler with the record of a dead letter: in a debugger, or in a test."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
 
 _LINE = 60
-"""Bytes of a value on one line of a test."""
+"""Bytes of a value per line of a test."""
 
 
 def handler_for(letter: DeadLetter, app: App, chosen: str | None = None) -> HandlerSpec:
-    """Return the handler that the record failed in, or the one that was chosen.
+    """Return the chosen handler, or else the one in which the record failed.
 
-    Raises UsageError where the application does not have it.
+    Raises UsageError if the application does not have it.
     """
     handlers: Mapping[str, HandlerSpec] = app.handlers
     name = chosen or letter.handler
@@ -36,9 +36,9 @@ def handler_for(letter: DeadLetter, app: App, chosen: str | None = None) -> Hand
 
 
 def as_test(letter: DeadLetter, module: str, app: str, handler: HandlerSpec) -> str:
-    """Return a test for pytest that calls a handler with the very record of a dead letter.
+    """Return a pytest test that calls a handler with the record of a dead letter.
 
-    ``module`` and ``app`` say where the application is.
+    ``module`` and ``app`` locate the application.
     """
     first = letter.original or letter.position
     arguments = {
@@ -67,7 +67,7 @@ def _docstring(letter: DeadLetter) -> str:
     lines = [
         f"The record {letter.id}, which became the dead letter {letter.position}.",
         "",
-        f"{letter.reason or 'It failed'}: {letter.error_class or 'nobody told why'}",
+        f"{letter.reason or 'It failed'}: {letter.error_class or 'reason unknown'}",
         "",
         "It holds the record's key, value and headers as they are.",
         "",
@@ -76,7 +76,7 @@ def _docstring(letter: DeadLetter) -> str:
 
 
 def _plain(line: str) -> str:
-    """Keep what others have written from ending the docstring."""
+    """Escape foreign text so that it cannot end the docstring."""
     return "".join(c if c.isprintable() and c not in '"\\' else "?" for c in line)
 
 
@@ -94,7 +94,7 @@ def _headers(letter: DeadLetter) -> str:
 
 
 def _literal(data: bytes | None) -> str:
-    """Write bytes as Python does, long ones over several lines."""
+    """Format bytes as a Python literal, long ones over several lines."""
     if data is None or len(data) <= _LINE:
         return repr(data)
     pieces = [data[start : start + _LINE] for start in range(0, len(data), _LINE)]

@@ -1,7 +1,7 @@
-"""Deleting dead letters that nobody will need: what is to go, and making it go.
+"""Delete dead letters that are no longer needed: find the cut, and delete up to it.
 
-Kafka deletes from the beginning of a log only. So everything goes that stands before the first
-dead letter that is young enough, whatever became of it.
+Kafka deletes only from the beginning of a log. Therefore everything before the first dead letter
+that is recent enough is deleted, resolved or not.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from window_consumer.model.record import TopicPartition
 
 @frozen
 class Before:
-    """Where to stop deleting: one of the two is given."""
+    """Where to stop deleting: exactly one of the two fields is set."""
 
     time_ms: int | None = None
-    """Milliseconds since 1970, compared with the time when a dead letter was written."""
+    """Milliseconds since 1970, compared with the time at which a dead letter was written."""
     offset: int | None = None
 
 
 @frozen
 class PurgePoint:
-    """What is to be deleted of one partition."""
+    """The range to delete from one partition."""
 
     name: TopicPartition
     span: Span
-    """The offsets that are to go; holes in the log make the records fewer."""
+    """The offsets to delete; holes in the log make the records fewer."""
     left: int
-    """Offsets that stay."""
+    """The number of offsets that stay."""
     topic: DeadLetterTopic = field(repr=False)
 
 
 def cuts_of(
     topics: Sequence[DeadLetterTopic], before: Before, partition: int | None = None
 ) -> list[PurgePoint]:
-    """Return what would go; partitions of which nothing would go are left out.
+    """Return the range to delete from each partition, without empty ones.
 
     Raises UsageError for a topic that is not known to hold dead letters, and for an offset that
-    could mean several partitions.
+    could belong to several partitions.
     """
     cuts = [cut for topic in topics for cut in _cuts(topic, before, partition)]
     for cut in cuts:
@@ -84,7 +84,7 @@ def _ends(
 
 
 def _check_holds_dead_letters(cut: PurgePoint) -> None:
-    """Keep a slip of the hand from emptying a topic that holds something else."""
+    """Raise UsageError unless the topic holds dead letters: a typo must not empty another topic."""
     if cut.topic.worker is not None:
         return
     for records in cut.topic.reader.read({cut.name: cut.span}):
@@ -97,7 +97,7 @@ def _check_holds_dead_letters(cut: PurgePoint) -> None:
 
 
 def purge(cuts: Sequence[PurgePoint]) -> dict[TopicPartition, int]:
-    """Delete; return each log's first offset from now on. Raises what the cluster denies."""
+    """Delete, and return each log's new first offset; raise what the cluster denies."""
     first: dict[TopicPartition, int] = {}
     for topic in dict.fromkeys(cut.topic for cut in cuts):
         ends = {cut.name: cut.span.end for cut in cuts if cut.topic is topic}

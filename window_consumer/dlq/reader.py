@@ -1,4 +1,4 @@
-"""Reading dead-letter topics, and dead letters prepared for display."""
+"""Reads dead-letter topics and prepares dead letters for display."""
 
 from __future__ import annotations
 
@@ -62,28 +62,28 @@ _REFERENCE = re.compile(_PLACE + " sha256:([0-9a-f]{64})")
 
 @frozen(eq=False)
 class DeadLetterTopic:
-    """A topic that holds dead letters, and the means to read it."""
+    """A dead-letter topic and the means to read it."""
 
     name: str
     worker: str | None
-    """The worker whose records they are; None for a topic that no worker writes."""
+    """The worker whose records it holds; None if no worker writes the topic."""
     source: str | None
     """The topic that the records come from."""
     state: str | None
-    """The topic that remembers which of them are resolved; None where no worker's group is."""
+    """The topic with the redrive state; None if the worker's group has none."""
     reader: TopicReader = field(repr=False)
     cluster: Cluster = field(repr=False)
 
     def letters(self, spans: Mapping[TopicPartition, Span] | None = None) -> Iterator[DeadLetter]:
-        """Yield what it holds, up to where it ends now; those of a partition in their order."""
+        """Yield its dead letters up to the current end, in order within each partition."""
         wanted = self.reader.spans(self.name) if spans is None else spans
         for records in self.reader.read(wanted):
             yield from map(read_dead_letter, records)
 
     def resolved(self) -> Resolved:
-        """Return which of them somebody has dealt with: none where nothing remembers that.
+        """Return its resolved dead letters; empty if no redrive state is kept.
 
-        Raises NotPermittedError where the memory may not be read.
+        Raises NotPermittedError if the state topic may not be read.
         """
         if self.state is None:
             return Resolved()
@@ -97,10 +97,10 @@ class DeadLetterTopic:
 
 
 class DeadLetterTopics:
-    """The topics to look at, with open connections. Owner: one thread; a context manager.
+    """The selected topics, with open connections. A context manager. Owner: one thread.
 
-    Entering it asks the cluster: raises what a start raises where that does not answer, and
-    MissingTopicError for a topic that is not there.
+    Entering it connects to the cluster. It raises the errors of a start if the cluster does not
+    answer, and MissingTopicError for a missing topic.
     """
 
     def __init__(self, source: DeadLetterSource, *, timeout_s: float):
@@ -167,7 +167,7 @@ class DeadLetterTopics:
     def letters(self, where: Expression | None, now_ms: int) -> Iterator[DeadLetter]:
         """Yield all dead letters that fulfil a condition, topic by topic.
 
-        ``now_ms``, milliseconds since 1970, is what ages count from.
+        ``now_ms``, in milliseconds since 1970, is the time from which ages count back.
         """
         for topic in self.topics:
             yield from (each for each in topic.letters() if holds(where, each, now_ms))
@@ -175,8 +175,8 @@ class DeadLetterTopics:
     def find(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a name, the latest last.
 
-        A name is ``topic/partition/offset`` of the dead letter itself, or the record's id: of one
-        record there may be several. Raises UsageError where there is none.
+        A name is ``topic/partition/offset`` of a dead letter, or the id of a record, which may have
+        several dead letters. Raises UsageError if there is none.
         """
         found = self._at(name)
         if found is not None:
@@ -191,21 +191,21 @@ class DeadLetterTopics:
         return sorted(letters, key=lambda letter: letter.failed_at or 0)
 
     def resolution(self, letter: DeadLetter) -> Resolution | None:
-        """Return what somebody has done about a dead letter, None while it is open.
+        """Return how a dead letter was resolved, None while it is open.
 
-        Raises NotPermittedError where that may not be read.
+        Raises NotPermittedError if the state topic may not be read.
         """
         return self._topic_of(letter).resolved().of(letter.position)
 
     def origin_of(self, letter: DeadLetter) -> str | None:
-        """Return the topic that a record came from, None where nobody knows."""
+        """Return the topic that a record came from, None if unknown."""
         return letter.original_topic or self._topic_of(letter).source
 
     def whole(self, letter: DeadLetter) -> DeadLetter:
-        """Return a dead letter with its value, fetched where a reference stands for that.
+        """Return a dead letter with its value, fetched if the dead letter only references it.
 
-        Of a share group's that only says where the record stood, all of the record is fetched.
-        Raises RunError where it is gone, or is another one by now.
+        A share group's dead letter may only hold the record's position; then the whole record is
+        fetched. Raises RunError if the record is gone or has been replaced.
         """
         if letter.may_be_pointer and letter.original is not None:
             return self._fetched(letter, letter.original)
@@ -275,13 +275,14 @@ def _topic(
 _KEPT_APART = ("position", "written_by", "key", "value", "headers", "own_headers")
 
 _MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
-"""What may quote the record: it is left out where too much of the record is hidden to look for."""
+"""Fields that may quote the record. They are left out when too much of it is hidden to search it.
+"""
 
 
 def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
     """Return a dead letter as plain values.
 
-    Key and value are as ``content_of`` makes them.
+    ``content_of`` formats key and value.
     """
     value = content_of(letter.value, "value", mask)
     key = content_of(letter.key, "key", mask)

@@ -1,8 +1,8 @@
-"""Putting dead letters back: the rules, batch by batch.
+"""Puts dead letters back in batches, and holds the rules for that.
 
-Of each batch: choose, write the copies and wait for their acks, remember the dead letters as
-resolved and wait for those acks, commit the progress. So what counts as resolved or passed over was
-written before, and a process that is killed repeats one batch at most. Nothing is deleted.
+For each batch: select, write the copies and wait for their acks, write the resolved positions to
+the state topic and wait for those acks, commit the progress. So everything that counts as resolved
+or skipped was written before, and a killed process repeats at most one batch. Nothing is deleted.
 """
 
 from __future__ import annotations
@@ -32,93 +32,93 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import Message
 
 BATCH_RECORDS = 5_000
-"""A killed run repeats at most so many. Fewer wait more often for acks and commits, which costs
-nothing on one machine (2,500 to 20,000 were equally fast), but would over a network."""
+"""A killed run repeats at most this many. Smaller batches wait more often for acks and commits.
+That costs nothing on one machine (2,500 to 20,000 were equally fast), but would over a network."""
 
 _BATCH_BYTES = 32 * 1024**2
-"""A batch with large values ends here: its copies are held until they are acked."""
+"""A batch with large values ends here, because its copies are held until they are acked."""
 
 _CHUNK_RECORDS = 1_000
-"""So many are read and sent at a time: they are in the processor's cache then. With 250 it was as
-fast, with 4,000 a tenth slower, with 10,000 a quarter."""
+"""Records are read and sent in chunks of this size, which fit the processor's cache. 250 was as
+fast, 4,000 a tenth slower, 10,000 a quarter slower."""
 
 _A_SECOND_IN = 10
-"""With a rate a batch holds what is due in a tenth of a second: evenly enough, and stops soon."""
+"""With a rate, a batch holds what is due in a tenth of a second: smooth, and quick to stop."""
 
 _CATCH_UP_S = 1.0
-"""What was slower than the rate is made up for as far as this goes back, no more."""
+"""A run that falls behind its rate catches up on at most this much time."""
 
 _CHECK_S = 0.2
-"""A stop is noticed within this time."""
+"""The longest time until a stop request is noticed."""
 
 _REASONS_KEPT = 10
-"""So many records that could not go back are named; the others are counted."""
+"""How many records that could not go back are named; the others are only counted."""
 
 
 class DeadLetterStream(Protocol):
-    """The dead letters, from where the last run stood."""
+    """The dead letters, from where the last run stopped."""
 
     def read(self, max_records: int) -> Sequence[Message]:
-        """Return the next ones, at most so many, none at the end."""
+        """Return up to ``max_records`` of the next ones; empty at the end."""
 
     def check_alone(self) -> None:
-        """Raise where somebody else commits the same progress."""
+        """Raise if another process commits the same progress."""
 
 
 class RedriveOutlet(Protocol):
-    """Where copies go."""
+    """The destination of copies."""
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """Send them on their way; may be called several times for a batch."""
+        """Send copies without waiting; may be called several times per batch."""
 
     def acks(self) -> Mapping[int, PublishFailedError]:
-        """Wait until all that was sent is acked; return the places of what is too large."""
+        """Wait for all acks; return the indices of copies that are too large, with their errors."""
 
 
 Fetch = Callable[[str, int, int], Message | None]
-"""Returns the record at topic, partition and offset, None where there is none any more."""
+"""Returns the record at topic, partition and offset, None if it is gone."""
 
 
 @frozen
 class RedriveRules:
-    """What goes back, where to, and how fast."""
+    """Which dead letters go back, where to, and how fast."""
 
     to: Destination
     state_topic: str
     by: str
     """The consumer group that holds the progress."""
     topic_id: str | None = None
-    """Of the dead-letter topic."""
+    """The id of the dead-letter topic."""
     max_redrives: int = 3
-    """A record that was put back so often is left where it is."""
+    """A record that was put back this often stays in the dead-letter topic."""
     rate: float | None = None
-    """Records a second, None for as fast as it goes."""
+    """Records per second; None for no limit."""
     matches: Callable[[Message], bool] | None = None
-    """The user's condition, None for all."""
+    """The user's condition; None matches all."""
     batch_records: int = BATCH_RECORDS
 
 
 @define
 class RedriveCounts:
-    """What became of the dead letters that were read."""
+    """Counts of the dead letters that were read, by result."""
 
     read: int = 0
     redriven: int = 0
-    """Put back; in a dry run those that would be."""
+    """Put back; in a dry run, those that would be."""
     not_matching: int = 0
     resolved_before: int = 0
-    """Left because another redrive had put them back."""
+    """Skipped because another redrive had put them back."""
     guarded: int = 0
-    """Left because they were put back too often."""
+    """Skipped because they were put back too often."""
     unavailable: int = 0
-    """Left because their value is gone from the source topic, or another one."""
+    """Skipped because their value in the source topic is gone or was replaced."""
     refused: int = 0
-    """Left because the broker finds the copy too large."""
+    """Skipped because the broker rejects the copy as too large."""
     reasons: list[str] = field(factory=list)
-    """Why some were unavailable or refused, the first ones."""
+    """Why the first few were unavailable or refused."""
 
     def add_reason(self, reason: str) -> None:
-        """Keep a reason while there are few."""
+        """Keep a reason unless there are enough already."""
         if len(self.reasons) < _REASONS_KEPT:
             self.reasons.append(reason)
 
@@ -136,7 +136,7 @@ class Redrive:
     fetch: Fetch
     clock: Clock
     resolved: Resolved | Collection[Message] = field(factory=Resolved)
-    """The dead letters that were dealt with before."""
+    """The dead letters that were resolved before."""
     counts: RedriveCounts = field(factory=RedriveCounts)
     _returning: Returning = field(init=False)
     _some_resolved: bool = field(init=False)
@@ -146,10 +146,10 @@ class Redrive:
         self._some_resolved = len(self.resolved) > 0
 
     def run(self, *, stop_asked: Callable[[], bool] = lambda: False) -> bool:
-        """Put back what is there; True when the end was reached, False when a stop was asked for.
+        """Put all dead letters back; return True at the end, False if a stop was requested first.
 
-        Raises a WindowConsumerError when something fails: what was committed by then stays done,
-        and the next run goes on there.
+        Raises WindowConsumerError on a failure. Committed progress stays, and the next run resumes
+        there.
         """
         size = self._batch_size()
         due = self.clock.now()
@@ -165,7 +165,7 @@ class Redrive:
         return False
 
     def _batch(self, max_records: int) -> bool:
-        """Put a batch back and commit; False at the end of the dead letters."""
+        """Put a batch back and commit; return False at the end of the dead letters."""
         leaving: list[Position] = []
         left, size = max_records, 0
         while left > 0 and size < _BATCH_BYTES:
@@ -195,7 +195,7 @@ class Redrive:
         return max(1, min(rules.batch_records, round(rules.rate / _A_SECOND_IN)))
 
     def _send(self, chunk: Sequence[Message]) -> list[Position]:
-        """Send copies of what is to go back; return the places of those dead letters."""
+        """Send the copies of the selected dead letters; return the positions of the latter."""
         leaving, copies = [], []
         for message in chunk:
             headers = self._chosen(message)
@@ -211,7 +211,7 @@ class Redrive:
         return leaving
 
     def _chosen(self, message: Message) -> DeadLetterHeaders | None:
-        """Return the headers of a dead letter that is to go back; others are counted."""
+        """Return the headers of a dead letter that shall go back; count others and return None."""
         rules, counts = self.rules, self.counts
         if rules.matches is not None and not rules.matches(message):
             counts.not_matching += 1
@@ -226,7 +226,7 @@ class Redrive:
         return headers
 
     def _remember(self, outlet: RedriveOutlet, leaving: Sequence[Position]) -> int:
-        """Wait for the acks of a batch, write down what is resolved by it; return how many are."""
+        """Wait for a batch's acks, write the resolved positions, and return their number."""
         refused = outlet.acks()
         for place, failure in refused.items():
             self.counts.refused += 1
@@ -241,7 +241,7 @@ class Redrive:
         return Resolution(REDRIVEN, self.clock.wall_ms(), rules.by, rules.to.topic, rules.topic_id)
 
     def _fetched(self, message: Message, text: bytes) -> bytes | None:
-        """Return the value that a reference stands for, None where it cannot be had."""
+        """Return the value that a reference points to, None if it is unavailable."""
         reference = ValueReference.parse(text)
         if reference is None:
             problem = f"its wc-value-ref {text!r} cannot be read"

@@ -1,7 +1,7 @@
-"""What a dead letter looks like when it goes back: key, value and the user's headers as they were.
+"""The copy of a dead letter that goes back: key, value and user headers are unchanged.
 
-Our headers are replaced, never appended: what the record is and has been through stays, what was
-said of its last failure does not.
+Our headers are replaced, never appended. The record's identity and history stay; the details of its
+last failure are dropped.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Destination:
     topic: str
     partitions: int
     of_the_ladder: bool
-    """Whether it is the group's own entry topic; to the source topic only what counts there goes:
-    other groups read it, and a record begins anew there."""
+    """Whether it is the group's own entry topic. A copy for the source topic keeps only the headers
+    that apply there: other groups read it, and the record starts over."""
 
 
 @frozen
 class ValueReference:
-    """Where a value is that was too large for the dead-letter topic, and what it has to be."""
+    """The position and checksum of a value that was too large for the dead-letter topic."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class ValueReference:
 
     @classmethod
     def parse(cls, text: bytes) -> ValueReference | None:
-        """Read ``topic/partition/offset sha256:hex``; None for anything else."""
+        """Parse ``topic/partition/offset sha256:hex``; return None for anything else."""
         place, _, digest = text.decode("utf-8", "replace").partition(" sha256:")
         topic, _, numbers = place.partition("/")
         partition, _, offset = numbers.partition("/")
@@ -62,7 +62,7 @@ class ValueReference:
         return cls(topic, int(partition), int(offset), digest)
 
     def fits(self, value: bytes | None) -> bool:
-        """Tell whether this is the value that was meant."""
+        """Return whether a value matches the reference."""
         return value is not None and sha256(value).hexdigest() == self.sha256_hex
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class ValueReference:
 
 
 class DeadLetterHeaders:
-    """The headers of one dead letter, read once: the client makes them anew at each question."""
+    """The headers of one dead letter, read once: the client rebuilds them on every call."""
 
     __slots__ = ("_last", "pairs", "redrives")
 
@@ -80,23 +80,23 @@ class DeadLetterHeaders:
         if len(self._last) != len(self.pairs):
             self.pairs = names.each_once(self.pairs)
         self.redrives = count(self._last.get(names.REDRIVES)) or 0
-        """How often the record was put back; 0 where that cannot be read."""
+        """How often the record was put back; 0 if unreadable."""
 
     @property
     def value_ref(self) -> bytes | None:
-        """What stands for the value, None where the dead letter has the value itself."""
+        """Return the reference that replaces the value, None if the dead letter has the value."""
         if names.VALUE_REF not in self._last:
             return None
         return self._last[names.VALUE_REF] or b""
 
     @property
     def original_partition(self) -> int | None:
-        """The number of the partition that the record was delivered from."""
+        """Return the number of the partition that first delivered the record."""
         return count(self._last.get(names.ORIGINAL_PARTITION))
 
 
 class Returning:
-    """Makes the copies that go back to one destination. Owner: one thread."""
+    """Builds the copies for one destination. Owner: one thread."""
 
     def __init__(self, to: Destination):
         self._to = to
@@ -105,10 +105,10 @@ class Returning:
         )
 
     def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
-        """Make the copy of a dead letter that goes back; ``value`` is the record's own.
+        """Build the copy of a dead letter that goes back; ``value`` is the record's own.
 
-        It has the number of the partition that the record came from where there is one, else the
-        key decides.
+        It keeps the number of the original partition if the destination has that partition;
+        otherwise the key decides.
         """
         kept = self._kept.of(headers.pairs)
         kept.append((names.REDRIVES, b"%d" % (headers.redrives + 1)))

@@ -1,4 +1,4 @@
-"""A redrive put together: configuration, cluster, topics, clients."""
+"""Sets up a redrive: configuration, cluster, topics, clients."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ from window_consumer.model.record import (
 from window_consumer.runtime.worker import SystemClock
 
 _BATCH_BYTES = 1_000_000
-"""librdkafka's own default of batch.size."""
+"""librdkafka's default of batch.size."""
 
 
 @frozen
 class RedriveRequest:
-    """What the user wants of a redrive."""
+    """The user's options for a redrive."""
 
     to_source: bool = False
     where: Expression | None = None
@@ -79,21 +79,21 @@ class RedriveRequest:
 
 @frozen
 class RedriveJob:
-    """Dead letters of one topic of one worker that are to go back."""
+    """The dead letters of one topic of one worker that shall go back."""
 
     worker: str
     consumer_group: str
-    """The worker's."""
+    """The worker's group."""
     topics: RedriveTopics
     wishes: RedriveRequest
     clients: Clients
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
     count: Callable[[LogWriter], AbstractContextManager[LogWriter]]
-    """Lets an audit hear of what is written."""
+    """Wraps the writer so that an audit counts its records."""
 
     def run(self, counts: RedriveCounts, stop_asked: Callable[[], bool]) -> bool:
-        """Put them back; True when the end was reached. ``counts`` is kept up to date meanwhile."""
+        """Put them back; return True at the end. Updates ``counts`` while it runs."""
         wishes, topics, clients = self.wishes, self.topics, self.clients
         access = (self.group, clients.log, clients.oauth_token)
         with ExitStack() as open_clients:
@@ -142,7 +142,7 @@ class RedriveJob:
         )
 
     def _resolved(self, reader: TopicReader) -> Resolved:
-        """Return what redrives, this one and others, have put back before."""
+        """Return what this and other redrives have put back before."""
         if not self.topics.remembers:
             return Resolved()
         records = chain.from_iterable(reader.read(reader.spans(self.topics.state)))
@@ -173,11 +173,11 @@ def redrive_jobs(
     oauth_token: OauthToken | None = None,
     timeout_s: float = 30.0,
 ) -> list[RedriveJob]:
-    """Return what there is to put back, of these workers and topics or of all; makes topics.
+    """Return a job for each topic of the given workers and topics, or of all; create topics.
 
-    ``topics`` are source topics or dead-letter topics. A worker's topic without a dead-letter
-    topic has no job. A broker is waited for at most ``timeout_s``. Raises UsageError for names
-    that are none, and what the cluster denies.
+    ``topics`` are source topics or dead-letter topics. A source without a dead-letter topic has no
+    job. A broker has ``timeout_s`` to answer. Raises UsageError for unknown names, and what the
+    cluster denies.
     """
     known = loaded.config.workers
     for name in workers:
@@ -215,7 +215,7 @@ def redrive_jobs(
 
 
 def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
-    """Raise NotPermittedError where the progress may not be kept: a reader would wait for it."""
+    """Raise NotPermittedError if the group is not permitted: a reader would wait for it."""
     lacks = missing_right(worker.name, "READ", f"group {group}")
     try:
         operations = clients.cluster.group(group).operations
@@ -226,9 +226,9 @@ def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
 
 
 def _sources(loaded: LoadedConfig, worker: WorkerConfig, clients: Clients) -> list[str]:
-    """Return the topics that the worker reads, as far as the configuration knows.
+    """Return the topics that the worker reads, as the configuration names them.
 
-    Where only decorators know them, they are those that dead-letter topics of the group are of.
+    If only decorators name them, derive them from the group's dead-letter topics.
     """
     if worker.topics:
         return list(worker.topics)
@@ -241,7 +241,7 @@ def _sources(loaded: LoadedConfig, worker: WorkerConfig, clients: Clients) -> li
 
 
 def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveRequest) -> str:
-    """Name the progress: the same redrive goes on, another one begins for itself."""
+    """Name the progress group: an equal redrive resumes, a different one starts over."""
     named = [topics.dead_letters.name, str(wishes.where or ""), topics.to.topic]
     digest = sha256(json.dumps([*named, wishes.max_redrives]).encode()).hexdigest()
     return f"{worker.group}.redrive.{digest[:12]}"

@@ -1,7 +1,7 @@
 """Which dead letters are resolved: the compacted topic ``<group>.dlq.state``.
 
-A dead letter is never changed or deleted when somebody deals with it. A record of this topic says
-so: its key is the place of the dead letter, ``topic/partition/offset``, its value is JSON.
+Resolving a dead letter does not change or delete it. Instead a record of this topic says so: its
+key is the dead letter's position, ``topic/partition/offset``, and its value is JSON.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ REDRIVEN = "redriven"
 
 @frozen
 class Resolution:
-    """What was done with dead letters."""
+    """How dead letters were resolved."""
 
     what: str
-    """``redriven``; a later version may write other words."""
+    """``redriven``; a later version may write other values."""
     at_ms: int
     """When, in milliseconds since 1970."""
     by: str
     """The consumer group that holds the progress of the redrive."""
     to: str
-    """The topic that the record was put into."""
+    """The topic that received the records."""
     topic_id: str | None
-    """The id of the dead-letter topic, None where the cluster tells no ids."""
+    """The id of the dead-letter topic, None if the cluster has no topic ids."""
 
     def as_bytes(self) -> bytes:
         """Return the value of the state topic's record."""
@@ -54,7 +54,7 @@ class Resolution:
         return json.dumps(named, separators=(",", ":")).encode()
 
     def records(self, topic: str, resolved: Iterable[Position]) -> list[Copy]:
-        """Return what is to be written into the state topic for these dead letters."""
+        """Return the records for the state topic that resolve these dead letters."""
         value = self.as_bytes()
         return [Copy(topic, None, run.key, value, []) for run in _runs(resolved)]
 
@@ -75,7 +75,7 @@ class _Run:
 
 
 def _runs(positions: Iterable[Position]) -> Iterator[_Run]:
-    """Put positions together as far as they lie side by side."""
+    """Join adjacent positions into runs."""
     first = following = None
     for position in sorted(positions):
         if position != following:
@@ -90,14 +90,14 @@ def _runs(positions: Iterable[Position]) -> Iterator[_Run]:
 
 @define
 class _Spans:
-    """What was done with the offsets of one partition: disjoint spans, the latest word counts."""
+    """The resolutions of one partition: disjoint spans, in which the latest record wins."""
 
     _firsts: list[int] = field(factory=list)
     _lasts: list[int] = field(factory=list)
     _done: list[Resolution] = field(factory=list)
 
     def put(self, first: int, last: int, resolution: Resolution) -> None:
-        """Say it of these offsets, whatever was said of some of them before."""
+        """Set the resolution of these offsets, replacing earlier ones."""
         begin, end = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
         spans = [(first, last, resolution)]
         if begin < end:
@@ -137,13 +137,13 @@ class Resolved:
         return sum(map(len, self._by_partition.values()))
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yield partition, first and last offset of what was dealt with; no offset twice."""
+        """Yield partition, first and last offset of resolved runs; no offset occurs twice."""
         for partition, spans in self._by_partition.items():
             for first, last in spans:
                 yield partition, first, last
 
     def of(self, letter: Position | Message) -> Resolution | None:
-        """Return what was done with a dead letter, None while it is open."""
+        """Return how a dead letter was resolved, None while it is open."""
         if isinstance(letter, Position):
             partition, offset = letter.partition, letter.offset
         else:
@@ -152,13 +152,13 @@ class Resolved:
 
 
 def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None) -> Resolved:
-    """Return the resolved dead letters of one topic; ``messages`` are those of the state topic.
+    """Return the resolved dead letters of one topic; ``messages`` are the state topic's records.
 
-    ``topic_id`` is the dead-letter topic's id now: what was said of an earlier topic of the same
-    name does not count, because offsets began anew with it. What cannot be read is left out: then
+    ``topic_id`` is the current id of the dead-letter topic. Records about an earlier topic of the
+    same name do not count, because its offsets started over. Unreadable records are skipped: then
     the dead letter counts as open.
     """
-    said: dict[bytes, bytes] = {}  # in the order of the last word on each
+    said: dict[bytes, bytes] = {}  # ordered by the last record of each key
     prefix = f"{topic}/".encode()
     for message in messages:
         key, value = message.key(), message.value()
@@ -181,13 +181,13 @@ def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None)
 
 
 def topics_of(messages: Iterable[Message]) -> set[str]:
-    """Return the dead-letter topics that the records of a state topic are about."""
+    """Return the dead-letter topics that a state topic's records refer to."""
     keys = (message.key() or b"" for message in messages)
     return {key.split(b"/", 1)[0].decode("ascii", "replace") for key in keys if b"/" in key}
 
 
 def _place(text: bytes) -> tuple[int, int, int] | None:
-    """Return partition, first and last offset."""
+    """Return partition, first and last offset; None if the text is invalid."""
     partition, _, offsets = text.partition(b"/")
     first, dash, last = offsets.partition(b"-")
     last = last if dash else first
@@ -212,7 +212,7 @@ def _resolution(value: bytes) -> Resolution | None:
 
 
 ANSWER_S: Final = 5.0
-"""So long Kafka may say nothing before a report is made without it."""
+"""A report does without the redrive state when Kafka is silent for this long."""
 
 _SUFFIX: Final = state_topic("")
 
@@ -222,19 +222,19 @@ Run = tuple[str, int, int, int]
 
 @frozen
 class PutBack:
-    """What was put back, as far as that can be told."""
+    """The runs that were put back, as far as they are known."""
 
     runs: tuple[Run, ...] = ()
     unknown: str | None = None
-    """Why it cannot be told; nothing is in ``runs`` then."""
+    """Why they are unknown; then ``runs`` is empty."""
 
 
 def put_back(
     client: Mapping[str, Any], log: ClientLog, groups: Sequence[str], answer_s: float = ANSWER_S
 ) -> PutBack:
-    """Read what these groups remember of their dead letters; without any, what all do.
+    """Read the redrive state of these groups, or of all if there are none.
 
-    ``client`` are the user's Kafka properties. Raises nothing: a report stands without it.
+    ``client`` are the user's Kafka properties. Raises nothing: a report works without the state.
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "dlq"), log)

@@ -1,4 +1,4 @@
-"""The topics of a redrive: found, checked, and made where they are missing and that is allowed."""
+"""The topics of a redrive: finds, checks and, if permitted, creates them."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _APPEARS_S = 10.0
 
 @frozen
 class RedriveTopics:
-    """The topics that take part in putting back the dead letters of one source topic."""
+    """The topics that a redrive of one source topic uses."""
 
     source: str
     dead_letters: Topic
     to: Destination
     state: str
     remembers: bool
-    """Whether the state topic was there before: one that was just made holds nothing."""
+    """Whether the state topic existed before: a new one is empty."""
     max_message_bytes: int
-    """Of the topic that the records go to, as far as the cluster tells."""
+    """The limit of the destination topic, if the cluster reports it."""
 
 
 @frozen
 class TopicSearch:
-    """Finds and makes the topics of one worker's redrives. A ``dry`` one makes none."""
+    """Finds and creates the topics of one worker's redrives. A ``dry`` one creates none."""
 
     loaded: LoadedConfig
     worker: WorkerConfig
@@ -63,10 +63,10 @@ class TopicSearch:
     dry: bool
 
     def of(self, source: str) -> RedriveTopics | None:
-        """Return the topics of a source topic; None where it has no dead-letter topic.
+        """Return the topics of a source topic; None if it has no dead-letter topic.
 
-        Raises MissingTopicError and NotPermittedError with what has to be done, UsageError for a
-        source topic that must not be written to.
+        Raises MissingTopicError and NotPermittedError with the required action, UsageError for a
+        source topic that must not be written.
         """
         names = self.loaded.config.topics
         dead_letters = self.worker.dlq_topic(source, names)
@@ -132,7 +132,7 @@ class TopicSearch:
             )
 
     def _existing(self, names: Sequence[str]) -> tuple[dict[str, Topic], set[str]]:
-        """Describe topics, and return those that may not be seen, whether they exist or not."""
+        """Describe existing topics; also return the names that may not be described."""
         found, hidden = {}, set()
         for name in names:
             try:

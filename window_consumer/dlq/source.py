@@ -1,7 +1,7 @@
-"""Where dead letters are looked for: clusters, and the names of the topics that hold them.
+"""Where dead letters are: the clusters, and the names of the topics that hold them.
 
-With a configuration these are the dead-letter topics of its workers, found by name on the cluster:
-those of topics that nobody reads any more are among them. Any other topic can be looked at, too.
+With a configuration these are the dead-letter topics of its workers, found by name on the cluster,
+including those of topics that are no longer read. Any other topic can be read, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from window_consumer.model.errors import (
 
 @frozen
 class ClusterView:
-    """A cluster, as one worker or the command line sees it."""
+    """A cluster as one worker or the command line connects to it."""
 
     worker: WorkerConfig | None
     consumer: Mapping[str, Any] = field(repr=False)
@@ -40,11 +40,11 @@ class ClusterView:
 
 @frozen
 class DeadLetterSource:
-    """What to look at: places, and which topics there."""
+    """The selected clusters and topics."""
 
     places: tuple[ClusterView, ...]
     topics: tuple[str, ...]
-    """Names of dead-letter topics, or of the topics whose dead letters are meant; none: all."""
+    """Names of dead-letter topics, or of the topics whose dead letters are wanted; empty: all."""
     config: Config | None = None
     mask: Mask = field(factory=lambda: Mask(()))
     oauth_token: OauthToken | None = None
@@ -61,8 +61,8 @@ class DeadLetterSource:
     ) -> DeadLetterSource:
         """Return the dead-letter topics of a configuration's workers, or of some of them.
 
-        The application is only needed where its decorators give the group or OAUTHBEARER tokens.
-        Raises ConfigError, and UsageError for a worker that there is not.
+        The application is needed only if its decorators provide the group or OAUTHBEARER tokens.
+        Raises ConfigError, and UsageError for an unknown worker.
         """
         loaded = load_without_handlers(file, app, overrides)
         known = loaded.config.workers
@@ -83,16 +83,16 @@ class DeadLetterSource:
 
     @classmethod
     def of_address(cls, bootstrap: str, topics: Sequence[str]) -> DeadLetterSource:
-        """Return topics of a cluster that asks for no password."""
+        """Return topics of a cluster that needs no password."""
         client = {"bootstrap.servers": bootstrap}
         return cls((ClusterView(None, client, client),), tuple(topics))
 
     def topics_at(
         self, place: ClusterView, names: Sequence[str]
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the topics to look at, each with the one whose dead letters it holds.
+        """Yield the selected topics, each with the source of its dead letters.
 
-        ``names`` are those of all topics of the cluster.
+        ``names`` are all topics of the cluster.
         """
         ours = {} if place.worker is None else self._dead_letters_of(place.worker, names)
         for name, origin in sorted(ours.items()):
@@ -108,10 +108,10 @@ class DeadLetterSource:
         return {topic for worker in workers for topic in worker.topics}
 
     def _dead_letters_of(self, worker: WorkerConfig, names: Sequence[str]) -> dict[str, str]:
-        """Return the worker's dead-letter topics that are there, each with its source.
+        """Return the worker's existing dead-letter topics, each with its source.
 
-        Those of former topics are found by the form of the name, unless it is rather that of
-        another worker, whose group may begin alike.
+        Those of former topics are found by name, unless the name belongs rather to another worker,
+        whose group may begin alike.
         """
         config = self.config
         if config is None:
@@ -132,7 +132,7 @@ class DeadLetterSource:
 
 
 def _form(worker: WorkerConfig, config: Config) -> re.Pattern[str]:
-    """Return what the names of a worker's dead-letter topics look like, the source as a group."""
+    """Return the pattern of a worker's dead-letter topic names; the source is its group."""
     first, *rest = map(re.escape, worker.dlq_topic("/", config.topics).split("/"))
     return re.compile(first + "(.+)" + r"\1".join(rest))
 

@@ -1,4 +1,4 @@
-"""A record that is not the client's any more: it was kept somewhere and read from there."""
+"""A record that was stored and read back, independent of the client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from window_consumer.model.record import (
 )
 
 _CREATE_TIME = 1
-"""The first field of Message.timestamp() where there is a time."""
+"""The first field of Message.timestamp() if there is a time."""
 
 
 @frozen(kw_only=True)
 class StoredMessage:
-    """A record the way that a Source delivers it, made of its parts."""
+    """A record as a Source delivers it, built from its parts."""
 
     name: TopicPartition
     at: int
@@ -50,11 +50,11 @@ class StoredMessage:
         return self.value_bytes
 
     def headers(self) -> Headers | None:
-        """Return pairs of name and bytes (or None), None where there are no headers."""
+        """Return pairs of name and bytes (or None), None if there are no headers."""
         return list(self.header_pairs) or None
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of the time and milliseconds since 1970."""
+        """Return the timestamp type and milliseconds since 1970."""
         if self.timestamp_ms is None:
             return TIMESTAMP_NOT_AVAILABLE, 0
         return _CREATE_TIME, self.timestamp_ms

@@ -1,1 +1,1 @@
-"""The message trace: what happened to each record at each step, for those who ask later."""
+"""The message trace: what happened to each record, recorded step by step for later queries."""

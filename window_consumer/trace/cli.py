@@ -1,4 +1,4 @@
-"""``window-consumer trace``: what became of records, from the table of trace events."""
+"""``window-consumer trace``: the history of records, from the table of trace events."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ _COMMANDS = {
 
 @click.group("trace", cls=LazyGroup, lazy=_COMMANDS)
 def trace_group() -> None:
-    """What became of a record, and which records had something happen to them."""
+    """Follow single records, and search records by what happened to them."""

@@ -1,7 +1,7 @@
-"""The trace event: what happened to one record, at one step of its way. Part of the wire contract.
+"""The trace event: one step of one record. Part of the wire contract.
 
-``TraceEvent`` is the one source of its fields, their types and their meaning: whoever reads the
-trace topic derives a schema from it. How events travel is in ``trace_batch``.
+``TraceEvent`` is the only definition of the fields, their types and their meaning; the readers of
+the trace topic derive their schemas from it. ``event_batch`` defines how events travel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import frozen
 
 
 class Role(StrEnum):
-    """Who writes an event."""
+    """The kind of client that writes an event."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -27,24 +27,24 @@ class Step(StrEnum):
     """The broker acked it."""
     SEND_FAILED = "send_failed"
     RECEIVED = "received"
-    """A worker has it in its window."""
+    """It entered a worker's window."""
     REDRIVEN = "redriven"
-    """It was received after somebody had put it back by hand."""
+    """It was received after a manual redrive."""
     PROCESSED = "processed"
-    """Its handler returned, and what it returned is acked."""
+    """Its handler returned, and the handler's results are acked."""
     SKIPPED = "skipped"
-    """Its handler asked for nothing to be done with it."""
+    """Its handler asked to skip it."""
     FILTERED = "filtered"
-    """It is for none of the handlers."""
+    """No handler matches it."""
     FAILED = "failed"
-    """A call of its handler failed; status says what is next."""
+    """A call of its handler failed; status says what follows."""
     RETRIED = "retried"
-    """Its copy lies in a retry topic."""
+    """Its copy is in a retry topic."""
     DEAD_LETTERED = "dead_lettered"
     EXPIRED = "expired"
-    """It was older than its time to live."""
+    """It exceeded its time to live."""
     DROPPED = "dropped"
-    """Its attempts were spent, and the configuration says: drop."""
+    """Its attempts are exhausted, and the configuration says: drop."""
 
 
 def _means(meaning: str) -> Any:
@@ -57,7 +57,7 @@ def _may_mean(meaning: str, default: Any = None) -> Any:
 
 @frozen(kw_only=True)
 class TraceEvent:
-    """One step of one record. Times are in microseconds, by the clock of who writes."""
+    """One step of one record. Times are in microseconds, by the writer's clock."""
 
     event_id: str = _means("Unique; the same when an event comes twice.")
     record_id: str | None = _may_mean(
@@ -121,4 +121,4 @@ def _fields() -> tuple[EventField, ...]:
 
 
 FIELDS: tuple[EventField, ...] = _fields()
-"""All fields, in their order."""
+"""All fields, in order."""

@@ -1,8 +1,8 @@
-"""How trace events travel: many in one Kafka record, as columns of JSON. Part of the wire contract.
+"""Encodes many trace events in one Kafka record, as columns of JSON. Part of the wire contract.
 
-What is the same for all events of a batch stands once, in ``all``; the other fields are columns,
-as runs. docs/wire.md has it byte for byte. Writing costs some tenths of a microsecond an event,
-because nothing here is done for an event by itself.
+Values that all events of a batch share are written once, in ``all``; the other fields are columns
+of runs. docs/wire.md specifies every byte. Writing costs a few tenths of a microsecond per event,
+because no code here runs per event.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from window_consumer.trace.event import (
 )
 
 FORMAT = 1
-"""Bytes of a format are read for ever."""
+"""Every format must stay readable forever."""
 
 
 class UnreadableBatchError(ValueError):
-    """What was read is no batch of events, or one of a later format."""
+    """The data is no batch of events, or its format is newer."""
 
 
 @define
 class Column:
-    """The values of a field for all events of a batch, in runs of equal ones."""
+    """The values of one field for all events of a batch, as runs of equal values."""
 
     values: list[Any] = field(factory=list)
     counts: list[int] = field(factory=list)
-    """How often each of ``values`` stands there."""
+    """The length of the run of each of ``values``."""
     each: bool = True
     """All counts are 1."""
 
     def add(self, value: Any, count: int) -> None:
-        """Append the same value for so many events."""
+        """Append the same value for ``count`` events."""
         if self.values and self.values[-1] == value:
             self.counts[-1] += count
             self.each = False
@@ -54,12 +54,12 @@ class Column:
         self.each = self.each and count == 1
 
     def extend(self, values: Sequence[Any]) -> None:
-        """Append a value for each of several events."""
+        """Append one value for each of several events."""
         self.values += values
         self.counts += [1] * len(values)
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the column as JSON."""
         values = self.values
         written = json.dumps(values) if None in values or _is_text(values) else str(values)
         return f'{{"v":{written}}}' if self.each else f'{{"v":{written},"n":{self.counts}}}'
@@ -67,13 +67,13 @@ class Column:
 
 @define
 class OffsetColumn:
-    """The column of offsets: runs of numbers that follow each other."""
+    """The column of offsets: runs of consecutive numbers."""
 
     firsts: list[int] = field(factory=list)
     counts: list[int] = field(factory=list)
 
     def add(self, offsets: Sequence[int]) -> None:
-        """Append the offsets of records; cheap where each follows the one before."""
+        """Append the offsets of records; cheap if they are consecutive."""
         first, count = offsets[0], len(offsets)
         if offsets[-1] - first == count - 1 and list(offsets) == list(range(first, first + count)):
             self.add_run(first, count)
@@ -82,7 +82,7 @@ class OffsetColumn:
             self.counts += [1] * count
 
     def add_run(self, first: int, count: int) -> None:
-        """Append so many offsets that follow each other."""
+        """Append ``count`` consecutive offsets."""
         if self.firsts and self.firsts[-1] + self.counts[-1] == first:
             self.counts[-1] += count
         else:
@@ -90,16 +90,16 @@ class OffsetColumn:
             self.counts.append(count)
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the column as JSON."""
         return f'{{"v":{self.firsts},"n":{self.counts},"up":true}}'
 
 
 @frozen
 class KeyColumn:
-    """The column of keys, a text for each; made without a look at each where they are plain."""
+    """The column of keys, one text each; built without inspecting every key if all are plain."""
 
     written: str
-    """The texts as JSON, with brackets around them."""
+    """The texts as a JSON array."""
 
     @classmethod
     def of(cls, keys: Sequence[bytes | None], form: KeyForm) -> KeyColumn:
@@ -111,12 +111,12 @@ class KeyColumn:
         return cls(json.dumps(list(map(form, keys))))
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the column as JSON."""
         return f'{{"v":{self.written}}}'
 
 
 def _is_plain(joined: bytes, count: int) -> bool:
-    """Tell whether keys stand in JSON as they are, and are not taken for another form."""
+    """Return whether JSON can hold the keys unescaped, and no key looks like another form."""
     return (
         joined.isascii()
         and joined.count(b'"') == 2 * (count - 1)
@@ -137,7 +137,7 @@ def encoded(
     constants: Mapping[str, Any],
     columns: Mapping[str, AnyColumn],
 ) -> bytes:
-    """Return a batch of ``count`` events: what all have in common, and a column for the rest."""
+    """Return a batch of ``count`` events: shared constants, and columns for other fields."""
     head = json.dumps({key: value for key, value in constants.items() if value is not None})
     rest = ",".join(f'"{name}":{column.text()}' for name, column in columns.items())
     return (
@@ -147,7 +147,7 @@ def encoded(
 
 
 def count_of(data: bytes) -> int:
-    """Return how many events a batch holds, as its beginning says; 1 where it does not."""
+    """Return the number of events that a batch declares at its start; 1 if it declares none."""
     found = _COUNT.match(data)
     return int(found[1]) if found else 1
 
@@ -156,7 +156,7 @@ _COUNT = re.compile(rb'\{"format":\d+,"writer":"[^"]*","sequence":\d+,"count":(\
 
 
 def decoded(data: bytes) -> Iterator[TraceEvent]:
-    """Return the events of a batch; raises UnreadableBatchError."""
+    """Yield the events of a batch; raise UnreadableBatchError."""
     try:
         batch = json.loads(data)
         known = batch["format"] == FORMAT
@@ -174,10 +174,10 @@ def decoded(data: bytes) -> Iterator[TraceEvent]:
 
 
 def may_have(data: bytes, texts: Iterable[str], offset: int | None = None) -> bool:
-    """Tell whether a batch can have an event with these values; far cheaper than its events.
+    """Return whether a batch may contain an event with these values, without parsing it.
 
-    ``texts`` are values of fields that are written wherever an event has them, ``offset`` is its
-    own or that of its first delivery. True for what cannot be read: ``decoded`` says why.
+    ``texts`` are values of fields that are always written out; ``offset`` is the event's own or
+    that of its first delivery. Returns True for unreadable data: ``decoded`` reports the reason.
     """
     if not all(json.dumps(text).encode()[1:-1] in data for text in texts):
         return False

@@ -1,7 +1,7 @@
-"""The end of a topic of trace events: what no table has yet.
+"""Reads the end of an event topic: the events that no table contains yet.
 
-Bounded in time and in size. What could not be looked at is said, and is no error: the answers from
-the table stand without it.
+Reading is bounded in time and size. Skipped parts are reported in notes, not as errors: the answers
+from the table remain valid.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from window_consumer.trace.event_batch import (
 )
 
 MOST_RECORDS: Final = 2_000
-"""Kafka records that are looked at, the newest ones: some million events."""
+"""The newest Kafka records to read: some million events."""
 
 MOST_S: Final = 5.0
-"""How long the looking takes at most, once Kafka has answered: somebody waits for it."""
+"""How long reading takes at most, once Kafka has answered: a user waits for it."""
 
 ANSWER_S: Final = 3.0
-"""So long Kafka may say nothing before the answer comes from the table alone."""
+"""If Kafka is silent for this long, the answer comes from the table alone."""
 
 
 @frozen
 class TailEnd:
-    """What was found."""
+    """The events found in the tail."""
 
     events: tuple[TraceEvent, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not looked at, and why; a sentence each."""
+    """What was not read, and why; one sentence each."""
     is_away: bool = False
     """Kafka did not answer."""
 
 
 @frozen
 class EventTail:
-    """Reads the end of one topic of events, with a connection of its own each time."""
+    """Reads the end of one event topic, with a new connection each time."""
 
     topic: str
     settings: Mapping[str, Any]
@@ -67,11 +67,11 @@ class EventTail:
         may_have: Callable[[bytes], bool],
         fits: Callable[[TraceEvent], bool],
     ) -> TailEnd:
-        """Return the events that fit from ``since`` on: the next offset of each partition.
+        """Return the matching events from ``since`` on, which has each partition's next offset.
 
-        A partition that is not named begins at its first offset; None stands for "nobody knows",
-        by which the newest are read. ``may_have`` tells of a batch as it was written whether it is
-        worth a look.
+        A partition without an entry starts at its first offset. If ``since`` is None (unknown), the
+        newest records are read. ``may_have`` checks an encoded batch, so that irrelevant ones are
+        not decoded.
         """
         try:
             with TopicReader(self.settings, self.log, deadline_s=self.answer_s) as reader:
@@ -85,7 +85,7 @@ class EventTail:
         if unread:
             notes.append(
                 f"{self.topic}: reading stopped after {self.most_s:g} s, {unread:,} of its last"
-                " records were not looked at: events of late may be missing"
+                " records were not read: recent events may be missing"
             )
         if broken:
             notes.append(f"{self.topic}: {broken} of its last records cannot be read")
@@ -95,13 +95,13 @@ class EventTail:
 def _spans(
     held: Mapping[TopicPartition, Span], since: Mapping[int, int] | None, most_records: int
 ) -> tuple[dict[TopicPartition, Span], list[str]]:
-    """Return what is to be read, and what is to be said of the rest."""
+    """Return the spans to read, and notes about the rest."""
     notes: list[str] = []
     spans: dict[TopicPartition, Span] = {}
     for name, span in held.items():
         first = span.first if since is None else since.get(name.partition, span.first)
         if first > span.end:
-            notes.append(f"{name} was made anew, or cut, after the table had read from it")
+            notes.append(f"{name} was recreated or truncated after the table had read from it")
             first = span.first
         spans[name] = Span(max(first, span.first), span.end)
     total = sum(span.count for span in spans.values())
@@ -112,7 +112,7 @@ def _spans(
         topic = next(iter(spans)).topic
         notes.append(
             f"{topic}: {total:,} records are not in the table yet, the newest {looked_at:,} were"
-            " looked at: `window-consumer pipeline run trace` is behind"
+            " read: `window-consumer pipeline run trace` is behind"
         )
     return spans, notes
 
@@ -124,7 +124,7 @@ def _read(
     fits: Callable[[TraceEvent], bool],
     most_s: float,
 ) -> tuple[list[TraceEvent], int, int]:
-    """Return the events that fit, how many records were not read, how many could not be."""
+    """Return the matching events, the number of unread records, and that of unreadable ones."""
     found: list[TraceEvent] = []
     broken, nexts = 0, {name: span.first for name, span in spans.items()}
     deadline = time.monotonic() + most_s

@@ -1,7 +1,7 @@
-"""A record's journey: its steps in the order in which one led to the other.
+"""A record's journey: its steps in causal order.
 
-Clocks differ: what a step follows from tells more than its time, and where the two disagree the
-step says so. The order in which events are given, and how often, makes no difference.
+Clocks differ, so causality decides the order rather than time, and steps whose time contradicts it
+are marked. The order and number of times in which events arrive do not matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AMONG_EQUALS: Final[dict[str, int]] = {
     )
     for step in steps
 }
-"""Which of the steps of one time comes first."""
+"""The order of steps with equal times."""
 
 _ENDS: Final = {
     str(step)
@@ -51,18 +51,18 @@ Place = tuple[str, int | None, int | None]
 
 @frozen
 class Stop:
-    """One step, as it is shown."""
+    """One displayed step."""
 
     event: TraceEvent
     after_us: int
-    """Since the journey began."""
+    """Microseconds since the start of the journey."""
     is_early: bool
-    """By its clock it was before what it follows from: clocks differ."""
+    """Its time is earlier than its cause's, because clocks differ."""
 
 
 @frozen
 class JourneyHop:
-    """The steps of a record at one place of Kafka, seen by one group."""
+    """The steps of a record at one position in Kafka, as one group saw them."""
 
     place: Place
     stops: tuple[Stop, ...]
@@ -70,32 +70,32 @@ class JourneyHop:
 
 @frozen
 class JourneyBranch:
-    """What one group made of a record, or nobody but its producer for None."""
+    """The path of a record through one group; None if only its producer recorded it."""
 
     group: str | None
     hops: tuple[JourneyHop, ...]
 
     @property
     def end(self) -> str | None:
-        """The step that it ended with, None while it has not."""
-        # What came once more, because of a rebalance, is still finished.
+        """Return the record's final step, None while there is none."""
+        # A record that a rebalance delivered again is still finished.
         last = self.hops[-1].stops if self.hops else ()
         found = [stop.event.step for stop in last if stop.event.step in _ENDS]
         return found[-1] if found else None
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it ended otherwise than by its handler's return."""
+        """Return whether it ended other than by the return of its handler."""
         return self.end in _BAD_ENDS
 
     @property
     def attempts(self) -> int:
-        """How often the handler was called."""
+        """Return the number of handler calls."""
         return max((stop.event.attempt or 0 for hop in self.hops for stop in hop.stops), default=0)
 
     @property
     def redrives(self) -> int:
-        """How often somebody has put it back."""
+        """Return the number of manual redrives."""
         return len({hop.place for hop in self.hops for stop in hop.stops if _is_redriven(stop)})
 
 
@@ -107,26 +107,26 @@ class Passage:
     key: str | None
     tags: str | None
     place: Place
-    """Where it was delivered first, or should have been."""
+    """The position of its first delivery, or where that was expected."""
     sent: tuple[Stop, ...]
     ways: tuple[JourneyBranch, ...]
 
 
 @frozen
 class Journey:
-    """Steps of a record and of those that came of it."""
+    """The steps of a record and of the records that it caused."""
 
     began_us: int
-    """When the first of them was sent, or seen, since 1970."""
+    """When the first of them was sent or seen, in microseconds since 1970."""
     lasted_us: int
     passages: tuple[Passage, ...]
-    """The record itself first, then what its handlers sent, by their times."""
+    """The record itself first, then the records that its handlers sent, ordered by time."""
     has_skew: bool
-    """Some step was before what it follows from, by its clock."""
+    """The time of some step is earlier than its cause's."""
 
     @classmethod
     def of(cls, events: Iterable[TraceEvent]) -> Journey | None:
-        """Return the journey that these events tell, in whatever order; None for none."""
+        """Return the journey of these events, in any order; None without events."""
         once = {event.event_id: event for event in events}
         told = sorted(once.values(), key=_by_time)
         if not told:
@@ -153,11 +153,11 @@ class Journey:
 
 
 _Hop = tuple[str | None, Place, list[TraceEvent]]
-"""A group (None: the producer), a place, and its steps in their order."""
+"""A group (None: the producer), a position, and its steps in order."""
 
 
 def _places(events: Sequence[TraceEvent]) -> list[_Hop]:
-    """Return a record's hops: first who sent it, then each group's from the source on."""
+    """Return a record's hops: the producer first, then each group's, from the source onwards."""
     found: dict[tuple[str | None, Place], list[TraceEvent]] = {}
     for event in events:
         group = None if event.role == Role.PRODUCER else event.group or ""
@@ -170,9 +170,9 @@ def _places(events: Sequence[TraceEvent]) -> list[_Hop]:
 
 
 def _by_cause(hops: Sequence[_Hop]) -> list[_Hop]:
-    """Order a group's hops: attempts count on from each to the next, whatever the clocks say.
+    """Order a group's hops by their attempt numbers, which increase regardless of clocks.
 
-    Where no call is known of there is only the time to go by.
+    Hops without a known call are ordered by time.
     """
     timed = sorted(hops, key=lambda hop: (not _is_source(hop), hop[2][0].time_us, hop[1][0]))
     called = [hop for hop in timed if _attempt(hop) is not None]
@@ -225,10 +225,10 @@ def _stops_of(steps: Sequence[TraceEvent], began_us: int, since_us: int) -> list
 
 
 def _left(hop: JourneyHop) -> int:
-    """Return when a record had surely not left a place yet."""
+    """Return a time at which the record had certainly not left the position."""
     failed = [stop.event for stop in hop.stops if stop.event.step == Step.FAILED]
     last = max((event.attempt or 0 for event in failed), default=0)
-    # The last call may have been made again, after a crash: then the first of these counts.
+    # A crash may repeat the last call: then its first time counts.
     times = [event.time_us for event in failed if (event.attempt or 0) == last]
     return min(times or [stop.event.time_us for stop in hop.stops])
 
@@ -245,7 +245,7 @@ def _is_redriven(stop: Stop) -> bool:
 
 
 def _begin(event: TraceEvent) -> int:
-    """Return when a step began: a send is told when its ack has come."""
+    """Return when a step began: a send is recorded when its ack arrives."""
     is_send = event.role == Role.PRODUCER
     return event.time_us - (event.duration_us or 0) if is_send else event.time_us
 

@@ -1,4 +1,4 @@
-"""What the web page tells of journeys: plain values, masked as everything there is."""
+"""Journeys for the web page: plain values, with masked fields."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from window_consumer.trace.lookup import (
 from window_consumer.trace.query import TraceQuery
 
 MOST_FOUND: Final = 2_000
-"""Steps of a key that are looked at; the page lists their records."""
+"""The most steps of a key to search; the page lists their records."""
 
 
 class JourneyPages:
-    """Answers the page's questions. Owner: one thread at a time.
+    """Answers the page's queries. Owner: one thread at a time.
 
-    Raises WindowConsumerErrors that say what is wrong with the table, or with the question.
+    Raises WindowConsumerError with the problem of the table or the query.
     """
 
     def __init__(self, loaded: LoadedPipeline, rules: MaskRules):
@@ -44,11 +44,11 @@ class JourneyPages:
 
     @classmethod
     def of_config(cls, file: Path, rules: MaskRules) -> JourneyPages:
-        """Read the pipeline's configuration; raises ConfigError."""
+        """Read the pipeline's configuration; raise ConfigError."""
         return cls(load_pipeline(file), rules)
 
     def journey(self, record: str) -> dict[str, Any]:
-        """Return a record's journey: ``passages`` (none where nothing is known) and ``notes``."""
+        """Return a record's journey: ``passages`` (empty if it is unknown) and ``notes``."""
         return self._masked(lambda journeys: self._as_json(journeys.of(record)))
 
     def records_of(self, key: str) -> dict[str, Any]:

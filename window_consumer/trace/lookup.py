@@ -1,4 +1,4 @@
-"""What became of records: from the table of trace events, and from Kafka what is not in it yet."""
+"""The history of records: from the table of events, and from Kafka for the latest events."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _QUIET: Final = logging.getLogger("window_consumer.journeys")
 _QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False  # a note of the answer says what was wrong
+_QUIET.propagate = False  # the answer's notes report problems
 
 _AWAY_S: Final = 10.0
-"""So long a Kafka that did not answer is not asked again: each time takes seconds."""
+"""If Kafka did not answer, it is not asked again for this long: each try takes seconds."""
 
 _PLACE: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})"
@@ -45,16 +45,16 @@ _PLACE: Final = re.compile(
 
 @frozen
 class TraceAnswer:
-    """The steps that were found, by their times, and what has to be said of them."""
+    """The steps found, ordered by time, and notes about the answer."""
 
     events: tuple[TraceEvent, ...]
     notes: tuple[str, ...] = ()
 
 
 class Journeys:
-    """Answers questions about the trace. Owner: one thread at a time.
+    """Answers queries about the trace. Owner: one thread at a time.
 
-    Raises UsageError where the table, or what reads it (the extra ``spark``), is missing.
+    Raises UsageError if the table, or the library that reads it (the extra ``spark``), is missing.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class Journeys:
         make_tail: Callable[[str, Mapping[str, Any], ClientLog], EventTail] = EventTail,
         away_s: float = _AWAY_S,
     ):
-        """``indexed_only`` leaves Kafka alone.
+        """``indexed_only`` skips Kafka.
 
-        ``make_tail`` reads the end of the topic; one that was away is not asked for ``away_s``.
+        ``make_tail`` creates the reader of the topic's end; after a failure it rests for
+        ``away_s``.
         """
         self._make_tail = make_tail
         self._away_s = away_s
@@ -83,13 +84,14 @@ class Journeys:
         self._away: tuple[float, TailEnd] | None = None
 
     def refresh(self) -> None:
-        """Look at the table as it is now; questions before were answered as of then."""
+        """Reload the table; until then queries see its earlier state."""
         self._index.refresh()
 
     def of(self, record: str, cluster: str | None = None) -> TraceAnswer:
-        """Return all steps of a record, and of the records that came of it.
+        """Return all steps of a record and of the records that it caused.
 
-        ``record`` is its ``wc-id``, or where it was delivered first: ``topic/partition/offset``.
+        ``record`` is its ``wc-id``, or the position of its first delivery:
+        ``topic/partition/offset``.
         """
         answer = self._at_id_or_place(record, cluster)
         clusters = sorted({event.cluster for event in answer.events if event.cluster is not None})
@@ -106,7 +108,7 @@ class Journeys:
         place = _PLACE.fullmatch(record)
         if answer.events or place is None:
             return answer
-        # What lies there may have an id of its own.
+        # The record at that position may have an id of its own.
         there = TraceQuery(
             topic=place["topic"],
             partition=int(place["partition"]),
@@ -143,7 +145,7 @@ class Journeys:
         return TraceAnswer(tuple(events), tuple(notes))
 
     def find(self, question: TraceQuery, most: int) -> TraceAnswer:
-        """Return the latest ``most`` events that fit."""
+        """Return the latest ``most`` matching events."""
         named = ("record", "root", "key", "topic", "tag", "group", "step", "error", "cluster")
         texts = [text for name in named if (text := getattr(question, name)) is not None]
         tail = self._tail(lambda data: may_have(data, texts, question.offset), question.fits)
@@ -151,15 +153,15 @@ class Journeys:
         return TraceAnswer(tuple(self._in_order([*found, *tail.events])[-most:]), tail.notes)
 
     def key(self, key: str) -> str:
-        """Return a key as the trace has it; raises UsageError where the trace has none."""
+        """Return a key in the trace's form; raise UsageError if the trace has no keys."""
         return form_of_key(key, self._loaded)
 
     def count_of_key(self, form: str) -> int:
-        """Return how many steps with a key, in the form of the trace, are in the table."""
+        """Return how many steps in the table have a key, which is in the trace's form."""
         return self._index.count(TraceQuery(key=form))
 
     def records_of_key(self, form: str) -> list[str]:
-        """Return the ids of the records with a key, in the form of the trace."""
+        """Return the ids of the records with a key, which is in the trace's form."""
         return self._index.records(TraceQuery(key=form))
 
     def _tail(
@@ -179,14 +181,14 @@ class Journeys:
 
 
 def form_of_key(key: str, loaded: LoadedPipeline) -> str:
-    """Return a key as the trace has it; raises UsageError where the trace has none."""
+    """Return a key in the trace's form; raise UsageError if the trace has no keys."""
     trace = loaded.config.trace
     if trace.keys == "off":
         raise UsageError("trace.keys is off: the trace has no keys to look for")
     if key.startswith(CODE):
         return key
     form = key_form(trace.keys, (trace.key_secret or "").encode())(key.encode())
-    assert form is not None  # only a record without a key has none
+    assert form is not None  # only a missing key has no form
     return form
 
 

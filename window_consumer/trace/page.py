@@ -1,4 +1,4 @@
-"""The page of a record's journey, and what it asks."""
+"""The page of a record's journey, and its API."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 _LONGEST: Final = 1_000
-"""Characters of an id or a key."""
+"""The longest id or key, in characters."""
 
 _NOT_HERE: Final = (
-    "no journeys are told here: admin: {pipeline: pipeline.yaml} in the configuration says where"
+    "no journeys are shown here: admin: {pipeline: pipeline.yaml} in the configuration says where"
     " the table of the trace is"
 )
 
@@ -29,9 +29,9 @@ _log = own_logger()
 
 
 class Trace(Protocol):
-    """Answers what is asked of the message trace. One thread asks at a time.
+    """Answers queries about the message trace. One thread calls it at a time.
 
-    Raises WindowConsumerErrors for what can be mended.
+    Raises WindowConsumerError for problems that the user can fix.
     """
 
     def journey(self, record: str) -> dict[str, Any]:
@@ -46,16 +46,16 @@ class TracePages:
 
     def __init__(self, trace: Trace | None):
         self._trace = trace
-        # A search needs memory, and a core that handlers need: one at a time.
+        # A search takes memory and a core that handlers need: one at a time.
         self._turn = asyncio.Semaphore(1)
 
     @property
     def is_there(self) -> bool:
-        """Whether there is anything to ask."""
+        """Return whether a trace is configured."""
         return self._trace is not None
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return what is answered where."""
+        """Return the routes."""
         return [
             Route("/trace", self._page),
             Route("/trace/{record:path}", self._record),
@@ -69,7 +69,7 @@ class TracePages:
         return FileResponse(FILES / "trace.html")
 
     async def _record(self, request: Request) -> Response:
-        # The page's own addresses are relative: something before it may have a prefix.
+        # The page uses relative addresses: a reverse proxy may add a prefix.
         record = request.path_params["record"]
         up = "../" * (request.scope["path"].count("/") - 1)
         return RedirectResponse(f"{up}trace?record={quote(record, safe='')}", HTTPStatus.SEE_OTHER)

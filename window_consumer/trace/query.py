@@ -1,4 +1,4 @@
-"""What somebody wants to know of the trace: as conditions on events, in SQL and in Python."""
+"""A query of the trace, as conditions on events in SQL and in Python."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from window_consumer.trace.event import TraceEvent
 
 @frozen(kw_only=True)
 class TraceQuery:
-    """What to look for; what is None does not matter. Times are in microseconds since 1970."""
+    """The search criteria; None matches everything. Times are in microseconds since 1970."""
 
     root: str | None = None
-    """The id of the record that all began with."""
+    """The id of the record that started the journey."""
     record: str | None = None
     """A record's id."""
     key: str | None = None
-    """In the form that the trace has."""
+    """A key in the trace's form."""
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
@@ -31,10 +31,10 @@ class TraceQuery:
     error: str | None = None
     """A fingerprint."""
     cluster: str | None = None
-    """Its `bootstrap.servers`, as the writers of the events have it."""
+    """The `bootstrap.servers` of the cluster, as the events' writers have it."""
 
     def conditions(self) -> tuple[str, list[Any]]:
-        """Return it as SQL, with its parameters."""
+        """Return the conditions as SQL, with its parameters."""
         parts: list[str] = []
         values: list[Any] = []
         for each in fields(TraceQuery):
@@ -46,7 +46,7 @@ class TraceQuery:
         return " AND ".join(parts) or "true", values
 
     def fits(self, event: TraceEvent) -> bool:
-        """Tell whether an event fulfils the conditions: the same ones as in SQL."""
+        """Return whether an event fulfils the same conditions as in SQL."""
         if self.topic is not None and self.topic not in {event.topic, event.orig_topic}:
             return False
         if self.since_us is not None and event.time_us < self.since_us:

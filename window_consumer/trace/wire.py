@@ -1,4 +1,4 @@
-"""The message trace of an application: its topic, its way out, and who listens for it."""
+"""Wires the message trace of an application: its topic, exporter and observers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Tracing:
-    """Listens to all workers for the trace."""
+    """The running trace, with an observer for each worker."""
 
     config: TraceConfig
     sampling: Sampling
@@ -52,7 +52,7 @@ class Tracing:
     host: str
 
     def observer_of(self, worker: PreparedWorker) -> Observer:
-        """Return who notes what becomes of a worker's records."""
+        """Return the observer that traces a worker's records."""
         planned = worker.plan
         about = EventOrigin(
             role=Role.CONSUMER,
@@ -75,7 +75,7 @@ class Tracing:
 def tracing_of(
     application: str, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Tracing | None:
-    """Start the trace, None where the configuration asks for none; never fails a start.
+    """Start the trace, or return None if the configuration has none; never fails a start.
 
     ``application`` is its name and version.
     """
@@ -96,13 +96,13 @@ def tracing_of(
 
 
 def trace_pages(plan: AppPlan) -> TracePages:
-    """Return the pages that tell journeys, for the admin address; raises ConfigError."""
+    """Return the journey pages for the admin address; raise ConfigError."""
     from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
 
     file = plan.config.admin.pipeline
     if file is None:
         return TracePages(None)
-    # Only now: a worker without the page does not need what reads the table.
+    # Imported late: a worker without the page does not need the table's library.
     from window_consumer.trace.journey_view import JourneyPages  # noqa: PLC0415 - as above
 
     return TracePages(JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules))

@@ -1,1 +1,1 @@
-"""Commands that look at running workers: ``top``, ``doctor``, ``skip`` and ``dead-letter``."""
+"""Commands that use running workers: ``top``, ``doctor``, ``skip`` and ``dead-letter``."""

@@ -1,4 +1,4 @@
-"""``window-consumer doctor``: the likely cause of lag, in a sentence with its figures."""
+"""``window-consumer doctor``: report the likely cause of lag, with its figures."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
     type=Duration(),
     default=10.0,
     metavar="DURATION",
-    help="How long to look. [default: 10s]",
+    help="How long to observe. [default: 10s]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @options.overrides
@@ -104,7 +104,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     overrides: tuple[str, ...],
     start_timeout: float,
 ) -> int:
-    """Name the likely cause of lag, with the figures that it rests on.
+    """Name the likely cause of lag, with the figures that support it.
 
     Asks the cluster, and running workers at admin.listen or health.listen. Changes nothing. Exit
     code 0: nothing is wrong; 3: a cause was found.
@@ -131,7 +131,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
 
 def _conclude(diagnosis: Diagnosis, mask: Mask, *, as_json: bool) -> int:
     if not diagnosis.causes and not diagnosis.well:
-        raise RunError("\n".join(["nothing could be looked at:", *diagnosis.notes]))
+        raise RunError("\n".join(["nothing could be observed:", *diagnosis.notes]))
     if as_json:
         click.echo(mask(json.dumps(diagnosis.as_json(), indent=2)))
     else:
@@ -154,7 +154,7 @@ def _chosen(config: Config, names: Sequence[str]) -> Iterator[WorkerConfig]:
 def processes_of(
     config: Config, urls: Sequence[str], given: Access, directory: Path
 ) -> tuple[list[Process], list[str]]:
-    """Return where to ask, and what there is to say about it."""
+    """Return the addresses to query, and notes about them."""
     given.headers()
     if urls:
         addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls)]
@@ -172,7 +172,7 @@ def processes_of(
         return [Process(_reached(admin.address, certificate is not None), access, True)], []
     if health.address is not None and health.address.port:
         found = Process(_reached(health.address, False), Access(), has_windows=False)
-        return [found], ["keys and stacks are told at admin.listen only, which is not configured"]
+        return [found], ["only admin.listen, which is not configured, reports keys and stacks"]
     return [], [
         "no worker was asked: neither admin.listen nor health.listen has a port: give --url"
     ]
@@ -188,9 +188,9 @@ def _clusters(
     tokens: OauthToken | None,
     timeout_s: float,
 ) -> tuple[dict[str, Cluster], list[str]]:
-    """Connect to the cluster of each worker; return what was said where that failed.
+    """Connect to the cluster of each worker; return notes about failures.
 
-    Workers that connect alike share one, and are told of together.
+    Workers with equal connection settings share one connection, and one note.
     """
     alike: dict[str, list[WorkerConfig]] = {}
     for worker in workers:
@@ -214,7 +214,7 @@ def _clusters(
 
 
 def _how(config: Config, worker: WorkerConfig) -> str:
-    """Return a text that is the same for workers whose clients connect alike."""
+    """Return a text that is equal for workers with equal connection settings."""
     properties = effective_kafka(
         config,
         worker,

@@ -1,4 +1,4 @@
-"""``window-consumer skip`` and ``dead-letter``: one failed record is taken out of the way."""
+"""``window-consumer skip`` and ``dead-letter``: remove one failed record from the window."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from window_consumer.model.errors import (
 _RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
 
 _DEADLINE_S: Final = 20.0
-"""A worker that rebalances answers late, and waits some seconds for a call, or for an ack."""
+"""A rebalancing worker answers late, and waits some seconds for a call or an ack."""
 
 _DONE: Final = {
     Intervention.SKIP: "skipped",

@@ -1,7 +1,7 @@
 """The live window in the terminal: each partition's cells, sliding as they complete.
 
-``demo`` and ``top`` show the same. Names and texts come from clusters, records and other processes:
-they are made fit for a terminal here, and never read as markup.
+``demo`` and ``top`` share it. Names and texts come from clusters, records and other processes: they
+are sanitized here, and never parsed as markup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from window_consumer.engine.windows_snapshot import (
 )
 from window_consumer.model.redaction import printable_line
 
-# A letter and a colour each: the states can be told apart without seeing colours.
+# Each state has a symbol and a colour, so that it is recognizable without colours.
 _LOOK: Mapping[CellState, tuple[str, str]] = {
     CellState.DONE: ("■", "green"),
     CellState.WAITING: ("·", "bright_black"),
@@ -49,21 +49,21 @@ _LONG_CALL_S = 1.0
 _SHOWN_CALLS = 4
 _USUAL_NAME: Final = 10
 _LEAST_CELLS: Final = 16
-"""Before fewer of a window are shown other columns are left out ..."""
+"""Other columns are left out before a window shows fewer cells."""
 _FEWEST_CELLS: Final = 6
-"""... and so many are shown however narrow the terminal is."""
+"""A window shows at least this many cells, even in a narrow terminal."""
 _SIDES: Final = ("start cell left, end cell right", "start to end", "cells")
 _SHOWN_TAIL: Final = 8
-"""Of more cells than there is room for these are the last ones, with the end cell."""
+"""If not all cells fit, this many from the end of the window are shown."""
 _PERCENTILES: Final = (50, 95, 99)
 _LEAST_PARTITIONS: Final = 4
-"""Shown of each worker, however low the terminal is."""
+"""The fewest partitions per worker, even in a low terminal."""
 _LINES_A_WORKER: Final = 10
-"""What is said of a worker beside its partitions takes at most about so many lines."""
+"""The approximate number of lines per worker, apart from its partitions."""
 
 
 def legend() -> Text:
-    """Return what the signs mean."""
+    """Return the legend of the symbols."""
     text = Text()
     for state, (sign, style) in _LOOK.items():
         text.append(f" {sign} ", style=style)
@@ -74,9 +74,9 @@ def legend() -> Text:
 
 
 def view(scene: TopScene, width: int = 80, height: int | None = None) -> RenderableType:
-    """Draw the windows of all workers, for a terminal so wide.
+    """Draw the windows of all workers for a terminal of this width.
 
-    Where ``height`` lines are too few for all partitions those are shown that are in most trouble.
+    If ``height`` lines are too few for all partitions, the worst ones are shown.
     """
     most = _most_partitions(scene, height)
     parts: list[RenderableType] = [
@@ -148,7 +148,7 @@ def _windows(heading: str, partitions: Sequence[PartitionSnapshot], width: int) 
 
 @frozen
 class _Columns:
-    """How wide each column is; 0 where there is no room for it."""
+    """The width of each column; 0 if there is no room for it."""
 
     name: int
     offset: int
@@ -158,7 +158,7 @@ class _Columns:
 
     @classmethod
     def of(cls, heading: str, partitions: Sequence[PartitionSnapshot], width: int) -> _Columns:
-        """Give the cells what the others leave, and leave others out before there are too few."""
+        """Give the cells the remaining width, and drop other columns before there are too few."""
         names = max(len(_line(text)) for text in [heading, *(str(one.name) for one in partitions)])
         offset = max([6, *(len(str(one.next_offset)) for one in partitions)])
         open_ = max([6, *(len(_open(one)) for one in partitions)])
@@ -167,7 +167,7 @@ class _Columns:
         name = min(names, max(_USUAL_NAME, width // 2), room)
         most = max([len(_SIDES[0]) - 2, *(one.capacity_cells for one in partitions)])
         for chosen in ((offset, open_, max(10, lag)), (0, open_, lag), (0, 0, lag)):
-            # Each column has a blank on both sides, and the cells stand in brackets.
+            # Each column has a blank on both sides, and the cells have brackets.
             cells = width - sum(each + 2 for each in (name, *chosen) if each) - 4
             if cells >= _LEAST_CELLS:
                 break
@@ -209,7 +209,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     did = snapshot.counters
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
-    state += "paused by hand; " if snapshot.halted else ""
+    state += "paused manually; " if snapshot.halted else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
         f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
@@ -219,7 +219,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
         takes = f"at that pace the lag takes {duration(worker.time_to_drain_s)}"
         if math.isinf(worker.time_to_drain_s):
-            takes = "nothing moves, so the lag stays"
+            takes = "no progress, so the lag stays"
         yield _line(f"  in the last minute {worker.busy_ratio:.0%} busy; {takes}")
 
 
@@ -292,7 +292,7 @@ def _long_calls(snapshot: WindowsSnapshot) -> Iterable[Text]:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration as briefly as somebody needs it who looks."""
+    """Format a duration as briefly as possible."""
     if seconds < 0.001:
         return "0 s" if seconds <= 0 else f"{seconds * 1e6:.0f} µs"
     if seconds < 1:

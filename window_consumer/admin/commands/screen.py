@@ -1,4 +1,4 @@
-"""What the live view shows at one moment, and the memory that figures of the last seconds need."""
+"""The contents of the live view, and the memory of snapshots for its rates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 
 WITHIN_S: Final = 10.0
-"""Rates and percentiles are of so long: a person sees what a change does."""
+"""The period of rates and percentiles: short enough to show the effect of a change."""
 
 
 @frozen
@@ -22,27 +22,27 @@ class WorkerScene:
     name: str
     snapshot: WindowsSnapshot
     state: str = ""
-    """Where it is in its life, empty where it works."""
+    """Its phase, empty while it works normally."""
     per_s: float | None = None
-    """Records that were finished a second; None before there are two snapshots."""
+    """Finished records per second; None before there are two snapshots."""
     durations: Histogram | None = None
-    """How long calls took within the same time, or so far."""
+    """The durations of calls in the same period, or so far."""
     busy_ratio: float | None = None
-    """Of the last minute, from the worker itself."""
+    """The ratio over the last minute, from the worker itself."""
     time_to_drain_s: float | None = None
-    """Likewise."""
+    """The estimate of the worker itself."""
 
 
 @frozen
 class TopScene:
-    """What is shown at one moment."""
+    """The contents at one moment."""
 
     title: str
     seconds: float
-    """Since the view began."""
+    """Seconds since the view began."""
     workers: tuple[WorkerScene, ...]
     gone: Mapping[str, str] = field(factory=dict)
-    """What there is no snapshot of, and why, by name."""
+    """The names without a snapshot, with the reason."""
 
 
 class _Moment(NamedTuple):
@@ -52,15 +52,15 @@ class _Moment(NamedTuple):
 
 @define
 class Memory:
-    """The snapshots of the last seconds, by worker. Owner: who draws."""
+    """The snapshots of the last seconds, by worker. Owner: the thread that draws."""
 
     _moments: dict[str, deque[_Moment]] = field(factory=dict)
 
     def worker(self, name: str, snapshot: WindowsSnapshot, seconds: float) -> WorkerScene:
-        """Remember a worker's windows, and return it with what follows from those before."""
+        """Add a worker's windows; return them with figures relative to earlier ones."""
         moments = self._moments.setdefault(name, deque())
         if moments and _is_another(moments[-1].snapshot, snapshot):
-            moments.clear()  # the process has been started anew
+            moments.clear()  # the process was restarted
         moments.append(_Moment(seconds, snapshot))
         while len(moments) > 2 and seconds - moments[1].seconds >= WITHIN_S:
             moments.popleft()

@@ -1,4 +1,4 @@
-"""``window-consumer top``: the live window of workers that run elsewhere, in the terminal."""
+"""``window-consumer top``: the live window of remote workers, in the terminal."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ authority_option = click.option(
     type=Duration(),
     default=1.0,
     metavar="DURATION",
-    help="How often to look. [default: 1s]",
+    help="How often to refresh. [default: 1s]",
 )
-@click.option("--once", is_flag=True, help="Print one picture and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print each look as one line of JSON.")
+@click.option("--once", is_flag=True, help="Print the state once and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print each refresh as one line of JSON.")
 def top_command(
     *,
     urls: tuple[str, ...],
@@ -72,13 +72,15 @@ def top_command(
 ) -> int:
     """Show the live windows of workers, at their addresses (admin.listen).
 
-    One or several URLs, as in http://127.0.0.1:8090, which is the default. Ctrl-C ends it.
+    One or several URLs, such as http://127.0.0.1:8090, which is the default. Ctrl-C ends it.
     """
     if interval_s < _SHORTEST_S:
-        raise UsageError(f"--interval: at least {_SHORTEST_S:g}s, each look costs the worker some")
+        raise UsageError(
+            f"--interval: at least {_SHORTEST_S:g}s; each refresh costs the worker time"
+        )
     addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls or (_DEFAULT,))]
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Also where whoever started us in the background has SIGINT ignored.
+        # Set explicitly, because a shell starts background processes with SIGINT ignored.
         signal.signal(number, _interrupt)
     try:
         watches = AddressWatches(addresses, Access(token, authority), interval_s)
@@ -92,7 +94,7 @@ def top_command(
 
 
 def _interrupt(*_: Any) -> None:
-    """End as with Ctrl-C: the terminal is put back as it was."""
+    """End as with Ctrl-C, which restores the terminal."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""Looking at admin addresses again and again, each on a thread of its own: none holds up others."""
+"""Polls admin addresses, each on its own thread, so that none delays another."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from window_consumer.admin.commands.screen import (
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _LATE_S = 2 * DEADLINE_S
-"""Who has answered nothing for so long, and for twice the interval, is gone."""
+"""An address without an answer for this long, and for twice the interval, counts as gone."""
 
 
 class AddressWatch:
-    """What one address has told last. Any thread may read it."""
+    """The latest answer of one address. Any thread may read it."""
 
     def __init__(self, address: AdminAddress, access: Access, interval_s: float):
         self.address = address
@@ -45,17 +45,17 @@ class AddressWatch:
         self._heard.wait(timeout_s)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stopped.set()
 
     @property
     def latest(self) -> AdminAnswer | None:
-        """What was told last, None while the address does not answer."""
+        """Return the latest answer, None while the address does not answer."""
         return None if self.why_gone else self._latest_answer
 
     @property
     def why_gone(self) -> str:
-        """Why there is nothing to show, empty where there is something."""
+        """Return why there is nothing to show, empty if there is something."""
         latest, silent_s = self._latest, monotonic() - self._at
         if isinstance(latest, str):
             return latest
@@ -80,10 +80,10 @@ class AddressWatch:
 
 
 class AddressWatches:
-    """Several addresses, shown as one scene. Owner: who draws."""
+    """Several addresses, shown as one scene. Owner: the thread that draws."""
 
     def __init__(self, addresses: Sequence[AdminAddress], access: Access, interval_s: float):
-        access.headers()  # what is wrong with it is told now, and not by each thread
+        access.headers()  # report errors now, not from each thread
         if any(address.is_tls for address in addresses):
             access.context()
         self.each = [AddressWatch(address, access, interval_s) for address in addresses]
@@ -93,17 +93,17 @@ class AddressWatches:
             watch.wait(_LATE_S)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         for watch in self.each:
             watch.stop()
 
     @property
     def gone(self) -> dict[str, str]:
-        """Why addresses do not answer."""
+        """Return the addresses that do not answer, with the reason."""
         return {str(each.address): each.why_gone for each in self.each if each.why_gone}
 
     def scene(self) -> TopScene:
-        """Return what is to be seen now."""
+        """Return the current scene."""
         seconds = monotonic() - self._started
         workers = [
             scene for watch in self.each for scene in self._workers(watch, watch.latest, seconds)
@@ -148,7 +148,7 @@ class AddressWatches:
 
 
 def _state(worker: WorkerSnapshot) -> str:
-    """Return where a worker is in its life, empty where it works."""
+    """Return a worker's phase, empty while it works normally."""
     if worker.is_ready:
         return ""
     return "not in its group" if worker.phase == "running" else worker.phase

@@ -1,1 +1,1 @@
-"""Diagnosis: what is seen of workers and their cluster, and the likely cause of their lag."""
+"""Diagnosis: observations of workers and their cluster, and the likely cause of their lag."""

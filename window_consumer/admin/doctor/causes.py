@@ -1,4 +1,4 @@
-"""Likely causes of lag: what each is called, and what is said of one."""
+"""Likely causes of lag: their names, and the shape of a finding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Figure = float | int | str | None
 
 
 class CauseKind(StrEnum):
-    """What it is; the names are stable."""
+    """The kind of a cause; the names are stable."""
 
     BREAKER_OPEN = "breaker_open"
     HALTED = "halted"
@@ -45,21 +45,21 @@ class LikelyCause:
     worker: str
     sentence: str
     figures: Mapping[str, Figure]
-    """What the sentence rests on; seconds end in ``_s``, rates in ``_per_s``."""
+    """The figures behind the sentence; seconds end in ``_s``, rates in ``_per_s``."""
     partition: TopicPartition | None = None
     where: str = field(default="", kw_only=True)
-    """Which of several processes, in words; empty where there is one."""
+    """The process in words; empty if there is only one."""
     weight: float = field(default=0.0, kw_only=True)
     stack: str = field(default="", kw_only=True)
 
 
 BUSY: Final = 0.85
-"""From here on slots are the bottleneck: what is left is handing over."""
+"""At this ratio slots are the bottleneck: the rest is hand-over time."""
 
 IDLE: Final = 0.5
-"""Below it slots wait for work most of the time."""
+"""Below this ratio slots mostly wait for work."""
 
 
 def duration(seconds: float) -> str:
-    """Write how long something takes."""
+    """Format a duration."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,4 +1,4 @@
-"""Looking at workers and their groups for a while: the part of the diagnosis that does I/O."""
+"""Observes workers and their groups for a while: the part of the diagnosis that does I/O."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from window_consumer.model.record import TopicPartition
 
 EVERY_S: Final = 1.0
 _PING_S: Final = 2.0
-"""A question that gets no answer for so long counts as one that took so long."""
+"""A ping without an answer counts as having taken this long."""
 _METRICS: Final = "/metrics"
 
 Seen = tuple[list[WorkerLook], Sequence[str]]
-"""Workers, and which of several processes behind their address have not answered it."""
+"""Observations of workers, and the processes behind the same address that did not answer."""
 
 
 @frozen
 class Process:
-    """Where a process with workers is asked."""
+    """The address of a process with workers."""
 
     address: AdminAddress
     access: Access
     has_windows: bool
-    """It is an admin address; else one that answers ``/metrics``."""
+    """Whether it is an admin address; otherwise it serves ``/metrics``."""
 
     def observe(self, at_s: float, *, stacks: bool) -> Seen:
-        """Look at its workers; raises AskError."""
+        """Observe its workers; raise AskError."""
         if self.has_windows:
             told = ask(self.address, self.access, stacks=stacks)
             return [worker_look(worker, at_s) for worker in told.workers], told.missing
@@ -75,35 +75,35 @@ class Process:
 
 @define
 class Examination:
-    """Looks at everything for a while. Owner: who asks for the diagnosis."""
+    """Observes everything for a while. Owner: the thread that runs the diagnosis."""
 
     config: Config
     workers: Sequence[WorkerConfig]
     clusters: Mapping[str, Cluster]
-    """By worker, one for several where they connect alike; missing where none was reached."""
+    """The cluster of each worker, shared if workers connect alike; missing if unreachable."""
     processes: Sequence[Process]
     notes: list[str] = field(factory=list)
     unreached: Collection[str] = ()
-    """The workers whose cluster was looked for in vain."""
+    """The workers whose cluster was unreachable."""
     _looks: dict[tuple[str, str, str], list[WorkerLook]] = field(factory=lambda: defaultdict(list))
     """By address, process and worker."""
     _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
     _trips: dict[int, list[float]] = field(factory=lambda: defaultdict(list))
     """By the cluster's identity."""
     _answered: set[int] = field(factory=set)
-    """Likewise."""
+    """By the cluster's identity."""
     _stopped: threading.Event = field(factory=threading.Event)
 
     def run(self, for_s: float) -> Diagnosis:
-        """Look for so many seconds; return what is likely wrong."""
+        """Observe for ``for_s`` seconds; return the diagnosis."""
         deadline = monotonic() + for_s
         each = {id(cluster): cluster for cluster in self.clusters.values()}
-        # A cluster that is slow to answer does not hold up the looks at workers, and at others.
+        # A slow cluster delays neither the observation of workers nor that of other clusters.
         with ThreadPoolExecutor(max(1, len(each))) as pool:
             asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
             try:
                 self._watch_workers(deadline)
-            except BaseException:  # Ctrl-C: nobody waits for what the clusters have to say
+            except BaseException:  # Ctrl-C: do not wait for the clusters
                 self._stopped.set()
                 raise
             for one in asked:
@@ -113,16 +113,16 @@ class Examination:
     def _watch_workers(self, deadline: float) -> None:
         self._observe_workers(stacks=False)
         if not (self._looks or self.clusters):
-            return  # nobody has answered
+            return  # nothing answered
         while (left_s := deadline - monotonic()) > 0:
             sleep(min(EVERY_S, left_s))
             if left_s > EVERY_S:
                 self._observe_workers(stacks=False)
-        # Stacks cost more, and only the last ones are of interest.
+        # Stacks cost more, and only the last ones matter.
         self._observe_workers(stacks=True)
 
     def _watch_cluster(self, cluster: Cluster, deadline: float) -> None:
-        """Look at the groups on one cluster, then again, and ask small questions in between."""
+        """Observe the groups of one cluster at the start and at the end, and ping in between."""
         self._ping(cluster)
         self._observe_groups(cluster)
         while (left_s := deadline - monotonic()) > 0 and not self._stopped.is_set():
@@ -223,7 +223,7 @@ class Examination:
 
 
 def _whose(address: str, process: str, name: str, seen: Iterable[tuple[str, str, str]]) -> str:
-    """Return in which process a worker is, where several have it; else nothing."""
+    """Return the process of a worker in words, empty if there is only one."""
     same = [key for key in seen if key[2] == name]
     where = [f"process {process}"] if process else []
     if len({key[0] for key in same}) > 1:
@@ -234,7 +234,7 @@ def _whose(address: str, process: str, name: str, seen: Iterable[tuple[str, str,
 def _owned(
     name: str, seen: Mapping[tuple[str, str, str], Sequence[WorkerLook]]
 ) -> set[TopicPartition]:
-    """Return the partitions that the processes that were looked at had at some time."""
+    """Return the partitions that the observed processes owned at any time."""
     return {
         each.name
         for key, looks in seen.items()
@@ -245,7 +245,7 @@ def _owned(
 
 
 def _elsewhere(looks: Sequence[GroupLook], owned: set[TopicPartition]) -> list[GroupLook]:
-    """Return the looks without the lag of these partitions."""
+    """Return the observations without the lag of these partitions."""
     return [
         GroupLook(
             look.at_s,

@@ -1,4 +1,4 @@
-"""The diagnosis: all rules on all evidence, what explains most first."""
+"""The diagnosis: applies all rules to all evidence, and ranks the causes."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
 
 @frozen
 class Diagnosis:
-    """What was found."""
+    """The result of a diagnosis."""
 
     causes: tuple[LikelyCause, ...]
-    """The likeliest first; empty where nothing is wrong."""
+    """The likeliest first; empty if nothing is wrong."""
     well: tuple[str, ...] = ()
-    """A sentence for each worker that was looked at and is well."""
+    """A sentence for each observed worker without a problem."""
     notes: tuple[str, ...] = ()
-    """What could not be asked, and why."""
+    """What could not be queried, and why."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values; the names of causes and fields are stable."""
+        """Return plain values; the names of causes and fields are stable."""
         return {
             "ok": not self.causes,
             "causes": [
@@ -92,7 +92,7 @@ class Diagnosis:
         }
 
     def as_text(self) -> Iterator[str]:
-        """Yield lines for people."""
+        """Yield readable lines."""
         for cause in self.causes:
             of = f" of {cause.where}" if cause.where else ""
             yield f"{cause.worker}{of}: {cause.sentence}"
@@ -111,9 +111,9 @@ def diagnose(
 ) -> Diagnosis:
     """Return the likely causes, the likeliest first.
 
-    ``groups`` are those of workers that could not be asked themselves, by the worker's name;
-    ``others`` those of workers that were, without the partitions that they have. ``were_asked``
-    tells that somebody was to answer for workers, whether it did or not.
+    ``groups`` maps each worker that could not be queried to observations of its group; ``others``
+    does so for queried workers, without the partitions that they own. ``were_asked`` says that
+    processes were queried, whether they answered or not.
     """
     causes: list[LikelyCause] = []
     well: list[str] = []
@@ -128,7 +128,7 @@ def diagnose(
         found = list(_of_group(worker, looks, were_asked=were_asked))
         causes += found
         if not found and looks:
-            well.append(f"{worker}: nothing is wrong, as far as its group tells")
+            well.append(f"{worker}: its group shows no problem")
     for worker, looks in others:
         causes += [each for each in _of_group(worker, looks) if each.figures["lag"]]
     causes.sort(key=lambda cause: -cause.weight)
@@ -136,7 +136,7 @@ def diagnose(
 
 
 def _catches_up(seen: WorkerEvidence) -> bool:
-    """Tell whether what lags gets less, and will be done with soon."""
+    """Return whether the lag shrinks and will be gone soon."""
     return seen.finished_per_s > seen.arriving_per_s and seen.drain_s < _SOON_S
 
 
@@ -174,7 +174,7 @@ def _unknown(seen: WorkerEvidence) -> LikelyCause:
 def _of_group(
     worker: str, looks: Sequence[GroupLook], *, were_asked: bool = False
 ) -> Iterator[LikelyCause]:
-    """Say what the cluster alone can tell of a worker that was not asked."""
+    """Yield what the cluster alone reveals about a worker that was not queried."""
     if not looks:
         return
     first, last = looks[0], looks[-1]
@@ -201,17 +201,17 @@ def _of_group(
         worst = max(last.lags, key=lambda name: last.lags[name])
         advice = "give --url, or configure admin or health"
         if were_asked:
-            advice = "none answers where it was asked; is its process frozen, or elsewhere (--url)?"
+            advice = "no known address answers; is its process frozen, or elsewhere (--url)?"
         yield LikelyCause(
             CauseKind.UNKNOWN,
             worker,
-            f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and it gets"
-            f" no less within {seconds:.0f} s; only a worker knows why: {advice}",
+            f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and"
+            f" the lag has not shrunk within {seconds:.0f} s; only a worker knows why: {advice}",
             {"lag": lag, "lag_before": sum(first.lags.values()), "members": last.members},
             worst,
         )
 
 
 def _stands(first: GroupLook, last: GroupLook) -> bool:
-    """Tell whether some partition lagged at both looks: a worker always has some in its hands."""
+    """Return whether a partition lags in both: a healthy worker always has a few open records."""
     return any(first.lags.get(name, 0) and lag for name, lag in last.lags.items())

@@ -1,4 +1,4 @@
-"""What several looks at a worker say together: rates and shares, which one look cannot have."""
+"""Rates and shares of a worker, computed from several observations."""
 
 from __future__ import annotations
 
@@ -23,75 +23,75 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 
 BEHIND_S: Final = 2.0
-"""What takes longer to be done with is lag: a busy worker always has some records in its hands."""
+"""Lag takes longer than this to drain: a busy worker always has some open records."""
 
 OLD_S: Final = 10.0
-"""Whose oldest record is older than this is behind, however few there are."""
+"""A worker whose oldest record is older than this is behind, however few there are."""
 
 
 @define(slots=False)
 class WorkerEvidence:
-    """A worker of one process, and its group. Nothing in it changes.
+    """The observations of a worker in one process, and of its group. Immutable.
 
-    ``looks`` are in the order of time, and not empty.
+    ``looks`` are ordered by time and not empty.
     """
 
     worker: str
     where: str
-    """Which of several that have its name; empty where there is one."""
+    """The process in words; empty if there is only one."""
     ordering: str
     pool: str
     looks: Sequence[WorkerLook]
     group: Sequence[GroupLook] = ()
     round_trips_s: Sequence[float] = ()
-    """How long the cluster took to answer quick questions."""
+    """The cluster's answer times for pings."""
     is_cluster_silent: bool = False
-    """It was asked, and has answered nothing."""
+    """The cluster was queried and never answered."""
     blocks: bool = False
-    """A record that fails holds its lane up until it is done (``retry.on_failure: block``)."""
+    """A failing record blocks its lane until it is done (``retry.on_failure: block``)."""
 
     @property
     def first(self) -> WorkerLook:
-        """The first look."""
+        """Return the first observation."""
         return self.looks[0]
 
     @property
     def last(self) -> WorkerLook:
-        """The last one."""
+        """Return the last observation."""
         return self.looks[-1]
 
     @property
     def now(self) -> WindowsSnapshot:
-        """The windows at the last look."""
+        """Return the windows of the last observation."""
         return self.last.windows
 
     @property
     def seconds(self) -> float:
-        """What lies between them."""
+        """Return the time between the two."""
         return self.last.at_s - self.first.at_s
 
     def _per_s(self, of: Callable[[WorkerLook], float]) -> float:
         return max(0.0, of(self.last) - of(self.first)) / max(self.seconds, 1e-9)
 
     def mean(self, of: Callable[[WorkerLook], float]) -> float:
-        """Return the mean of a figure over all looks."""
+        """Return the mean of a figure over all observations."""
         return fmean(map(of, self.looks))
 
     # ---- calls
 
     @cached_property
     def finished_per_s(self) -> float:
-        """Records that were finished a second."""
+        """Return the finished records per second."""
         return self._per_s(lambda look: look.windows.counters.finished)
 
     @cached_property
     def durations(self) -> Histogram:
-        """The calls that ended meanwhile."""
+        """Return the durations of the calls that ended in between."""
         return self.now.durations.since(self.first.windows.durations)
 
     @cached_property
     def busy_ratio(self) -> float:
-        """The share of the slots' time that calls took."""
+        """Return the share of the slots' time that calls took."""
         slots = self.mean(lambda look: look.windows.limit_now)
         seen = self.mean(lambda look: min(1.0, look.running / max(1, look.windows.limit_now)))
         if self.seconds <= 0:
@@ -104,17 +104,17 @@ class WorkerEvidence:
 
     @cached_property
     def cores(self) -> float:
-        """How many processors calls on threads had, on average; 0 for other calls."""
+        """Return how many processors calls on threads used on average; 0 for other calls."""
         return self.durations.computed_s / max(self.seconds, 1e-9)
 
     @cached_property
     def loop_cores(self) -> float | None:
-        """How much of a processor the event loop had; None where handlers are no coroutines."""
+        """Return how much of a processor the event loop used; None without coroutine handlers."""
         return self._of_loop(lambda loop: loop.computed_s)
 
     @cached_property
     def loop_late(self) -> float | None:
-        """For which share of the time the event loop should have gone round, and did not."""
+        """Return the share of time by which the event loop's turns were late."""
         return self._of_loop(lambda loop: loop.late_s)
 
     def _of_loop(self, of: Callable[[LoopSnapshot], float]) -> float | None:
@@ -125,7 +125,7 @@ class WorkerEvidence:
 
     @cached_property
     def seconds_a_record(self) -> float | None:
-        """The slots' time that a finished record took, retries included; None where none was."""
+        """Return the slot time per finished record, including retries; None without any."""
         finished = self.finished_per_s * self.seconds
         if not finished:
             return None
@@ -140,24 +140,24 @@ class WorkerEvidence:
 
     @staticmethod
     def lag_of(look: WorkerLook) -> int | None:
-        """Return how many records lag, None where that is not known of any partition."""
+        """Return the number of lagging records, None if no partition reports it."""
         lags = [each.unfinished for each in look.windows.partitions]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
 
     @cached_property
     def lag(self) -> int:
-        """Records that lagged at the last look."""
+        """Return the number of lagging records in the last observation."""
         return self.lag_of(self.last) or 0
 
     @cached_property
     def lag_s(self) -> float:
-        """The age of the oldest record that was read and was not finished at the last look."""
+        """Return the age of the oldest unfinished record that was read, at the last observation."""
         return max((each.lag.seconds for each in self.now.partitions), default=0.0)
 
     @cached_property
     def arriving_per_s(self) -> float:
-        """Records that came into the log a second."""
+        """Return the records per second that were written to the log."""
         first, last = self.lag_of(self.first), self.lag_of(self.last)
         if first is None or last is None or self.seconds <= 0:
             return self.finished_per_s
@@ -165,21 +165,21 @@ class WorkerEvidence:
 
     @cached_property
     def drain_s(self) -> float:
-        """How long what lags would take at this pace, without what arrives meanwhile."""
+        """Return the time to work off the lag at this pace, without new records."""
         if not self.lag:
             return 0.0
         return self.lag / self.finished_per_s if self.finished_per_s else float("inf")
 
     @cached_property
     def is_behind(self) -> bool:
-        """There was lag at every look, and more than is in hand."""
+        """Return whether every observation has lag, and more than the records in progress."""
         if not all(self.lag_of(look) for look in self.looks):
             return False
         return self.drain_s > BEHIND_S or self.lag_s > OLD_S
 
     @cached_property
     def unread(self) -> int:
-        """Records that lag and have not come to the worker."""
+        """Return the number of lagging records that the worker has not received."""
         return sum(each.unread or 0 for each in self.now.partitions)
 
     # ---- partitions
@@ -187,14 +187,14 @@ class WorkerEvidence:
     def of_partition(
         self, name: TopicPartition, of: Callable[[PartitionSnapshot], float]
     ) -> list[float]:
-        """Return a partition's figure at each look that had the partition."""
+        """Return a partition's figure in each observation of that partition."""
         seen = (each for look in self.looks for each in look.windows.partitions)
         return [of(each) for each in seen if each.name == name]
 
     def poison_of(self, partition: PartitionSnapshot) -> FailingRecord | None:
-        """Return the record that blocks most others of a partition, None where none does.
+        """Return the record that blocks most others of a partition, None without one.
 
-        It has failed at the first look, and has not got over it.
+        It had failed by the first observation and still has not succeeded.
         """
         if not self.blocks or self.now.breaker.state not in {"closed", "holding"}:
             return None
@@ -207,12 +207,12 @@ class WorkerEvidence:
 
     @cached_property
     def round_trip_s(self) -> float | None:
-        """How long the cluster takes to answer, usually; None where it was not asked."""
+        """Return the cluster's median answer time; None if it was not queried."""
         return median(self.round_trips_s) if self.round_trips_s else None
 
     @cached_property
     def commit_s(self) -> float | None:
-        """How long a commit waits for its ack, on average; None where there was none."""
+        """Return the mean time until a commit's ack; None without commits."""
         before, did = self.first.windows.counters, self.now.counters
         commits = did.commits - before.commits
         return max(0.0, did.commits_s - before.commits_s) / commits if commits > 0 else None

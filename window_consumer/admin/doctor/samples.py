@@ -1,4 +1,4 @@
-"""What one look at a worker, and one at its group, have shown."""
+"""One observation of a worker, and one of its group."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class WorkerLook:
     """One worker of one process at one moment."""
 
     at_s: float
-    """Seconds on the clock of who looks."""
+    """Seconds on the observer's clock."""
     worker: WorkerSnapshot
     windows: WindowsSnapshot
-    """Empty ones where the worker has shown none."""
+    """Empty if the worker has shown none."""
     running: int = 0
-    """Calls that run."""
+    """The number of running calls."""
     running_s: float | None = None
-    """For how long they have been running, together; None where that is not told."""
+    """Their total running time so far; None if unknown."""
 
     def blocking(self, name: TopicPartition) -> Sequence[FailingRecord]:
-        """Return the records of a partition that hold up their lanes, as far as that is told."""
+        """Return the known records of a partition that block their lanes."""
         return [each for each in self.worker.blocking if each.name == name]
 
     def stack_of(self, call: CallSnapshot) -> str:
-        """Return where a call stands, empty where that is not known."""
+        """Return the stack of a call, empty if unknown."""
         for each in self.worker.stacks or ():
             if (each.name, each.offset) == (call.name, call.offset):
                 return each.stack
@@ -56,14 +56,14 @@ class GroupLook:
 
     at_s: float
     members: int | None = None
-    """None where the cluster does not tell."""
+    """None if the cluster does not report it."""
     is_stable: bool = True
     lags: Mapping[TopicPartition, int] = field(factory=dict)
-    """Offsets that are not committed, by partition of the worker's topics."""
+    """Uncommitted offsets, by partition of the worker's topics."""
 
 
 def worker_look(worker: WorkerSnapshot, at_s: float) -> WorkerLook:
-    """Return what a worker's admin address has told; without windows it is not ready."""
+    """Return the observation in an admin answer; without windows the worker is not ready."""
     windows = worker.windows
     if windows is None:
         return _unseen(at_s, evolve(worker, phase=SILENT))
@@ -72,7 +72,7 @@ def worker_look(worker: WorkerSnapshot, at_s: float) -> WorkerLook:
 
 
 def unheard(at_s: float, worker: str, process: str) -> WorkerLook:
-    """Return a look at a worker whose process has not answered whoever asks for all of them."""
+    """Return an observation of a worker whose process did not answer."""
     return _unseen(at_s, WorkerSnapshot(name=worker, process=process, phase=UNHEARD))
 
 
@@ -81,8 +81,8 @@ def _unseen(at_s: float, worker: WorkerSnapshot) -> WorkerLook:
 
 
 def answered(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
-    """Return those that have shown something, or all where none has.
+    """Return the observations with windows, or all if none has any.
 
-    A process that was late once is no reason, and figures begin with what it has told.
+    A single late answer is not a cause; figures begin with the first real answer.
     """
     return [each for each in looks if each.worker.phase != UNHEARD] or looks

@@ -1,6 +1,6 @@
-"""A look at workers through ``/metrics``, where no admin address is configured.
+"""Observes workers through ``/metrics`` if no admin address is configured.
 
-It has the same figures but for what a metric must not say: keys, offsets, stacks.
+It provides the same figures, except what metrics must not contain: keys, offsets, stacks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Figures = dict[str, list[tuple[Mapping[str, str], float]]]
 
 
 def worker_looks(text: str, at_s: float) -> list[WorkerLook]:
-    """Return a look at each worker; raises ValueError where the text is no worker's."""
+    """Return an observation of each worker; raise ValueError if the text is not a worker's."""
     workers: defaultdict[tuple[str, str], Figures] = defaultdict(lambda: defaultdict(list))
     for name, labels, value in _samples(text):
         if "worker" in labels:
@@ -132,7 +132,7 @@ def _partitions(figures: Figures) -> Iterator[PartitionSnapshot]:
         lag = round(lags[name]) if name in lags else None
         yield PartitionSnapshot(
             name=name,
-            # Which topics are levels of a ladder no metric tells; what lags there is due.
+            # Metrics do not say which topics are retry levels; the lag of those is due.
             level=name.topic.rpartition(".retry.")[2] if ".retry." in name.topic else None,
             lag=Lag(lag, ages.get(name, 0.0)),
             unread=round(unread[name]) if name in unread else None,

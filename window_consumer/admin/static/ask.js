@@ -21,7 +21,7 @@ export async function valueOf(worker, partition, offset) {
   return answer(await fetch(path(worker, partition, `records/${offset}/value`), { method: "POST" }));
 }
 
-// `wanted` is skip or dead-letter; what could not be done is an error that says why.
+// `wanted` is skip or dead-letter; throws with the reason if the worker refuses.
 export async function intervene(worker, partition, offset, wanted) {
   const response = await fetch(path(worker, partition, `records/${offset}/${wanted}`), { method: "POST" });
   if (response.status === 401) location.assign("login");
@@ -31,5 +31,5 @@ export async function intervene(worker, partition, offset, wanted) {
 
 export async function halt(worker, partition, halted) {
   const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
-  if (done === null) throw new Error("it is not here any more");
+  if (done === null) throw new Error("it is no longer here");
 }

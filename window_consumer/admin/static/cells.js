@@ -70,7 +70,7 @@ export class Strip {
     this.cell = 0;
   }
 
-  // Draws a window; slides it where cells have slid out since the last time.
+  // Draws a window; animates cells that have left it since the last call.
   draw(row, slid, capacity, width, cursor, theme) {
     const all = Math.max(capacity, row.length, 1);
     const key = `${row} ${slid} ${all} ${width} ${cursor} ${theme} ${devicePixelRatio}`;

@@ -6,12 +6,12 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 200;
 const HEIGHT = 64;
 
-// What is drawn: a title, how figures are written, and the lines of a sample by their names.
+// The charts: title, number format, and the lines of a sample by name.
 export const CHARTS = [
   { title: "lag, records", write: words.count, lines: (s) => ({ lag: s.lag }) },
   { title: "oldest", write: words.duration, lines: (s) => ({ oldest: s.lag_s }) },
   { title: "processed /s", write: words.rate, lines: (s) => ({ processed: s.rate }) },
-  { title: "call takes", write: words.duration, lines: (s) => ({ p50: s.p50_s, p95: s.p95_s, p99: s.p99_s }) },
+  { title: "call duration", write: words.duration, lines: (s) => ({ p50: s.p50_s, p95: s.p95_s, p99: s.p99_s }) },
   { title: "retries /s", write: words.rate, lines: (s) => ({ local: s.retried, ...s.moved }), named: true },
   { title: "dead letters /s", write: words.rate, lines: (s) => s.dead, named: true },
   { title: "slots busy", write: words.count, lines: (s) => ({ busy: s.busy, slots: s.limit }), band: (s) => s.breaker !== "closed", banded: "breaker not closed" },

@@ -1,4 +1,4 @@
-// One cell: where its running calls stand, and what its records wait for.
+// The dialog of one cell: the stacks of its running calls, and the state of its records.
 import { cellOf } from "./ask.js";
 import { make, say } from "./dom.js";
 import { RecordsTable } from "./records.js";
@@ -25,7 +25,7 @@ export class Details {
     this.shown = "";
     this.last = null;
     say(this.title, `${partition.topic}[${partition.partition}]`);
-    this.body.replaceChildren(make("p", { text: "Asking …" }));
+    this.body.replaceChildren(make("p", { text: "Loading …" }));
     if (!this.dialog.open) this.dialog.showModal();
     this.refresh();
   }
@@ -41,7 +41,7 @@ export class Details {
     }
     if (place !== this.place || !this.dialog.open) return;
     const text = JSON.stringify(found);
-    // Whoever has marked something wants to copy it.
+    // Keep a selection, which the user may want to copy.
     if (text !== this.shown && !this.isMarked()) {
       this.found = found;
       this.redraw();
@@ -55,7 +55,7 @@ export class Details {
     return !selection.isCollapsed && this.body.contains(selection.anchorNode);
   }
 
-  // Draws what is known anew; who had the focus keeps it, and so does what was scrolled.
+  // Redraws the dialog; focus and scroll positions stay.
   redraw() {
     const kept = document.activeElement?.dataset?.keep;
     const scrolled = new Map([...this.body.querySelectorAll("pre[data-keep]")].map((each) => [each.dataset.keep, [each.scrollLeft, each.scrollTop]]));
@@ -72,8 +72,8 @@ export class Details {
   show(cell) {
     const { topic, partition } = this.place.partition;
     if (cell === null) {
-      const gone = "It has slid out of the window: all of its records are finished. Or the partition has moved to another member.";
-      const was = this.last ? [make("p", { text: "This is how it was:" }), ...this.partsOf(this.last)] : [];
+      const gone = "The cell has slid out of the window because all of its records are finished, or the partition has moved to another member.";
+      const was = this.last ? [make("p", { text: "Its last state:" }), ...this.partsOf(this.last)] : [];
       this.body.replaceChildren(make("p", { text: gone, role: "status" }), ...was);
       return;
     }
@@ -89,11 +89,11 @@ export class Details {
 
   partsOf(cell) {
     const parts = [];
-    if (cell.hovering_s >= 1) parts.push(make("p", { text: `Nothing has become of it for ${duration(cell.hovering_s)}.` }));
+    if (cell.hovering_s >= 1) parts.push(make("p", { text: `No progress for ${duration(cell.hovering_s)}.` }));
     for (const call of cell.calls) {
-      const given = call.abandoned ? ", given up" : "";
-      const where = call.process ? ` in the process ${call.process}` : "";
-      parts.push(make("h3", { text: `Offset ${call.offset}, attempt ${call.attempt}, running for ${duration(call.seconds)}${given}${where}; it stands at` }));
+      const given = call.abandoned ? ", abandoned" : "";
+      const where = call.process ? ` in process ${call.process}` : "";
+      parts.push(make("h3", { text: `Offset ${call.offset}, attempt ${call.attempt}, running for ${duration(call.seconds)}${given}${where}; stack:` }));
       parts.push(make("pre", { text: dedented(call.stack), tabindex: 0, "data-keep": `stack ${call.offset}` }));
     }
     parts.push(make("h3", { text: cell.records.length < cell.count ? `The first ${cell.records.length} of its ${count(cell.count)} records` : "Its records" }));

@@ -1,4 +1,4 @@
-// Elements made of texts. Everything from outside goes through textContent: nothing is ever markup.
+// Builds elements. All foreign text goes through textContent, so it is never parsed as markup.
 export function make(name, { cls, text, ...attributes } = {}, ...children) {
   const element = document.createElement(name);
   if (cls) element.className = cls;
@@ -11,7 +11,7 @@ export function make(name, { cls, text, ...attributes } = {}, ...children) {
   return element;
 }
 
-// Writes a text only where it is another one: what does not change costs nothing.
+// Sets a text only if it changes, so that an unchanged one costs no layout.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,4 +1,4 @@
-// Says that the token was wrong, where the form is shown once more for that.
+// Shows the error on the login form after a wrong token.
 import { applyTheme } from "./theme.js";
 
 applyTheme();

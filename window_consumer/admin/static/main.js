@@ -1,4 +1,4 @@
-// The page of the live window: frames come as server-sent events, and are drawn when there is time.
+// The page of the live window: frames arrive as server-sent events and are drawn when the browser is ready.
 import { drawCell, readColours, STATES } from "./cells.js";
 import { Details } from "./details.js";
 import { make, say, show } from "./dom.js";
@@ -71,13 +71,13 @@ function draw() {
   }
 }
 
-// For tests and for whoever wonders: how many frames came, were missed and were drawn.
+// For tests and debugging: the numbers of received, missed and drawn frames.
 const counts = { frames: 0, missed: 0, drawn: 0 };
 window.wcCounts = counts;
 let number = null;
 let asked = false;
 
-// Only the first frame has the samples of all minutes: those of a frame that is not drawn go on to the next.
+// Only the first frame has the samples of all minutes, so an undrawn frame passes its samples to the next.
 function keepSamples(earlier) {
   for (const worker of frame.workers) {
     const was = earlier.workers.find((each) => each.name === worker.name && each.process === worker.process);
@@ -130,7 +130,7 @@ function listen() {
   };
   events.onerror = () => {
     connection.classList.add("lost");
-    say(connection, "The connection is lost; trying again …");
+    say(connection, "Connection lost; reconnecting …");
     mayLook();
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
   };
@@ -139,7 +139,7 @@ function listen() {
 setInterval(() => {
   if (performance.now() - heardAt < SILENT_MS) return;
   connection.classList.add("lost");
-  say(connection, `Nothing has been heard for ${Math.round((performance.now() - heardAt) / 1000)} s`);
+  say(connection, `No data for ${Math.round((performance.now() - heardAt) / 1000)} s`);
 }, 1000);
 
 applyTheme();

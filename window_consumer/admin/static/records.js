@@ -1,27 +1,27 @@
-// The records of a cell as a table; headers of each, and its value for who asks for it.
+// The table of a cell's records, with headers, and with values on request.
 import { intervene, valueOf } from "./ask.js";
 import { make } from "./dom.js";
 import { count, duration } from "./words.js";
 
-const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value", "by hand"];
+const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value", "action"];
 const NUMBERS = new Set(["offset", "attempts"]);
 const SURE_MS = 4000;
 const INTERVENTIONS = {
   skip: { ask: "Skip", sure: "Really skip? No copy is kept", done: "skipped" },
-  "dead-letter": { ask: "Dead letter", sure: "Really? It leaves for the dead letters", done: "among the dead letters" },
+  "dead-letter": { ask: "Dead letter", sure: "Really send it to the dead-letter topic?", done: "in the dead-letter topic" },
 };
 const NO_VALUE = "Values are not shown here: admin.values is false.";
 const FORMS = { json: "JSON", text: "text", binary: "binary", null: "null, a tombstone", hidden: "hidden" };
 
 export class RecordsTable {
-  // `redraw` is called when somebody has asked to see more, or less.
+  // `redraw` is called when the user expands or collapses something.
   constructor(place, redraw) {
     this.place = place;
     this.redraw = redraw;
-    this.opened = new Map(); // offset -> whether somebody has opened or closed it
-    this.values = new Map(); // offset -> the value as it was told
-    this.sure = null; // the button that has been pressed once
-    this.said = null; // what became of the record that somebody took out of the way
+    this.opened = new Map(); // offset -> whether the user opened or closed it
+    this.values = new Map(); // offset -> the value in the response
+    this.sure = null; // the button that awaits confirmation
+    this.said = null; // the result of the last intervention
   }
 
   draw(cell) {
@@ -53,7 +53,7 @@ export class RecordsTable {
     return [row, make("tr", { cls: "more" }, more)];
   }
 
-  // Only what has failed, and waits, can be taken out of the way.
+  // Only a failed record that waits can be skipped or dead-lettered.
   buttonsOf(each) {
     if (each.bytes === null || !each.error || each.running_s !== null) return [];
     return Object.entries(INTERVENTIONS).map(([wanted, words]) => {
@@ -68,7 +68,7 @@ export class RecordsTable {
     clearTimeout(this.calming);
     this.sure = isSure ? null : `${wanted} ${offset}`;
     if (isSure) {
-      this.said = { role: "status", text: `Offset ${offset}: asking …` };
+      this.said = { role: "status", text: `Offset ${offset}: waiting …` };
     } else {
       this.calming = setTimeout(() => { this.sure = null; this.redraw(); }, SURE_MS);
     }
@@ -112,7 +112,7 @@ export class RecordsTable {
       return make("p", {}, button);
     }
     if (told.error) return make("p", { cls: "error", role: "alert", text: told.error });
-    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", of which this is the beginning" : ""}`;
+    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", truncated" : ""}`;
     if (told.form === "hidden") return make("p", { cls: "hint", text: `${title}: ${told.text}` });
     const parts = [make("p", { cls: "hint", text: title })];
     if (told.form !== "null") parts.push(make("pre", { cls: "value", tabindex: 0, text: told.text, "data-keep": `shown ${each.offset}`, "aria-label": `Value of offset ${each.offset}` }));
@@ -122,7 +122,7 @@ export class RecordsTable {
   async ask(offset) {
     try {
       const told = await valueOf(this.place.worker, this.place.partition, offset);
-      this.values.set(offset, told ?? { error: "It is finished by now, and not held any more." });
+      this.values.set(offset, told ?? { error: "The record has finished, and its value is no longer held." });
     } catch (error) {
       this.values.set(offset, { error: error.message });
     }
@@ -131,7 +131,7 @@ export class RecordsTable {
   }
 }
 
-// Finished records in a row that have the same end become one line.
+// Merges adjacent finished records with the same outcome into one line.
 function runsOf(records) {
   const runs = [];
   for (const each of records) {

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, unless a person has chosen.
+// Light or dark: the system's setting, unless the user has chosen.
 const KEY = "wc-theme";
 const root = document.documentElement;
 

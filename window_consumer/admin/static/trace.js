@@ -1,4 +1,4 @@
-// The page of a record's journey: what the trace knows, from the send to the end of each group.
+// The page of a record's journey, from the send to the end in each group.
 import { make } from "./dom.js";
 import { applyTheme, switchTheme } from "./theme.js";
 import { duration } from "./words.js";
@@ -36,7 +36,7 @@ function stop(each) {
   if (who) about.push(who);
   const text = make("span", { text: about.join(" · ") });
   if (each.error) text.append(" ", make("span", { cls: "error", text: [each.error, each.fingerprint].filter(Boolean).join(" ") }));
-  if (each.is_early) text.append(" ", make("span", { cls: "skew", text: "this clock differs" }));
+  if (each.is_early) text.append(" ", make("span", { cls: "skew", text: "clock skew" }));
   const sign = each.after_us < 0 ? "−" : "+";
   const time = make("time", { text: `${sign}${seconds(Math.abs(each.after_us))}`, title: moment(each.time_us), datetime: new Date(each.time_us / 1000).toISOString() });
   return make("li", { cls: `stop ${KINDS[each.step] ?? ""}` }, time, make("b", { text: each.step }), text);
@@ -70,21 +70,21 @@ async function showJourney(record) {
   const answer = await ask(`api/trace/${encodeURIComponent(record)}`);
   document.title = `${record} · window-consumer`;
   if (!answer.passages.length) {
-    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No step of ${record} is known.` }));
+    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No steps of ${record} found.` }));
     return;
   }
   const summary = make("p", { cls: "summary" },
     make("span", {}, "began ", make("b", { text: moment(answer.began_us) })),
     make("span", {}, "lasted ", make("b", { text: seconds(answer.lasted_us) })),
     make("span", {}, make("b", { text: String(answer.steps) }), " steps"));
-  if (answer.has_skew) summary.append(make("span", { text: "clocks of hosts differ: some times are before what they follow from" }));
+  if (answer.has_skew) summary.append(make("span", { text: "The hosts' clocks differ: some steps appear earlier than their causes." }));
   main.replaceChildren(...notesOf(answer), summary, ...answer.passages.map(passage));
 }
 
 async function showRecords(key) {
   const answer = await ask(`api/trace?key=${encodeURIComponent(key)}`);
   if (!answer.records.length) {
-    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No record with the key ${key} is known.` }));
+    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No records with the key ${key} found.` }));
     return;
   }
   const head = make("tr", {}, ...["last step (UTC)", "record", "step", "where"].map((text) => make("th", { text, scope: "col" })));
@@ -110,6 +110,6 @@ for (const [name, show] of [["record", showJourney], ["key", showRecords]]) {
   if (!value) continue;
   choose(name);
   asked.value = value;
-  tell("Looking …");
+  tell("Searching …");
   show(value).catch((error) => tell(error.message));
 }

@@ -1,4 +1,4 @@
-// What somebody at three in the morning has to know first, a sentence each.
+// The most urgent problems, one sentence each.
 import { duration } from "./words.js";
 
 const HOVERS_S = 2;
@@ -8,35 +8,35 @@ const MOST = 8;
 function whyOf(call, offset) {
   if (!call) return `offset ${offset} waits for its next call, for one before it in its lane, or for the ack of its copy`;
   const time = duration(call.seconds);
-  if (call.abandoned) return `offset ${offset} may wait in the lane of offset ${call.offset}, which was given up and has been running for ${time}`;
+  if (call.abandoned) return `offset ${offset} may wait in the lane of offset ${call.offset}, which was abandoned and has been running for ${time}`;
   return `offset ${call.offset}, attempt ${call.attempt}, has been running for ${time}`;
 }
 
 const HELD = {
-  open: "; nothing starts until its cool-down is over",
-  paused: "; most new records asked to be called later, nothing starts until then",
-  "half-open": "; one call at a time finds out whether it is over",
+  open: "; no call starts until the cool-down ends",
+  paused: "; most new records asked for a later call, and no call starts until then",
+  "half-open": "; one call at a time tests whether the outage is over",
 };
 
 export function troublesOf(worker) {
   if (!worker.partitions) {
-    return [{ bad: true, what: "Silent", text: `the poll thread does not answer, for ${duration(worker.silent_s)}` }];
+    return [{ bad: true, what: "Silent", text: `the poll thread has not answered for ${duration(worker.silent_s)}` }];
   }
   const found = [];
-  if (worker.halted) found.push({ what: "Paused", text: "somebody has paused this worker; nothing new starts" });
-  else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it is not in its group, or on its way out` });
+  if (worker.halted) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
+  else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
   const breaker = worker.breaker;
-  const isHeld = breaker.state !== "closed"; // windows that hover without a call do so for that
+  const isHeld = breaker.state !== "closed"; // explains hovering windows without a call
   if (isHeld) {
     const failed = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
     const held = HELD[breaker.state] ?? "";
     found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}` });
   }
-  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} ${worker.abandoned === 1 ? "call was given up and still runs" : "calls were given up and still run"}` });
+  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} abandoned ${worker.abandoned === 1 ? "call is" : "calls are"} still running` });
   const calls = new Set();
   for (const each of [...worker.partitions].sort((one, other) => other.hovering - one.hovering)) {
     const name = `${each.topic}[${each.partition}]`;
-    if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name} by hand; nothing new starts` });
+    if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name}, manually; no new calls start` });
     if (each.hovering >= HOVERS_S && each.row[0] === "H") {
       const here = worker.calls.filter((one) => one.topic === each.topic && one.partition === each.partition);
       const call = here.find((one) => one.offset === each.first_open) ?? here.find((one) => one.abandoned);
@@ -49,10 +49,10 @@ export function troublesOf(worker) {
   }
   for (const call of worker.calls) {
     if (call.seconds < LONG_S || calls.has(call)) continue;
-    const how = call.abandoned ? "given up, still running" : "running";
+    const how = call.abandoned ? "abandoned, still running" : "running";
     found.push({ what: "Slow call", text: `${call.topic}[${call.partition}] offset ${call.offset}, attempt ${call.attempt}: ${how} for ${duration(call.seconds)}`, call });
   }
   if (found.length <= MOST) return found;
   const more = found.length - MOST + 1;
-  return [...found.slice(0, MOST - 1), { what: "And more", text: `${more} further troubles; the rows of the partitions below show where` }];
+  return [...found.slice(0, MOST - 1), { what: "And more", text: `${more} further problems; see the partitions below` }];
 }

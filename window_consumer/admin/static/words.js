@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Formats numbers for people.
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const PLAIN = new Intl.NumberFormat("en");
 

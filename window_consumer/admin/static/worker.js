@@ -1,4 +1,4 @@
-// One worker: what is wrong, figures, charts, and the window of each of its partitions.
+// One worker: problems, figures, charts, and the window of each of its partitions.
 import { halt } from "./ask.js";
 import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
@@ -14,16 +14,16 @@ const FIGURES = [
   ["lag", (w, s) => [count(s?.lag), "records"]],
   ["oldest record", (w, s) => [duration(s?.lag_s ?? null), ""]],
   ["rate", (w, s) => [`${rate(s?.rate)} /s`, ""]],
-  ["a call takes, p50", (w, s) => [duration(s?.p50_s ?? null), s?.p99_s ? `p99 ${duration(s.p99_s)}` : ""]],
+  ["call duration, p50", (w, s) => [duration(s?.p50_s ?? null), s?.p99_s ? `p99 ${duration(s.p99_s)}` : ""]],
   ["slots busy", (w) => [`${w.busy}`, `of ${w.limit ? w.limit.now : w.slots}`]],
-  ["time to drain", (w) => (w.stands_still ? ["∞", "nothing moves"] : [duration(w.time_to_drain_s), ""])],
+  ["time to drain", (w) => (w.stands_still ? ["∞", "no progress"] : [duration(w.time_to_drain_s), ""])],
   ["processed", (w) => [count(w.did.processed), ""]],
   ["retried", (w) => [count(w.did.retried), counted(w.did.moved_to)]],
   ["dead letters", (w) => [count(w.did.dead), counted(w.did.dead_by)]],
   ["breaker", (w) => [w.breaker.state, w.breaker.failed ? `${share(w.breaker.failed / w.breaker.calls)} failed` : ""]],
 ];
 
-// What became of records by level or reason, the most first.
+// Counts by level or reason, the largest first.
 function counted(by) {
   return Object.entries(by)
     .sort(([, one], [, other]) => other - one)
@@ -43,7 +43,7 @@ export class WorkerView {
     this.about = make("span", { cls: "about" });
     this.pause = make("button", { type: "button" });
     this.pause.addEventListener("click", () => this.pauseAll());
-    this.troubles = make("ul", { cls: "troubles", "aria-label": "What is wrong" });
+    this.troubles = make("ul", { cls: "troubles", "aria-label": "Problems" });
     this.figures = FIGURES.map(([name]) => {
       const value = make("dd");
       return { element: make("div", {}, make("dt", { text: name }), value), value };
@@ -54,7 +54,7 @@ export class WorkerView {
     const head = ["partition", "from offset", "window: start cell left, end cell right", "lag", "oldest", "open", "", ""];
     const classes = ["", "number optional", "", "number", "number", "number optional", "", ""];
     this.table = make("table", { cls: "windows" },
-      make("caption", { cls: "spoken", text: "The window of each partition. Arrow keys move between cells, Enter shows one." }),
+      make("caption", { cls: "spoken", text: "The window of each partition. Arrow keys move between cells, Enter opens one." }),
       make("thead", {}, make("tr", {}, ...head.map((text, index) => make("th", { text, scope: "col", cls: classes[index] })))),
       this.body);
     this.element = make("section", { cls: "worker" },
@@ -104,7 +104,7 @@ export class WorkerView {
     if (halted && !this.sure) {
       this.sure = setTimeout(() => this.calmDown(), SURE_MS);
       this.pause.classList.add("sure");
-      say(this.pause, "Really pause? Nothing new starts");
+      say(this.pause, "Really pause? No new calls start");
       return;
     }
     clearTimeout(this.sure);
@@ -281,9 +281,9 @@ function summary(row) {
 
 function flagOf(partition) {
   if (partition.row[0] === "H") return [`hovers ${duration(partition.hovering)}`, true];
-  if (partition.halted) return ["paused by hand", false];
+  if (partition.halted) return ["paused manually", false];
   if (partition.failed) return [`${count(partition.failed)} failed`, false];
-  if (partition.rate) return ["waits for its rate", false];
+  if (partition.rate) return ["rate limit", false];
   if (partition.paused) return ["full", false];
   return ["", false];
 }

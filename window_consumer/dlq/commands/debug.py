@@ -1,4 +1,4 @@
-"""``window-consumer dlq debug``: the handler under pdb, with the record of a dead letter."""
+"""``window-consumer dlq debug``: run the handler under pdb with the record of a dead letter."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 
 
 class Debugger(pdb.Pdb):
-    """Stops at the first line of what it calls. Remembers that somebody has quit.
+    """Stop at the first line of the called function, and remember whether the user quit.
 
-    pdb itself returns then as if the handler had returned.
+    After a quit, pdb itself returns as if the handler had returned.
     """
 
     was_quit = False
 
     def set_quit(self) -> None:
-        """Quit, from the prompt or because nothing more is typed."""
+        """Quit: the user asked for it, or the input ended."""
         self.was_quit = True
         super().set_quit()
 
     def call(self, function: Callable[..., object], *arguments: object) -> object:
-        """Call a function; BdbQuit where somebody has quit."""
+        """Call a function; raise BdbQuit if the user quits."""
         result = self.runcall(function, *arguments)
         self._check()
         return result
@@ -53,9 +53,9 @@ class Debugger(pdb.Pdb):
     async def call_coroutine(
         self, function: Callable[..., Awaitable[object]], *arguments: object
     ) -> object:
-        """Await what a coroutine function makes; BdbQuit where somebody has quit.
+        """Await the result of a coroutine function; raise BdbQuit if the user quits.
 
-        What it waits for is not stepped through: the loop runs without the debugger meanwhile.
+        The debugger does not step through what the coroutine awaits: the loop runs without it.
         """
         try:
             return await self._stepped(_coroutine(function(*arguments)))
@@ -80,7 +80,7 @@ class Debugger(pdb.Pdb):
             return None
 
     def _step(self, send: Callable[[Any], object], value: Any) -> object:
-        # A function of its own: below a generator pdb stops at every StopIteration.
+        # A separate function, because pdb stops at every StopIteration below a generator.
         sys.settrace(self.trace_dispatch)
         try:
             return send(value)
@@ -88,13 +88,13 @@ class Debugger(pdb.Pdb):
             sys.settrace(None)
 
     def _check(self) -> None:
-        # Middleware must not take half a call for a whole one: it may commit what was done.
+        # Middleware must not mistake a partial call for a complete one: it may commit partial work.
         if self.was_quit:
             raise BdbQuit
 
 
 def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
-    """Return what a coroutine function has made; what only can be awaited in one of ours."""
+    """Return a coroutine for the result of a coroutine function, which may be any awaitable."""
 
     async def awaited() -> object:
         return await made
@@ -110,9 +110,9 @@ def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
 def debug_command(*, name: str, application: str, handler: str | None, **options: Any) -> int:
     """Run the handler on the record of a dead letter, under Python's debugger.
 
-    It stops at the handler's first line (n: next line, c: go on, q: quit), and where an exception
-    leaves the handler. Lifespan and middleware are those of the application. Nothing is produced
-    or committed by us; what the handler itself does, it does.
+    It stops at the handler's first line (n: next line, c: continue, q: quit), and where an
+    exception leaves the handler. The application's lifespan and middleware apply. The command
+    itself produces and commits nothing; the handler's own effects are real.
     """
     options["application"] = application
     app = load_app(application)

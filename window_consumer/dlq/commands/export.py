@@ -1,4 +1,4 @@
-"""``window-consumer dlq export``: dead letters as they are, into a file."""
+"""``window-consumer dlq export``: write unchanged dead letters into a file."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ from window_consumer.model.errors import UsageError
 def export_command(
     *, where: Expression | None, form: str, output: Path | None, **options: Any
 ) -> int:
-    """Write dead letters with key, value and headers as they are, nothing masked.
+    """Write dead letters with their unchanged key, value and headers; nothing is masked.
 
-    A line has the record, and what is known about it. Bytes that are no UTF-8 stand as base64.
+    Each line holds one record and its known metadata. Bytes that are not UTF-8 are written as
+    base64.
     """
 
     def action(_: DeadLetterSource, topics: DeadLetterTopics) -> int:

@@ -1,4 +1,4 @@
-"""``window-consumer dlq list``: how many dead letters there are, and of which kinds."""
+"""``window-consumer dlq list``: count dead letters by kind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Row = tuple[int, str]
 def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> int:
     """Count dead letters by reason, error class, fingerprint, application version and age.
 
-    A fingerprint stands for errors of one class from one place, whatever their texts say.
+    A fingerprint identifies errors of one class from one place, whatever their messages say.
     """
 
     def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
@@ -62,7 +62,7 @@ def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> De
     try:
         resolved = topic.resolved()
     except NotPermittedError as error:
-        # Whoever may read dead letters need not be one of those who put them back.
+        # Permission to read dead letters does not imply permission to read the redrive state.
         counts = count(letters, now_ms)
         counts.unknown = str(error)
         return counts
@@ -125,7 +125,7 @@ def _table(title: str, rows: list[Row]) -> Iterator[str]:
 
 
 def _roughly(seconds: int) -> str:
-    """Write an age with one unit: nobody wants the seconds of days."""
+    """Format an age with one unit: nobody needs the seconds of days."""
     for size in (86_400, 3_600, 60):
         if seconds >= size:
             return format_duration(seconds // size * size)

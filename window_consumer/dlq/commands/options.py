@@ -1,4 +1,4 @@
-"""What the commands on dead letters have in common: which topics, which of their records."""
+"""Options that the dead-letter commands share: which topics, and which of their records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from window_consumer.model.errors import UsageError
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _WAIT_S = 10.0
-"""Somebody sits in front of it."""
+"""How long to wait for Kafka: a user sits at the terminal."""
 
 
 class ConditionParam(click.ParamType[Expression]):
@@ -36,7 +36,7 @@ class ConditionParam(click.ParamType[Expression]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Expression:
-        """Return it parsed."""
+        """Return the parsed condition."""
         if isinstance(value, Expression):
             return value
         try:
@@ -74,7 +74,7 @@ _TOPICS = (
         "--bootstrap",
         metavar="HOST:PORT",
         default=None,
-        help="Look at a --topic of this cluster, without a configuration.",
+        help="Read a --topic of this cluster, without a configuration.",
     ),
     click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
@@ -98,17 +98,17 @@ WHERE = click.option(
 
 
 def topic_options(command: CommandT) -> CommandT:
-    """Give a command the options that say which topics to look at."""
+    """Add the options that select topics to a command."""
     return topic_options_without_app(_APPLICATION(command))
 
 
 def topic_options_without_app(command: CommandT) -> CommandT:
-    """Give them to a command that is told the application as an argument."""
+    """Add these options to a command that takes the application as an argument."""
     return reduce(lambda inner, option: option(inner), reversed(_TOPICS), command)
 
 
 def source_of(options: dict[str, Any]) -> DeadLetterSource:
-    """Return what the options ask for; raises UsageErrors."""
+    """Return the source that the options select; raise UsageError if they are invalid."""
     topics = options["topics"]
     if options["bootstrap"] is None:
         application = options["application"]
@@ -133,9 +133,9 @@ def source_of(options: dict[str, Any]) -> DeadLetterSource:
 def open_dead_letters(
     options: dict[str, Any], action: Callable[[DeadLetterSource, DeadLetterTopics], int]
 ) -> int:
-    """Open what the options ask for and do something with it; return the exit code.
+    """Open the selected dead letters, run the action, and return the exit code.
 
-    What goes wrong is told without the secrets of the configuration.
+    Error messages never contain secrets of the configuration.
     """
     formatter = set_up("text", "warning")
     source = source_of(options)

@@ -42,7 +42,7 @@ class BeforeParam(click.ParamType[Before]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Before:
-        """Return it; ages count from now."""
+        """Return the parsed limit; ages count back from now."""
         if isinstance(value, Before):
             return value
         text = str(value)
@@ -83,9 +83,9 @@ def purge_command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Delete dead letters from the beginning of their topics, for good.
+    """Delete dead letters from the beginning of their topics, permanently.
 
-    All that stand before the first one that is young enough go, resolved or not.
+    Everything before the first dead letter that is recent enough is deleted, resolved or not.
     """
 
     def action(_: DeadLetterSource, topics: DeadLetterTopics) -> int:
@@ -104,7 +104,7 @@ def purge_command(
 
 def _as_text(cuts: Sequence[PurgePoint], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
     if not cuts:
-        return f"nothing stands before {_limit(before)}"
+        return f"nothing is before {_limit(before)}"
     title = "deleted" if done else "would be deleted"
     return "\n".join([f"{title}:", *(f"  {_in_words(cut)}" for cut in cuts)])
 

@@ -74,7 +74,7 @@ _LEFT = (
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Records a second. [default: as fast as it goes]",
+    help="Records per second. [default: no limit]",
 )
 @click.option(
     "--max-redrives",
@@ -92,15 +92,15 @@ _LEFT = (
 @click.option(
     "--restart",
     is_flag=True,
-    help="Begin anew at the first dead letter: those that were put back go back again.",
+    help="Start over at the first dead letter: those that were put back go back again.",
 )
 @START_TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def redrive_command(**options: Any) -> int:
     """Put dead letters back, into the group's own entry topic.
 
-    No other group sees them again. A run that was cut short goes on where it was. Nothing is
-    deleted: dead letters that went back are remembered as resolved.
+    No other group sees them again. An interrupted run resumes where it stopped. Nothing is deleted:
+    dead letters that went back are marked as resolved.
     """
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
@@ -132,7 +132,7 @@ def redrive_command(**options: Any) -> int:
 
 
 def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
-    """Say who else reads what is written to the source topics; UsageError until agreed to."""
+    """List the other groups that read the source topics; raise UsageError without consent."""
     concerned = [job for job in jobs if job.wishes.to_source]
     if not concerned:
         return
@@ -167,7 +167,7 @@ def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
         else:
             click.echo("\n".join(each.as_text() for each in reports) or "no dead letters")
     if not all(each.complete for each in reports):
-        click.echo("stopped; the same command goes on from there", err=True)
+        click.echo("stopped; the same command resumes there", err=True)
         return INTERRUPTED
     left = any(each.counts.unavailable or each.counts.refused for each in reports)
     if left:
@@ -177,7 +177,7 @@ def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
 
 @define
 class _Report:
-    """What became of one job."""
+    """The results of one job."""
 
     job: RedriveJob
     counts: RedriveCounts = field(factory=RedriveCounts)

@@ -1,4 +1,4 @@
-"""``window-consumer dlq report``: what dead letters have in common, and whose they are."""
+"""``window-consumer dlq report``: group dead letters by cause, time and owner."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     workers_file: str,
     master: str | None,
 ) -> int:
-    """Tell the causes of dead letters, since when, whose they are, and what puts them back.
+    """Report the causes of dead letters, when they began, where they occur, and how to redrive.
 
-    Answers from the table that `pipeline run dlq` keeps, or from the topics where there is none.
+    Answers from the table that `pipeline run dlq` keeps, or from the topics if there is no table.
     """
     loaded = load_pipeline(config)
     mask = Mask(loaded.secrets)
@@ -157,7 +157,7 @@ def _place(
 
 
 def without_secrets(found: DeadLetterFindings, mask: Mask) -> DeadLetterFindings:
-    """Return a report in which no text has a secret of the configuration."""
+    """Return the findings with all secrets of the configuration masked."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
@@ -187,7 +187,7 @@ def _as_json(found: DeadLetterFindings, workers_file: str) -> dict[str, Any]:
 
 
 def check_output(output: Path | None) -> None:
-    """Raise UsageError where no page can be written, before anything else is done."""
+    """Raise UsageError early if the page cannot be written."""
     if output is None:
         return
     environment()
@@ -205,7 +205,7 @@ def check_output(output: Path | None) -> None:
 
 
 def write(text: str, output: Path) -> None:
-    """Write a file so that whoever reads it sees it whole, the former or the new one."""
+    """Replace a file atomically: readers see either the old or the new version."""
     unfinished = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""``window-consumer dlq show``: one dead letter with everything that is known about it."""
+"""``window-consumer dlq show``: show one dead letter with all of its metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from window_consumer.model.redaction import printable
 
 _HEX_LINE = 32
 _MOST_HEX = 4096
-"""Bytes of a binary value that a terminal is troubled with."""
+"""The largest number of bytes of a binary value to print."""
 
 
 @click.command("show")
@@ -61,9 +61,9 @@ def show_command(
 ) -> int:
     """Show one dead letter: headers, decoded key and value, the stack of its error.
 
-    ID is the id of a record (of several dead letters of one record the latest is shown), or
-    topic/partition/offset of the dead letter itself. What mask and dlq.mask name is hidden; a
-    test has the record as it is.
+    ID is the id of a record (the latest of its dead letters is shown), or topic/partition/offset of
+    the dead letter itself. Fields that mask and dlq.mask name are hidden; a test contains the
+    record unmasked.
     """
     handler = options.pop("handler")
     if test and options["application"] is None:
@@ -205,5 +205,5 @@ def _time(milliseconds: int | None) -> str:
 
 
 def latest(topics: DeadLetterTopics, name: str) -> DeadLetter:
-    """Return the latest dead letter of a name, its value fetched where it was too large."""
+    """Return the latest dead letter of a name, with a referenced value fetched."""
     return topics.whole(topics.find(name)[-1])

@@ -1,4 +1,4 @@
-"""Charts of a report: where lines and bars lie, which ``charts.html.j2`` draws as SVG."""
+"""Charts of a report: coordinates of lines and bars, which ``charts.html.j2`` draws as SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import frozen
 from window_consumer.dlq.report import wording
 
 COLOURS: Final = 7
-"""Causes with a colour of their own; the others share one."""
+"""How many causes have a colour of their own; the others share one."""
 
 WIDTH, HEIGHT = 960, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 26, 24
@@ -28,17 +28,17 @@ _LABELS = 9
 
 @frozen
 class Band:
-    """One of the things that a chart stacks on each other."""
+    """One layer of a stacked chart."""
 
     name: str
     style: str
-    """The class of its colour."""
+    """The CSS class of its colour."""
     counts: Mapping[int, int]
 
 
 @frozen
 class Mark:
-    """Something that happened at a time."""
+    """An event at a point in time."""
 
     at_ms: int
     name: str
@@ -56,12 +56,12 @@ class Bar:
 
 
 def style_of(number: int) -> str:
-    """Return the class for the colour of a cause, from 0 on."""
+    """Return the CSS class of a cause's colour, counted from 0."""
     return f"c{number}" if number < COLOURS else "rest"
 
 
 class PeriodChart:
-    """Bars over time, stacked from the first band up."""
+    """Bars over time, stacked from the first band upwards."""
 
     def __init__(self, bands: Sequence[Band], period_ms: int, marks: Sequence[Mark]):
         self.bands = bands
@@ -73,7 +73,7 @@ class PeriodChart:
         self._most = _rounded_up(max(heights))
 
     def stacks(self) -> Iterator[tuple[str, list[Bar]]]:
-        """Yield the class and the bars of each band."""
+        """Yield the CSS class and the bars of each band."""
         heights: dict[int, int] = {}
         for band in self.bands:
             bars = []
@@ -91,13 +91,13 @@ class PeriodChart:
         return Bar(left + gap / 2, top, right - left - gap, bottom - top, title)
 
     def grid(self) -> Iterator[tuple[float, int]]:
-        """Yield the height of each line across, and the count that it stands for."""
+        """Yield the height of each grid line and the count that it marks."""
         for number in range(_LINES + 1):
             count = self._most * number // _LINES
             yield self._y(count), count
 
     def ticks(self) -> Iterator[tuple[float, str, str]]:
-        """Yield where days begin, their labels and where those are anchored; hours in a day."""
+        """Yield the start, label and label anchor of each day, or of hours within one day."""
         span = self._last - self._first
         step = next((each for each in _STEPS_MS if span <= each * _LABELS), _STEPS_MS[-1])
         for at in range(-(-self._first // step) * step, self._last, step):
@@ -107,9 +107,9 @@ class PeriodChart:
             yield x, label, "start" if x < LEFT + 20 else "middle"
 
     def marks(self) -> Iterator[tuple[float, str, bool]]:
-        """Yield where a mark stands, its name, and whether that is far to the right.
+        """Yield each mark's position, its name, and whether it is far to the right.
 
-        They are the last ones where there is no room for all.
+        If there is no room for all, yield the latest.
         """
         for mark in sorted(self._marks, key=lambda mark: mark.at_ms)[-_MOST_MARKS:]:
             x = self._x(max(self._first, min(mark.at_ms, self._last)))
@@ -125,7 +125,7 @@ class PeriodChart:
 
 
 def _rounded_up(number: int) -> int:
-    """Return the next number that four lines divide well."""
+    """Return the next number that divides well into four lines."""
     size = 1
     while True:
         for digit in (4, 8, 12, 20, 40):
@@ -135,7 +135,7 @@ def _rounded_up(number: int) -> int:
 
 
 def small_bars(counts: Mapping[int, int], period_ms: int, first: int, last: int) -> Iterator[Bar]:
-    """Yield bars over time, as wide as others of the same time."""
+    """Yield bars over time on a common time axis."""
     most = max(counts.values())
     each = SMALL_WIDTH / max(1, (last - first) // period_ms + 1)
     for begin, count in sorted(counts.items()):
@@ -147,7 +147,7 @@ def small_bars(counts: Mapping[int, int], period_ms: int, first: int, last: int)
 def parts_of_bar(
     parts: Sequence[tuple[str, str, int]],
 ) -> Iterator[tuple[str, str, str, float, float]]:
-    """Yield title, class, share, place and width of each part: name, class and count."""
+    """Yield title, class, share, position and width of each part (name, class and count)."""
     whole = sum(count for _, _, count in parts) or 1
     left = 0.0
     for name, style, count in parts:

@@ -1,4 +1,4 @@
-"""The report on dead letters as a page: what its templates show, and how they escape it."""
+"""The report as an HTML page: the values for its templates, and their escaping."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def page(findings: DeadLetterFindings, workers_file: str) -> str:
-    """Return the page. ``workers_file`` stands in the commands that put dead letters back.
+    """Return the page. ``workers_file`` appears in the redrive commands.
 
-    Raises UsageError where Jinja2 is missing.
+    Raises UsageError if Jinja2 is missing.
     """
     return (
         environment()
@@ -46,10 +46,9 @@ def page(findings: DeadLetterFindings, workers_file: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return the environment of the templates; raises UsageError where Jinja2 is missing.
+    """Return the environment of the templates; raise UsageError if Jinja2 is missing.
 
-    Whatever a template prints is escaped, whoever wrote it, and characters that nobody can see
-    are written out.
+    All output is escaped, whatever its origin, and invisible characters are written out.
     """
     try:
         from jinja2 import (  # noqa: PLC0415 - optional
@@ -67,7 +66,7 @@ def environment() -> Environment:
         return value if isinstance(value, Markup) else printable_line(str(value))
 
     def breakable(name: str) -> Markup:
-        """Let a narrow column break a dotted name behind a dot, not within a word."""
+        """Let a dotted name wrap after dots only."""
         return Markup(".<wbr>").join(printable_line(name).split("."))
 
     made = Environment(
@@ -93,7 +92,7 @@ def environment() -> Environment:
 
 
 def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
-    """Yield what stands at the top: a name, a figure and what it means."""
+    """Yield the figures at the top: name, figure and explanation."""
     if not findings.count:
         return
     most = wording.name_of(findings.causes[0])
@@ -106,7 +105,7 @@ def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
     yield (
         "Still going on",
         f"{states.count('going on'):,}",
-        f"of the {len(findings.causes)} told here",
+        f"of the {len(findings.causes)} listed",
     )
     if findings.put_back is None:
         share = wording.percent(findings.causes[0].count, findings.count)
@@ -114,7 +113,7 @@ def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
 
 
 def _parts(findings: DeadLetterFindings) -> list[tuple[str, str, int]]:
-    """Return name, class and count of each cause with a colour, and of all others."""
+    """Return name, class and count of each coloured cause, and of all others together."""
     parts = [
         (wording.name_of(cause), charts.style_of(number), cause.count)
         for number, cause in enumerate(findings.causes[: charts.COLOURS])
@@ -144,7 +143,7 @@ def _chart(findings: DeadLetterFindings) -> charts.PeriodChart | None:
 
 
 def marks_of(findings: DeadLetterFindings) -> list[charts.Mark]:
-    """Return when each version of an application had its first dead letter, but the very first."""
+    """Return when each version except the first had its first dead letter."""
     versions = [each for each in findings.sides["version"] if each.value and each.first_ms]
     by_time = sorted(versions, key=lambda each: each.first_ms or 0)
     first_of = {each.of: each for each in reversed(by_time)}
@@ -156,7 +155,7 @@ def marks_of(findings: DeadLetterFindings) -> list[charts.Mark]:
 
 
 def _versions(findings: DeadLetterFindings) -> list[tuple[Share, list[str]]]:
-    """Return the versions, the oldest first, and which causes began with each."""
+    """Return the versions, oldest first, with the causes that began with each."""
     begun: dict[tuple[str | None, str | None], list[str]] = {}
     for cause in findings.causes:
         version = findings.began_with(cause)

@@ -1,4 +1,4 @@
-"""Which commands put the dead letters of a cause back, and show one of them."""
+"""The commands that redrive the dead letters of a cause, and that show an example."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from window_consumer.model.conditions.expressions import ExpressionError
 from window_consumer.model.conditions.tokens import quoted
 
 _DOES_SOMETHING = re.compile(r'["$`\\!]')
-"""What means something between double quotes."""
+"""Characters that are special within double quotes."""
 
 
 def redrive_of(cause: FailureGroup, findings: DeadLetterFindings, workers_file: str) -> str | None:
-    """Return the command; None where there is none, as ``why_none`` says."""
+    """Return the redrive command; None if there is none (``why_none`` says why)."""
     where = _condition(cause, findings)
     topics = _topics(cause)
     if where is None or not topics or not cause.waits:
@@ -33,34 +33,34 @@ def redrive_of(cause: FailureGroup, findings: DeadLetterFindings, workers_file: 
 
 
 def show_of(example: Example, workers_file: str) -> str:
-    """Return the command that shows an example; by itself it looks into the workers' topics."""
+    """Return the command that shows an example; by default it searches the workers' topics."""
     topic = example.dead_letter.split("/", 1)[0]
     given = ("-c", workers_file, "--topic", topic, example.dead_letter)
     return shlex.join(["window-consumer", "dlq", "show", *given])
 
 
 def why_none(cause: FailureGroup) -> str:
-    """Return why there is no command for a cause."""
+    """Return why a cause has no command."""
     if not cause.waits:
-        return "all of them were: none is waiting"
+        return "none of them is waiting any more"
     others = [each.value for each in cause.sides.get("by", ()) if each.value]
     if others == [WrittenBy.UNKNOWN.value]:
-        return "nothing in them tells where they came from: nobody can put them back by rule"
+        return "their origin is unknown, so no command can put them back"
     if WrittenBy.WINDOW_CONSUMER.value not in others:
         return (
             f"{', '.join(others)} wrote them, and no worker reads them again: put them back with"
             " its tools, or take them out with `window-consumer dlq export --topic ...`"
         )
-    return "no condition tells them from others: look at them with `window-consumer dlq list`"
+    return "no condition selects only them: see `window-consumer dlq list`"
 
 
 def expires_again(cause: FailureGroup) -> bool:
-    """Tell whether what is put back would be found too old again."""
+    """Return whether the records would expire again after a redrive."""
     return cause.reason == "EXPIRED"
 
 
 def _in_quotes(where: str) -> str:
-    """Return a condition as one word for a shell; conditions have quotes of the other kind."""
+    """Quote a condition for a shell; conditions contain single quotes."""
     return shlex.quote(where) if _DOES_SOMETHING.search(where) else f'"{where}"'
 
 

@@ -31,7 +31,7 @@ _SIDES = ("handler", "version", "host", "partition")
 
 
 def print_findings(findings: DeadLetterFindings, workers_file: str) -> None:
-    """Print them: a table of causes, then each cause with the command that puts it back."""
+    """Print the findings: a table of causes, then each cause with its redrive command."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WITHOUT_TERMINAL)
@@ -56,7 +56,7 @@ def _parts(findings: DeadLetterFindings, workers_file: str) -> Iterator[Renderab
 
 
 def headline(findings: DeadLetterFindings) -> Iterator[str]:
-    """Yield the lines that say what the report is about."""
+    """Yield the lines that describe the report."""
     if findings.count:
         began, ended = wording.moment(findings.first_ms), wording.moment(findings.last_ms)
         counted = f"{findings.count:,} dead letters of {findings.distinct_causes:,} causes"
@@ -78,7 +78,7 @@ def headline(findings: DeadLetterFindings) -> Iterator[str]:
         yield f"{findings.unreadable:,} more were written by a later version and cannot be read"
     if findings.others:
         rest = findings.distinct_causes - len(findings.causes)
-        yield f"{findings.others:,} of {rest:,} less frequent causes are not told one by one"
+        yield f"{findings.others:,} of {rest:,} less frequent causes are not listed"
 
 
 def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
 
 
 def bars(periods: Mapping[int, int], findings: DeadLetterFindings) -> str:
-    """Return a line of bars, one for a period, over the time of all dead letters."""
+    """Return a line of bars, one per period, over the time of all dead letters."""
     if not findings.periods:
         return wording.UNKNOWN
     first, last = min(findings.periods), max(findings.periods)
@@ -173,5 +173,5 @@ def _cause(
 
 
 def _text(text: str) -> Text:
-    """Return a text that is no markup of rich's, and commands no terminal."""
+    """Return text without rich markup or terminal escapes."""
     return Text(printable_line(text))

@@ -1,4 +1,4 @@
-"""How a report says things, on the page and in the terminal alike."""
+"""The wording of a report, shared by page and terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def moment(milliseconds: int | None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share; what is little is not nothing, and nearly all is not all."""
+    """Return a percentage that shows 0 or 100 only if it is exact."""
     share = 100 * part / whole if whole else 0
     if 0 < share < 1:
         return "< 1 %"
@@ -45,27 +45,27 @@ def percent(part: int, whole: int) -> str:
 
 
 def name_of(cause: FailureGroup) -> str:
-    """Return what a cause is called."""
+    """Return the name of a cause."""
     writers = [each.value for each in cause.sides.get("by", ())]
     by = writers[0] if len(writers) == 1 and writers != [WrittenBy.UNKNOWN.value] else None
     return cause.error_class or cause.reason or (f"given up by {by}" if by else "nothing is known")
 
 
 def share_name(share: Share) -> str:
-    """Return a value, with whose it is where that matters."""
+    """Return a value, with its owner if that matters."""
     value = UNKNOWN if share.value is None else share.value
     return value if share.of is None else f"{value} ({share.of})"
 
 
 def partition_name(share: Share) -> str:
-    """Return a partition as Kafka's tools write it."""
+    """Return a partition in the notation of Kafka's tools."""
     if share.value is None:
         return UNKNOWN
     return f"{share.of or '?'}-{share.value}"
 
 
 def state_of(cause: FailureGroup, now_ms: int) -> str:
-    """Return whether it is going on."""
+    """Return whether the failures continue."""
     if not cause.waits:
         return "put back"
     if cause.last_ms is None:
@@ -74,9 +74,9 @@ def state_of(cause: FailureGroup, now_ms: int) -> str:
 
 
 def keys_in_words(keys: KeySpread) -> str:
-    """Return whether it is one customer."""
+    """Return how the failures spread over keys."""
     if not keys.count:
-        return "no keys are told"
+        return "no keys are known"
     top, count = keys.top[0]
     share = percent(count, keys.count)
     match keys.spread:
@@ -89,11 +89,11 @@ def keys_in_words(keys: KeySpread) -> str:
             return f"{len(keys.top)} of {keys.distinct:,} keys have {few} of them"
         case "many":
             return f"spread over {keys.distinct:,} keys, the most frequent has {share}"
-    return "too few to tell"
+    return "too few keys to compare"
 
 
 def began_with(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
-    """Return which version it came with; None where that cannot be told."""
+    """Return the version that introduced a cause; None if unknown."""
     version = findings.began_with(cause)
     if version is None:
         return None
@@ -102,7 +102,7 @@ def began_with(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
 
 
 def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
-    """Return which version it came with, or that nobody knows; None where nobody tells versions."""
+    """Return the version of a cause, or that it is unknown; None if no version is ever reported."""
     told = began_with(cause, findings)
     if told is not None:
         return told
@@ -110,20 +110,20 @@ def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str |
     if oldest is None:
         return None
     return (
-        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is known,"
-        " so whether it began with it is not"
+        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is"
+        " known, so it may have begun earlier"
     )
 
 
 def again_in_words(failed_again: int) -> str | None:
-    """Return how many came back after somebody put them back; None where none did."""
+    """Return how many failed again after a redrive; None if none did."""
     if not failed_again:
         return None
     return f"{failed_again:,} of them had been put back before, and failed again"
 
 
 def put_back_in_words(put_back: int | None, count: int) -> str | None:
-    """Return how many were put back, and how many are waiting; None where nothing was, or known."""
+    """Return how many were put back and how many wait; None if none were, or if unknown."""
     if not put_back:
         return None
     waiting = count - put_back
@@ -134,7 +134,7 @@ def put_back_in_words(put_back: int | None, count: int) -> str | None:
 
 
 def waiting(cause: FailureGroup) -> str:
-    """Return how many of a cause are to be put back still."""
+    """Return how many of a cause still wait for a redrive."""
     return UNKNOWN if cause.put_back is None else f"{cause.count - cause.put_back:,}"
 
 

@@ -1,1 +1,1 @@
-"""Dead letters on Spark: their table, and what they have in common."""
+"""Dead letters on Spark: their table, and the report's queries."""

@@ -1,7 +1,7 @@
-"""Which dead letters in the table are of the records with a key. Needs no Spark.
+"""Finds the dead letters of a key in the table. Needs no Spark.
 
-A row is one of them where its key says so, or where the trace says that the record had the key: a
-table may have keys as codes, masked, or not at all.
+A row matches if its key does, or if the trace says that its record had the key: a table may hold
+keys as codes, masked, or not at all.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from window_consumer.spark.plan import PipelinePlan
 
 @frozen
 class DeadLettersOfKey:
-    """What tells the rows of a key."""
+    """The condition that selects the rows of a key."""
 
     path: str
-    """Where the table lies."""
+    """The path of the table."""
     forms: tuple[str, ...]
-    """The key as this table has it; none where that is not known, or others look the same."""
+    """The key in this table's form; empty if unknown or if other keys look the same."""
     count: int
-    """Of rows, now."""
+    """The current number of rows."""
 
 
 def is_there(plan: PipelinePlan, table: str) -> bool:
-    """Tell whether a table was made yet."""
+    """Return whether a table exists yet."""
     return bool(DeltaTable.is_deltatable(plan.table(table)))
 
 
 def find(plan: PipelinePlan, key: str, records: Collection[str]) -> DeadLettersOfKey | None:
-    """Return what tells the rows of a key, None where there is no table of dead letters.
+    """Return the selection for a key, None if there is no table of dead letters.
 
     ``records`` are the ids of its records in the trace. ``key`` may be the code of a key.
     """

@@ -1,7 +1,6 @@
-"""What a report on dead letters says, as plain values: for pages, terminals and programs.
+"""The findings of a report on dead letters, as plain values for pages, terminals and programs.
 
-Times are milliseconds since 1970. What came from records is as they had it: whoever shows it has
-to escape it.
+Times are milliseconds since 1970. Text from records is unescaped: the output code must escape it.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ HOUR_MS: Final = 3_600_000
 SIDES: Final = (
     *("reason", "handler", "version", "host", "partition", "group", "topic", "dead_letters", "by"),
 )
-"""From which sides causes are looked at; ``by`` is who wrote the dead letters."""
+"""The dimensions of causes; ``by`` is the writer of the dead letters."""
 
 _ON_AT_LEAST_MS: Final = HOUR_MS
 _ON_GAPS: Final = 3
 _ONE_KEY: Final = 0.5
 _FEW_KEYS: Final = 0.8
 _TELLING: Final = 5
-"""Fewer dead letters with keys say nothing about keys."""
+"""With fewer keyed dead letters the spread of keys is unknown."""
 
 
 @frozen(kw_only=True)
 class Share:
-    """How many of some dead letters have one value in common, and since when."""
+    """How many dead letters share one value, and since when."""
 
     value: str | None
-    """None: they do not tell."""
+    """None if they lack the value."""
     of: str | None = None
-    """Whose value it is: of a version the group's, of a partition the topic's."""
+    """The owner of the value: for a version its group, for a partition its topic."""
     count: int
     first_ms: int | None
     last_ms: int | None
@@ -44,18 +43,19 @@ class KeySpread:
     """How the keys of some dead letters are spread."""
 
     distinct: int
-    """How many different ones there are."""
+    """The number of distinct keys."""
     count: int
-    """How many dead letters have a key that may be told."""
+    """The number of dead letters whose key may be shown."""
     without: int
     top: tuple[tuple[str, int], ...]
-    """The most frequent ones, and how many dead letters have each."""
+    """The most frequent keys, with their counts."""
 
     @property
     def spread(self) -> Literal["one", "few", "many", "unknown"]:
-        """Tell whether it is one key, or are the few most frequent ones, or whether all have it.
+        """Return whether one key, a few keys or many keys have the dead letters.
 
-        Few keys repeat: where each of ten dead letters has a key of its own it is not about keys.
+        A few keys must repeat: if each of ten dead letters has a key of its own, keys are not the
+        cause.
         """
         if self.count < _TELLING or not self.top:
             return "unknown"
@@ -70,7 +70,7 @@ class Example:
     """One dead letter of a cause."""
 
     dead_letter: str
-    """``topic/partition/offset``, which ``dlq show`` takes."""
+    """``topic/partition/offset``, as ``dlq show`` accepts it."""
     id: str | None
     failed_ms: int | None
     handler: str | None
@@ -82,50 +82,50 @@ class Example:
     error_message: str | None
     error_stack: str | None
     headers: tuple[tuple[str, str | None], ...]
-    """The record's own."""
+    """The record's own headers."""
     value: str | None
-    """None where values are not kept."""
+    """None if values are not kept."""
     value_bytes: int | None
 
 
 @frozen(kw_only=True)
 class FailureGroup:
-    """Dead letters of one fingerprint; of those without one, those of a reason and class.
+    """Dead letters of one fingerprint, or without one, of one reason and class.
 
-    Of those that tell none of these, those of one writer.
+    Those with neither are grouped by writer.
     """
 
     fingerprint: str | None
     reason: str | None
-    """That of most of them."""
+    """The reason of most of them."""
     error_class: str | None
     error_message: str | None
-    """The latest."""
+    """The latest message."""
     count: int
     failed_again: int
-    """How many of them had been put back before: each stands for an earlier dead letter of its
-    record, of this cause or of another one, that no longer waits."""
+    """How many of them had been put back before. Each replaces an earlier dead letter of its
+    record, of this cause or another, which no longer waits."""
     put_back: int | None = None
-    """How many of them were put back since; None where that is not known."""
+    """How many of them were put back since; None if unknown."""
     first_ms: int | None
     last_ms: int | None
     sides: Mapping[str, tuple[Share, ...]]
-    """The most frequent values from each of ``SIDES``."""
+    """The most frequent values of each of ``SIDES``."""
     keys: KeySpread
     periods: Mapping[int, int]
-    """How many of them failed in each period, by its beginning."""
+    """The number of failures in each period, by the start of the period."""
     examples: tuple[Example, ...]
 
     @property
     def waits(self) -> bool:
-        """Tell whether any of them is still to be put back, as far as that is known."""
+        """Return whether some of them still wait for a redrive, as far as is known."""
         return self.put_back is None or self.put_back < self.count
 
     def is_on(self, now_ms: int) -> bool:
-        """Tell whether it is still going on.
+        """Return whether the failures continue.
 
-        That is, whether the last one is younger than an hour, or than three times what lay
-        between them on average: what comes once a day is not over after two hours.
+        They do if the latest one is younger than an hour, or than three times the average interval:
+        a daily failure is not over after two hours.
         """
         if self.last_ms is None or self.first_ms is None:
             return False
@@ -135,46 +135,46 @@ class FailureGroup:
 
 @frozen(kw_only=True)
 class DeadLetterFindings:
-    """All of a report."""
+    """A complete report."""
 
     asked_ms: int
-    """When it was made."""
+    """The time of the report."""
     since_ms: int | None
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    """What it was restricted to; nothing: all."""
+    """The groups that it is restricted to; empty for all."""
     source: str
     """Where the dead letters were read."""
     count: int
     failed_again: int
     """How many of them had been put back before."""
     put_back: int | None = None
-    """How many of them were put back since; None where that is not known."""
+    """How many of them were put back since; None if unknown."""
     put_back_unknown: str | None = None
-    """Why it is not."""
+    """Why it is unknown."""
     first_ms: int | None
     last_ms: int | None
     unreadable: int
-    """Dead letters that a later version wrote: not among the others."""
+    """Dead letters that a later version wrote; they are not included elsewhere."""
     distinct_causes: int
     causes: tuple[FailureGroup, ...]
-    """The most frequent ones."""
+    """The most frequent causes."""
     period_ms: int
     periods: Mapping[int, int] = field(factory=dict)
-    """How many of all failed in each period, by its beginning."""
+    """The number of all failures in each period, by the start of the period."""
     sides: Mapping[str, tuple[Share, ...]] = field(factory=dict)
     keys: KeySpread
 
     @property
     def others(self) -> int:
-        """How many dead letters have causes that are not among ``causes``."""
+        """Return how many dead letters have causes that are not among ``causes``."""
         return self.count - sum(cause.count for cause in self.causes)
 
     def began_with(self, cause: FailureGroup) -> Share | None:
-        """Return the version of the application that a cause seems to have begun with.
+        """Return the application version that seems to have introduced a cause.
 
-        That is the first version that has it, where its group had dead letters of an earlier
-        version, and that one had none of this cause. None where that cannot be told.
+        It is the first version with the cause, if its group had dead letters of an earlier version
+        and none of those had this cause. None if that is unknown.
         """
         first = _first_version(cause)
         if first is None:
@@ -188,10 +188,10 @@ class DeadLetterFindings:
         return self._as_a_whole(first) if earlier else None
 
     def oldest_known(self, cause: FailureGroup) -> Share | None:
-        """Return the first version that has a cause, where no earlier one has any dead letters.
+        """Return the first version with a cause if no earlier version has any dead letters.
 
-        Whether the cause began with it, dead letters cannot tell: the version before may have been
-        without any. None where they can (see ``began_with``), and where nobody tells versions.
+        Then dead letters cannot prove that the version introduced the cause: an earlier version may
+        simply have had none. None if they can (see ``began_with``), or if no version is reported.
         """
         first = _first_version(cause)
         if first is None or self.began_with(cause) is not None:
@@ -199,7 +199,7 @@ class DeadLetterFindings:
         return self._as_a_whole(first)
 
     def _as_a_whole(self, version: Share) -> Share:
-        """Return a version with all of its dead letters."""
+        """Return a version's share of all dead letters."""
         for each in self.sides.get("version", ()):
             if (each.value, each.of) == (version.value, version.of):
                 return each

@@ -1,4 +1,4 @@
-"""The job of dead letters: their topics into one table."""
+"""The dead-letter job: it reads their topics into one table."""
 
 from __future__ import annotations
 

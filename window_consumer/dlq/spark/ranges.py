@@ -1,4 +1,4 @@
-"""Where dead letters are read for a report: from the table, or from Kafka where there is none."""
+"""Reads the dead letters of a report from the table, or from Kafka if there is no table."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN
 
 _SKEW_MS = 60_000
-"""A dead letter may have a time that is so much older than its failure: clocks differ."""
+"""A dead letter's time may precede its failure by this much, because clocks differ."""
 
 _RECORD = ["topic", "partition", "offset", "written_at"]
-"""What tells a Kafka record, also from one of a topic that had the name before."""
+"""The columns that identify a Kafka record, even if its topic was recreated."""
 
 
 @frozen
 class DeadLetterRange:
-    """Dead letters that are asked for, and where they were read."""
+    """The dead letters of a request, and where they were read."""
 
     letters: DataFrame
-    """``schema.DEAD_LETTERS``."""
+    """A DataFrame of ``schema.DEAD_LETTERS``."""
     name: str
     unreadable: int
-    """How many are not among them, because a later version wrote them."""
+    """How many are missing because a later version wrote them."""
 
 
 def table(
     session: SparkSession, plan: PipelinePlan, wishes: ReportRequest
 ) -> DeadLetterRange | None:
-    """Return the dead letters of the pipeline's table; None where there is no table yet."""
+    """Return the dead letters in the pipeline's table; None if there is no table yet."""
     letters = snapshots.of(session, plan.table(LETTERS.name), LETTERS.schema)
     if letters is None:
         return None
@@ -71,9 +71,9 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
 def kafka(
     session: SparkSession, plan: PipelinePlan, wishes: ReportRequest
 ) -> Iterator[DeadLetterRange]:
-    """Lend the dead letters that the topics hold now; they are kept while they are lent."""
+    """Yield the dead letters that the topics hold now, persisted inside the context."""
     given = sources.options(plan.kafka, plan.dlq_pattern, pattern=True)
-    # What retention takes away meanwhile is no longer asked for.
+    # Retention may delete records while the query runs.
     given["failOnDataLoss"] = "false"
     if wishes.since_ms is not None:
         given["startingTimestamp"] = str(max(0, wishes.since_ms - _SKEW_MS))

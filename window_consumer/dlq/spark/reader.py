@@ -1,7 +1,7 @@
-"""Dead letters of any origin as rows: ``read_dead_letter`` over batches of Arrow.
+"""Dead letters of any origin as rows: ``read_dead_letter`` over Arrow batches.
 
 Masked fields are removed here, before anything is written, so tables and reports never hold them.
-Foreign headers are parsed by rules in Python, hence Python, batch by batch.
+The rules for foreign headers are Python, so this runs in Python, batch by batch.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from window_consumer.model.redaction import MASKED
 from window_consumer.spark.plan import Reading
 
 RECORD: Final = "coalesce(id, concat_ws('/', original_topic, original_partition, original_offset))"
-"""A dead letter's record, as the trace names it; in Spark's SQL and in DuckDB's."""
+"""A dead letter's record id as the trace has it, in SQL that Spark and DuckDB share."""
 
 MOST_JSON: Final = 256 * 1024
-"""Bytes of a value in which fields are looked for; of a larger one nothing is told."""
+"""Fields are read from values up to this many bytes; larger values are left out."""
 
 MOST_TEXT: Final = 1024
-"""Characters of a text that are kept ..."""
+"""Characters kept of a text."""
 
 MOST_STACK: Final = 8 * 1024
-"""... and of a stack, and of a value where values are wanted."""
+"""Characters kept of a stack, and of a value if values are wanted."""
 
 MOST_HEADERS: Final = 50
-"""Of a record's own headers that are kept."""
+"""How many of a record's own headers are kept."""
 
 _DAY_MS: Final = 86_400_000
 _BEHIND_MS: Final = 366 * _DAY_MS
@@ -60,7 +60,7 @@ _NUMBERS: Final = ("original_partition", "original_offset", "attempts", "redrive
 def rows_of(
     batches: Iterable[pa.RecordBatch], reading: Reading, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield dead letters as rows of ``schema``, which is ``schema.DEAD_LETTERS`` in Arrow.
+    """Yield dead letters as rows of ``schema``, the Arrow form of ``schema.DEAD_LETTERS``.
 
     Batches have the columns topic, partition, offset, written_ms, key, value, value_bytes and
     headers (pairs of key and value).
@@ -92,7 +92,7 @@ def rows_of(
 
 
 def stored_key(key: bytes, reading: Reading, topics: Iterable[str | None]) -> str | None:
-    """Return a key as rows of these topics have it; None where that is not this key's alone."""
+    """Return a key as the rows of these topics store it; None if other keys look the same."""
     mask = reading.mask(topics)
     text = key_form(reading.keys, reading.key_secret)(key)
     if _hides(mask) and reading.keys == "raw":
@@ -145,7 +145,7 @@ def _row(
             for each in own
         ]
     if not knows_all:
-        # Nobody knows what of the value they quote.
+        # They may quote any part of the value.
         told["error_message"] = told["error_message"] and MASKED
         stack = stack and MASKED
         own = [{"name": each["name"], "value": each["value"] and MASKED} for each in own]
@@ -189,7 +189,7 @@ def _cut(text: str | None, most: int = MOST_TEXT) -> str | None:
 
 
 def _short(key: str | None) -> str | None:
-    """Return a key at most so long that no other key has."""
+    """Return a key; a long one is cut, with a digest that keeps it unique."""
     if key is None or len(key) <= MOST_TEXT:
         return key
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

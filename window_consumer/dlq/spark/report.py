@@ -1,7 +1,7 @@
-"""From dead letters to what a report says of them: groups, counts and examples.
+"""Turns dead letters into the figures of a report: groups, counts and examples.
 
-Each function takes ``schema.DEAD_LETTERS`` or what another one here has made, and says what it
-returns; ``dead_letter_summary`` runs them.
+Each function takes ``schema.DEAD_LETTERS`` or another function's result, and documents what it
+returns; ``summary`` runs them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.dlq.spark.findings import HOUR_MS
 
 MOST_CAUSES: Final = 20
-"""That are told one by one."""
+"""How many causes are listed individually."""
 
 MOST_SHARES: Final = 12
-"""Of a side of a cause; of versions more, as a deploy is looked for among them."""
+"""How many values per dimension of a cause are kept; more for versions, to find deploys."""
 
 MOST_VERSIONS: Final = 60
 MOST_KEYS: Final = 10
 MOST_EXAMPLES: Final = 3
-"""The latest, and the first."""
+"""Examples per cause: the latest ones and the first."""
 ALL: Final = ""
-"""Stands for all causes together."""
+"""The key of all causes together."""
 
-OTHERS: Final = "others"  # those of causes begin with = or -
-"""Stands for the causes that are not told one by one."""
+OTHERS: Final = "others"  # cause names begin with = or -
+"""The key of the causes that are not listed individually."""
 
 _SIDE_COLUMNS: Final[Mapping[str, tuple[str, str | None]]] = {
     "reason": ("reason", None),
@@ -46,9 +46,9 @@ _SIDE_COLUMNS: Final[Mapping[str, tuple[str, str | None]]] = {
 
 
 def with_cause(letters: DataFrame) -> DataFrame:
-    """Return dead letters with ``cause``: the fingerprint, or what is known without one.
+    """Return dead letters with ``cause``: the fingerprint, or a substitute.
 
-    That is reason and class, and where there is neither, who wrote it.
+    The substitute is reason and class, or without these, the writer.
     """
     told = F.coalesce("reason", "error_class")
     known = F.concat_ws(
@@ -58,17 +58,18 @@ def with_cause(letters: DataFrame) -> DataFrame:
 
 
 def only(counted: DataFrame, chosen: Sequence[str]) -> DataFrame:
-    """Return the same with ``OTHERS`` in place of each cause that is not chosen."""
+    """Return the rows with ``OTHERS`` in place of each cause that is not chosen."""
     cause = F.when(F.col("cause").isin(*chosen), F.col("cause")).otherwise(OTHERS)
     return counted.withColumn("cause", cause)
 
 
 def facts(letters: DataFrame) -> DataFrame:
-    """Return how many dead letters there are of each cause, side and hour.
+    """Return the number of dead letters for each cause, side and hour.
 
-    cause, fingerprint, error_class, hour (whole hours since 1970, or null), one column for each
-    side, count, again (how many of them had been put back before), put_back (how many were since),
-    first_ms, last_ms. Takes dead letters ``with_cause``; without the column ``put_back`` none were.
+    Columns: cause, fingerprint, error_class, hour (whole hours since 1970, or null), one column for
+    each side, count, again (how many of them had been put back before), put_back (how many were
+    since), first_ms, last_ms. Takes dead letters ``with_cause``; without the column ``put_back``
+    none were.
     """
     put_back = F.col("put_back") if "put_back" in letters.columns else F.lit(False)
     failed_ms = F.unix_millis("failed_at")
@@ -89,8 +90,8 @@ def facts(letters: DataFrame) -> DataFrame:
 def causes(of: DataFrame) -> DataFrame:
     """Return each cause of ``facts``.
 
-    cause, fingerprint, error_class, count, again, put_back, first_ms, last_ms, latest_ms: no more
-    than ``MOST_EXAMPLES - 1`` of its dead letters failed after that.
+    Columns: cause, fingerprint, error_class, count, again, put_back, first_ms, last_ms, latest_ms.
+    At most ``MOST_EXAMPLES - 1`` of its dead letters failed after latest_ms.
     """
     latest = F.max_by("last_ms", "last_ms", MOST_EXAMPLES - 1)
     return of.groupBy("cause").agg(
@@ -99,7 +100,7 @@ def causes(of: DataFrame) -> DataFrame:
         F.sum("again").alias("again"),
         F.sum("put_back").alias("put_back"),
         *_counted(),
-        # Each of them is the time of another dead letter.
+        # Each is the time of a different dead letter.
         F.coalesce(F.get(latest, F.lit(MOST_EXAMPLES - 2)), F.min("first_ms")).alias("latest_ms"),
     )
 
@@ -107,8 +108,8 @@ def causes(of: DataFrame) -> DataFrame:
 def summary(of: DataFrame) -> DataFrame:
     """Return one row about all ``causes``.
 
-    distinct (how many there are), count, again, put_back, first_ms, last_ms, and top: the most
-    frequent ones, an array of what ``causes`` returns.
+    Columns: distinct (the number of causes), count, again, put_back, first_ms, last_ms, and top:
+    the most frequent causes, an array of rows of ``causes``.
     """
     place = F.struct("count", "cause")
     return of.agg(
@@ -121,9 +122,10 @@ def summary(of: DataFrame) -> DataFrame:
 
 
 def sides(of: DataFrame) -> DataFrame:
-    """Return the most frequent values from each side, of each cause and of all together.
+    """Return the most frequent values of each side, for each cause and for all together.
 
-    cause (``ALL`` for all together), side, value, of, count, first_ms, last_ms. Takes ``facts``.
+    Columns: cause (``ALL`` for all together), side, value, of, count, first_ms, last_ms. Takes
+    ``facts``.
     """
     pairs = F.array(
         *[
@@ -149,9 +151,10 @@ def sides(of: DataFrame) -> DataFrame:
 
 
 def periods(of: DataFrame, hours: int) -> DataFrame:
-    """Return how many failed in each period of so many hours.
+    """Return the number of failures in each period of ``hours`` hours.
 
-    cause (also ``ALL``), begin_ms, count. Takes ``facts``. What does not tell its time is left out.
+    Columns: cause (also ``ALL``), begin_ms, count. Takes ``facts``. Rows without a time are left
+    out.
     """
     begin = F.floor(F.col("hour") / hours) * hours * HOUR_MS
     return (
@@ -167,10 +170,10 @@ def periods(of: DataFrame, hours: int) -> DataFrame:
 
 
 def keys(letters: DataFrame) -> DataFrame:
-    """Return how the keys of each cause are spread, and of all together.
+    """Return how the keys of each cause, and of all together, are spread.
 
-    cause (also ``ALL``), distinct (how many keys the cause has), keyed (how many dead letters have
-    one), top (the most frequent ones, an array of key and count). Takes dead letters
+    Columns: cause (also ``ALL``), distinct (the number of keys), keyed (the number of dead letters
+    with a key), top (the most frequent keys, an array of key and count). Takes dead letters
     ``with_cause``.
     """
     each = letters.where(F.col("key").isNotNull()).groupBy("cause", "key").count()
@@ -186,14 +189,14 @@ def keys(letters: DataFrame) -> DataFrame:
 
 
 def near_ends(letters: DataFrame, of: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return those dead letters of some ``causes`` among which ``examples`` finds the same.
+    """Return a smaller set of dead letters in which ``examples`` finds the same rows.
 
-    Takes dead letters ``with_cause``, and the causes' rows.
+    Takes dead letters ``with_cause``, and the rows of the wanted ``causes``.
     """
     fails = [F.lit(False)]
     for row in of:
         cause = row["cause"]
-        # Which Parquet can tell without reading the rest of the row.
+        # Parquet can evaluate this without reading the rest of the row.
         is_it = F.col("fingerprint").isNull() & (F.col("cause") == cause)
         if row["fingerprint"] is not None:
             is_it = F.col("fingerprint") == row["fingerprint"]
@@ -202,9 +205,9 @@ def near_ends(letters: DataFrame, of: Sequence[Mapping[str, Any]]) -> DataFrame:
 
 
 def examples(letters: DataFrame) -> DataFrame:
-    """Return the latest dead letters of each cause and the first, whole: as they are, and cause.
+    """Return the latest and the first dead letters of each cause, complete and with cause.
 
-    Takes dead letters ``with_cause``. Nothing is sorted: stacks are large.
+    Takes dead letters ``with_cause``. Nothing is sorted, because stacks are large.
     """
     whole = F.struct(*letters.columns)
     place = F.struct(
@@ -219,7 +222,7 @@ def examples(letters: DataFrame) -> DataFrame:
 
 
 def _is_near(first_ms: int | None, latest_ms: int | None) -> Column:
-    """Return whether a dead letter is as early as the first, or as late; or has no time."""
+    """Return whether a dead letter is among the earliest or the latest, or has no time."""
     failed_at, timeless = F.col("failed_at"), F.col("failed_at").isNull()
     if first_ms is None or latest_ms is None:
         return timeless

@@ -1,4 +1,4 @@
-"""The shape of the table of dead letters."""
+"""The schema of the table of dead letters."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ DEAD_LETTERS: Final = T.StructType(
         T.StructField("day", T.DateType()),
     ]
 )
-"""The table of dead letters: one a row, with the fields of ``dlq.dead_letter.DeadLetter``.
+"""The table of dead letters, one row each, with the fields of ``dlq.dead_letter.DeadLetter``.
 
-``topic``, ``partition`` and ``offset`` are its own, ``sent_at`` is the original timestamp, ``key``
-is in the form that ``dlq.keys`` says, ``headers`` are the record's own, ``value`` is null unless
-values are wanted, and ``day`` is that of ``failed_at``."""
+``topic``, ``partition`` and ``offset`` are those of the dead letter, ``sent_at`` is the original
+timestamp, ``key`` has the form that ``dlq.keys`` configures, ``headers`` are the record's own,
+``value`` is null unless values are wanted, and ``day`` is the day of ``failed_at``.
+"""
 
 LETTERS: Final = Table(
     "dead_letters", DEAD_LETTERS, partitioned_by=("day",), sorted_by=("fingerprint", "failed_at")

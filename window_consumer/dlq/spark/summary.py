@@ -1,7 +1,7 @@
 """Runs the queries of a report on dead letters and assembles their results.
 
-Redrives remember runs of offsets. Neighbouring offsets become the bits of numbers here, so that a
-million single ones make some ten thousand rows.
+Redrives store runs of offsets. Here neighbouring offsets are packed into bitmaps, so that a million
+single ones need about ten thousand rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Run = tuple[str, int, int, int]
 """A dead-letter topic, a partition, the first offset and the last one."""
 
 MOST_OFFSETS: Final = 10_000_000
-"""Of one run: what is longer was not written by a redrive, and does not count."""
+"""The longest plausible run: redrives write no longer ones, so those are ignored."""
 
 _BITS: Final = 32
 _SCHEMA: Final = T.StructType(
@@ -46,9 +46,9 @@ _SCHEMA: Final = T.StructType(
 
 
 def with_put_back(letters: DataFrame, runs: Iterable[Run] | None) -> DataFrame:
-    """Return dead letters with ``put_back``: whether one of these runs has them, null for None.
+    """Return dead letters with ``put_back``: whether a run contains them, null if runs is None.
 
-    Takes any columns with ``topic``, ``partition`` and ``offset``, which are their own.
+    Takes any columns with the ``topic``, ``partition`` and ``offset`` of the dead letter.
     """
     if runs is None:
         return letters.withColumn("put_back", F.lit(None).cast("boolean"))
@@ -76,7 +76,7 @@ def _blocks(runs: Iterable[Run]) -> dict[tuple[str, int, int], int]:
 
 
 MOST_PERIODS: Final = 170
-"""In a chart: a week of hours; of a longer time the periods are longer."""
+"""Periods in a chart: a week of hours. A longer time span gets longer periods."""
 
 _AT_ONCE: Final = 2
 _LENGTHS_H: Final = (1, 2, 3, 6, 12, 24, 48, 24 * 7, 24 * 28, 24 * 365)
@@ -85,20 +85,20 @@ _NO_KEYS: Final = KeySpread(distinct=0, count=0, without=0, top=())
 
 @frozen(kw_only=True)
 class ReportRequest:
-    """Which dead letters a report is about."""
+    """The selection of dead letters for a report."""
 
     asked_ms: int
     """Now, in milliseconds since 1970."""
     since_ms: int | None = None
     topics: tuple[str, ...] = ()
-    """Those that records came from, or that dead letters lie in; none: all."""
+    """Source topics or dead-letter topics; empty for all."""
     groups: tuple[str, ...] = ()
 
     def of(self, letters: DataFrame) -> DataFrame:
-        """Return those of some ``schema.DEAD_LETTERS`` that are asked for."""
+        """Return the selected rows of ``schema.DEAD_LETTERS``."""
         if self.since_ms is not None:
             since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
-            # The day chooses files, so that the rest need not be read.
+            # The day prunes files, so that the rest need not be read.
             letters = letters.where(F.col("day") >= F.lit(since.date()))
             letters = letters.where(F.col("failed_at") >= F.timestamp_millis(F.lit(self.since_ms)))
         if self.topics:
@@ -116,11 +116,11 @@ def findings(
     unreadable: int,
     put_back: Iterable[Run] | None = None,
 ) -> DeadLetterFindings:
-    """Return the report on dead letters, ``schema.DEAD_LETTERS``, that are ``wishes.of`` it.
+    """Return the report on the dead letters that ``wishes`` selects from ``letters``.
 
-    ``put_back`` are those that were; None stands for "nobody knows".
-
-    Reads them three times: whoever has them from a place that is slow to read persists them first.
+    ``letters`` are ``schema.DEAD_LETTERS``. ``put_back`` are the runs that were put back, None if
+    unknown.
+    The queries read ``letters`` three times: persist them first if their source is slow.
     """
     named = report.with_cause(letters)
     facts = report.facts(with_put_back(named, put_back)).persist()
@@ -153,7 +153,7 @@ def _findings(
             "failed_at", "first_failed_at", "sent_at", "written_at", "day"
         ),
     )
-    # Of a question that takes seconds, half is one thread's planning: two share the processors.
+    # Half of a query's seconds is single-threaded planning: two queries share the cores.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wc-findings") as pool:
         told = list(pool.map(lambda question: question.collect(), questions))
     keys, sides = _keys(told[0]), _sides(told[1])

@@ -1,6 +1,6 @@
-"""From the records of dead-letter topics to a table of dead letters: DataFrame to DataFrame.
+"""Turns the records of dead-letter topics into a table of dead letters.
 
-Whoever wrote them: ours, and those that ``model.foreign_dead_letters`` knows.
+It accepts our dead letters, and those of the formats in ``dlq.foreign``.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _READ: Final = T.StructType(
         if each.name != "day"
     ]
 )
-"""``DEAD_LETTERS`` with times as numbers: those that no calendar knows do not stop a job."""
+"""``DEAD_LETTERS`` with times as numbers, so that a time outside the calendar cannot fail a job."""
 
 
 def judge(records: DataFrame) -> DataFrame:
-    """Return records of dead-letter topics with ``reason``: null, or why they cannot be read.
+    """Return records of dead-letter topics with ``reason``: null, or why they are unreadable.
 
-    Takes the columns of Spark's Kafka source. Only what a later version of this package wrote
-    cannot be read: whatever else there is may be somebody's dead letter.
+    Takes the columns of Spark's Kafka source. Only records of a later version of this package are
+    unreadable: anything else may be a dead letter.
     """
     ours = F.filter("headers", lambda each: each["key"] == names.FORMAT)
     form = F.when(F.size(ours) > 0, F.element_at(ours, -1)["value"].cast("string"))
@@ -58,12 +58,12 @@ def judge(records: DataFrame) -> DataFrame:
 
 
 def letters(readable: DataFrame, reading: Reading) -> DataFrame:
-    """Return the dead letters of records of ``judge`` without a reason: ``DEAD_LETTERS``.
+    """Return the dead letters of ``judge`` without a reason: ``DEAD_LETTERS``.
 
-    A row a dead letter, with what its headers tell. A failure whose time lies more than a year
-    before its dead letter, or a day after it, is told with the time of the dead letter.
+    One row per dead letter, with the fields of its headers. A failure time more than a year before
+    the dead letter, or more than a day after it, is replaced by the time of the dead letter.
     """
-    # What is longer is not looked into: one byte more than that tells.
+    # Longer values are not parsed: one extra byte reveals them.
     value = F.substring("value", 1, MOST_JSON + 1)
     if not reading.needs_values:
         value = F.lit(None).cast("binary")

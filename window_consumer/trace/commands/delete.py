@@ -1,4 +1,4 @@
-"""``window-consumer trace delete``: forgets the records of a key."""
+"""``window-consumer trace delete``: delete the records of a key from the tables."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from window_consumer.trace.lookup import Journeys
 @click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: str | None) -> int:
-    """Delete all steps and dead letters of the records with a key from the tables, for good.
+    """Delete all steps and dead letters of a key's records from the tables, permanently.
 
-    The files that had them go, too. Kafka's topics keep them until their own retention, and what
-    is not in the tables yet comes in with the next run: delete again after that.
+    The files that contained them are deleted too. Kafka's topics keep the records until their own
+    retention ends. Events that are not in the tables yet arrive with the next run: delete again
+    after that.
     """
     loaded = load_pipeline(config)
     try:
@@ -53,17 +54,17 @@ def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: 
 
 @frozen
 class _Found:
-    """What the tables have of a key."""
+    """The rows of a key in the tables."""
 
     form: str | None
-    """The key as the trace has it; None where the trace has no keys, or there is none."""
+    """The key in the trace's form; None if the trace has no keys or does not exist."""
     letters: tuple[str, ...]
-    """Its forms in the table of dead letters."""
+    """The key's forms in the table of dead letters."""
     text: str
 
 
 def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
-    """Look into the tables that are there; raises UsageError where none can have the key."""
+    """Search the existing tables; raise UsageError if none of them can contain the key."""
     letters_of_key = registry.letters_of_key()
     told, form, records = [], None, []
     has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
@@ -79,7 +80,7 @@ def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
 
 
 def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
-    """Delete them; return what was done, and what was not."""
+    """Delete the rows; return what was deleted and what was not."""
     upkeep = maintenance()
     with session_for(plan) as spark:
         gone = upkeep.forget(spark, plan, key, found.form, found.letters)

@@ -1,4 +1,4 @@
-"""What the commands on the trace have in common: opening what answers, and printing events."""
+"""Shared by the trace commands: opens the table and prints events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 
 indexed_only_option = click.option(
-    "--indexed-only", is_flag=True, help="Do not look into Kafka for what is not in the table yet."
+    "--indexed-only",
+    is_flag=True,
+    help="Use the table alone; skip later events in Kafka.",
 )
 cluster_option = click.option(
     "--cluster",
@@ -28,24 +30,24 @@ cluster_option = click.option(
 
 
 def open_journeys(loaded: LoadedPipeline, *, indexed_only: bool) -> Journeys:
-    """Open the table; raises UsageError where it, or what reads it, is missing."""
+    """Open the table; raise UsageError if it, or the library that reads it, is missing."""
     return Journeys(loaded, indexed_only=indexed_only)
 
 
 def print_notes(notes: Iterable[str], loaded: LoadedPipeline) -> None:
-    """Print what has to be said of an answer, beside it."""
+    """Print an answer's notes to stderr."""
     mask = Mask(loaded.secrets)
     for note in notes:
         click.echo(f"note: {mask(note)}", err=True)
 
 
 def console() -> Console:
-    """Return where answers go: as wide as the terminal, and wide enough for a file."""
+    """Return the console for answers: as wide as the terminal, and wide enough for a file."""
     return Console(width=None if Console().is_terminal else 200)
 
 
 def print_json(events: Iterable[TraceEvent]) -> None:
-    """Print events, one JSON object a line."""
+    """Print events, one JSON object per line."""
     for event in events:
         click.echo(json.dumps(attrs.asdict(event)))
 

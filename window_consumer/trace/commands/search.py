@@ -1,4 +1,4 @@
-"""``window-consumer trace search``: steps of records, by what is known of them."""
+"""``window-consumer trace search``: find steps of records by their fields."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
     indexed_only: bool,
     **equal: Any,
 ) -> int:
-    """Find steps of records: of a key, a place, a time, a group, with a status or an error."""
+    """Find steps of records by key, position, time, group, status or error."""
     loaded = load_pipeline(config)
     if since is not None:
         if from_us is not None:

@@ -1,4 +1,4 @@
-"""``window-consumer trace show``: a record's journey as a tree of places and steps."""
+"""``window-consumer trace show``: a record's journey as a tree of positions and steps."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SKEW: Final = "  (clock differs)"
 
 
 def trees(journey: Journey) -> Iterable[Tree]:
-    """Return a tree for the record, and one for each record that came of it."""
+    """Return a tree for the record, and one for each record that it caused."""
     for index, passage in enumerate(journey.passages):
         tree = Tree(_title(passage, is_first=index == 0), guide_style="dim")
         if index == 0:
@@ -72,7 +72,7 @@ def trees(journey: Journey) -> Iterable[Tree]:
 
 
 def in_seconds(microseconds: int) -> str:
-    """Return a duration as people read it, in a width that suits columns."""
+    """Format a duration with a width that suits columns."""
     if microseconds >= 60_000_000:
         minutes, rest = divmod(microseconds // 1_000_000, 60)
         hours, minutes = divmod(minutes, 60)
@@ -83,7 +83,7 @@ def in_seconds(microseconds: int) -> str:
 
 
 def place_text(place: Place) -> str:
-    """Return a place as `orders[0]@17`."""
+    """Format a position as `orders[0]@17`."""
     topic, partition, offset = place
     named = topic if partition is None else f"{topic}[{partition}]"
     return printable_line(named if offset is None else f"{named}@{offset}")
@@ -178,8 +178,8 @@ def show_command(
 ) -> int:
     """Show all steps of a record: sent, received, each attempt, each level, and its end.
 
-    ID is the record's `wc-id`, or where it was delivered first: orders/0/17. What is not in the
-    table yet is looked up in Kafka.
+    ID is the record's `wc-id`, or the position of its first delivery: orders/0/17. Events that are
+    not in the table yet are read from Kafka.
     """
     loaded = load_pipeline(config)
     answer = open_journeys(loaded, indexed_only=indexed_only).of(record, cluster)

@@ -1,1 +1,1 @@
-"""Recording trace events: notes of steps become batches, which leave through a spool or at once."""
+"""Recording of trace events: notes become batches, which leave through a spool or directly."""

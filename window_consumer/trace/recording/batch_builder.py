@@ -1,4 +1,4 @@
-"""Notes become batches: the columns of their records, without a look at each where possible."""
+"""Turns notes into batches: columns of their records, without per-record work if possible."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ from window_consumer.trace.recording.notes import (
 )
 
 MAX_BATCH_BYTES = 500_000
-"""Brokers take 1 MiB unless told otherwise, and a reader parses a batch in one go."""
+"""Brokers accept 1 MiB by default, and a reader parses a batch at once."""
 
 MAX_BATCH_RECORDS = 5_000
 """About 150 KB without keys."""
 
 _MAX_TEXT = 1_000
-"""Characters of an id, or of tags: longer ones are cut."""
+"""Ids and tags are cut to this many characters."""
 
 _FINISHED = frozenset({Step.PROCESSED, Step.SKIPPED, Step.FILTERED})
 
 _TRACEPARENT = "traceparent"
 
 ROOT = "root"
-"""Not a header of any record: beside those of a record that is sent, where its root is known."""
+"""A pseudo header of sent records that holds the id of their root, if known."""
 
 
 @frozen
 class BatchBuilder:
-    """Makes batches. Holds nothing that changes but a counter: any thread may call it."""
+    """Builds batches. Its only mutable state is a counter: any thread may call it."""
 
     writer: str
-    """Of this process, and of this run of it: event ids begin with it."""
+    """Identifies this run of this process: event ids begin with it."""
     dropped: Callable[[], int]
     form_key: KeyForm | None
-    """What becomes of keys; None for events without keys."""
+    """How keys are written; None for events without keys."""
     sequence: Iterator[int]
 
     @classmethod
     def of(cls, writer: str, dropped: Callable[[], int], form_key: KeyForm | None) -> BatchBuilder:
-        """Return one whose first batch is number 0."""
+        """Return a builder whose first batch is number 0."""
         return cls(writer, dropped, form_key, count())
 
     def batches(self, group: EventGroup, notes: Sequence[TraceNote]) -> list[Written]:
-        """Return the events of notes of one group, in as many batches as their size asks for.
+        """Return the events of one group's notes, in as many batches as their size requires.
 
-        One record whose event alone is too large is left out: its batch has no data.
+        A record whose event alone is too large is left out: its batch has no data.
         """
         count = sum(len(note.messages) for note in notes)
         if count > MAX_BATCH_RECORDS:
@@ -180,7 +180,7 @@ _Given = Sequence[Sequence[tuple[str, bytes | None]] | None]
 
 
 def _from_headers(group: EventGroup, given: _Given) -> dict[str, AnyColumn]:
-    """Return the columns that come from headers, those that no record has left out."""
+    """Return the columns that come from headers, without those that are empty."""
     found: list[Mapping[str, bytes | None]] = [dict(pairs or ()) for pairs in given]
     columns: dict[str, AnyColumn] = {}
     sources = [("record_id", headers.ID), ("tags", headers.TAGS)]
@@ -198,7 +198,7 @@ def _from_headers(group: EventGroup, given: _Given) -> dict[str, AnyColumn]:
 
 
 def _from_hops(group: EventGroup, messages: Sequence[Message]) -> dict[str, AnyColumn]:
-    """Return the columns that only copies have: where they come from, and the calls before."""
+    """Return the columns that only copies have: their origin and earlier calls."""
     hops = [copy_headers.of_copy(message) for message in messages]
     columns: dict[str, AnyColumn] = {
         "record_id": _column([_short(each.record_id) for each in hops]),
@@ -223,7 +223,7 @@ def _short(value: bytes | None) -> str | None:
 
 
 def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
-    """Return a note of those records of a note that somebody has put back; None without any."""
+    """Return a note of the redriven records of a note; None without any."""
     given = map(type(note.messages[0]).headers, note.messages)
     found = [
         index
@@ -241,7 +241,7 @@ def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
 
 
 def _trace_and_span(value: bytes | None) -> tuple[str, str] | None:
-    """Read a W3C traceparent, ``00-<32 hex digits>-<16>-<2>``; None where it is none."""
+    """Parse a W3C traceparent, ``00-<32 hex digits>-<16>-<2>``; return None if it is invalid."""
     parts = (header_values.text(value) or "").split("-")
     if len(parts) < 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
         return None

@@ -1,4 +1,4 @@
-"""When the open records of one partition came, and which of them are traced."""
+"""When the open records of one partition were delivered, and which of them are traced."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from window_consumer.trace.sampling import (
 )
 
 Durations = int | Sequence[int | None] | None
-"""Microseconds: of each record, or one figure for all; None where nothing is known."""
+"""Microseconds, per record or for all; None if unknown."""
 
 
 _FORGET_EVERY = 64
-"""Deliveries."""
+"""How many deliveries pass between clean-ups."""
 
 Kind = tuple[Outcome, int | None, str | None]
-"""What became of records, at which attempt, by which handler."""
+"""The outcome of records, their attempt and their handler."""
 
 
 class Deliveries:
-    """What the trace remembers of one partition's assignment. Owner: poll thread.
+    """The trace's state for one assignment of a partition. Owner: poll thread.
 
-    It keeps a few numbers for each delivery, and for each record that is traced where not all are,
-    until the window has passed them.
+    It keeps a few numbers for each delivery, and with sampling for each traced record, until the
+    window has passed them.
     """
 
     def __init__(self, partition: Partition, sampling: Sampling):
         self.topic, self.partition = partition.name
         self.retry_level = partition.retry_level
         self.groups: dict[Kind, EventGroup] = {}
-        """What its events have in common: made once for each kind."""
+        """The shared fields of its events, built once per kind."""
         self.lines: dict[Kind, SingleRecords] = {}
-        """Where records of a kind go that come one by one."""
+        """The queues for records of a kind that complete one by one."""
         self._sampling = sampling
         self._takes_all = sampling.takes_all
         self._seed = seed_of(*partition.name)
@@ -57,7 +57,7 @@ class Deliveries:
         self._forget_at = _FORGET_EVERY
 
     def add(self, messages: Sequence[Message], now: float) -> Sequence[Message]:
-        """Note a delivery; return the records in it that are traced."""
+        """Record a delivery; return its traced records."""
         if len(self._firsts) >= self._forget_at:
             self._drop_before(self._window.next_offset)
             self._forget_at = max(_FORGET_EVERY, 2 * len(self._firsts))
@@ -85,11 +85,11 @@ class Deliveries:
                 if self._takes(message, pairs)
             ]
         first = messages[0].offset()
-        stop = messages[-1].offset() + 1  # of a range of numbers, not of records
+        stop = messages[-1].offset() + 1  # an offset range, which may have holes
         return _at(messages, sampling.places(self._seed, first, stop))
 
     def _takes(self, message: Message, pairs: Sequence[tuple[str, bytes | None]] | None) -> bool:
-        """Tell whether a record is traced that may have an id of its own."""
+        """Return whether a record is traced, which may have an id of its own."""
         sampling = self._sampling
         if self.retry_level.is_copy:
             before = copy_headers.of_copy(message)
@@ -103,7 +103,7 @@ class Deliveries:
         return sampling.takes_place(self._seed, message.offset())
 
     def traced(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return those of some records of a slice that are traced."""
+        """Return the traced ones of a slice's records."""
         if self._takes_all:
             return messages
         chosen = self._chosen
@@ -123,9 +123,9 @@ class Deliveries:
         ]
 
     def durations_us(self, messages: Sequence[Message], now: float) -> Durations:
-        """Return how long ago records came: one figure where all came together.
+        """Return how long ago records were delivered: one number if all came together.
 
-        None stands for records of which nothing is known any more.
+        None stands for records that are no longer known.
         """
         first = self._duration_us(messages[0], now)
         if len(messages) == 1:
@@ -135,7 +135,7 @@ class Deliveries:
         return [self._duration_us(message, now) for message in messages]
 
     def came(self, message: Message) -> float | None:
-        """Return when a record was delivered, in monotonic seconds; None where nobody knows."""
+        """Return when a record was delivered, in monotonic seconds; None if unknown."""
         offset = message.offset()
         index = bisect_right(self._firsts, offset) - 1
         if index < 0 or self._lasts[index] < offset:
@@ -147,7 +147,7 @@ class Deliveries:
         return None if came is None else max(0, int((now - came) * 1e6))
 
     def _drop_before(self, next_offset: int) -> None:
-        """Forget what lies before an offset: it is finished."""
+        """Drop the entries before an offset, which are finished."""
         old = bisect_right(self._firsts, next_offset) - 1
         if old > 0:
             del self._firsts[:old], self._lasts[:old], self._times[:old]
@@ -155,12 +155,12 @@ class Deliveries:
 
 
 def _at(messages: Sequence[Message], offsets: Sequence[int]) -> list[Message]:
-    """Return the records at these offsets, those that are there; the records are in order."""
+    """Return the records that exist at these offsets; ``messages`` are ordered by offset."""
     found = []
     first = messages[0].offset()
     for offset in offsets:
         index = min(offset - first, len(messages) - 1)
-        if messages[index].offset() != offset:  # there are holes
+        if messages[index].offset() != offset:  # offsets have holes
             index = bisect_left(messages, offset, hi=index, key=_offset)
         if messages[index].offset() == offset:
             found.append(messages[index])

@@ -1,4 +1,4 @@
-"""The ways out for trace events: what the writer's thread needs of them."""
+"""The exporter interface: what the writer's thread needs of a destination."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import frozen
 
 
 class Written(NamedTuple):
-    """A batch of events, as its bytes."""
+    """An encoded batch of events."""
 
     data: bytes
     events: int
@@ -18,33 +18,33 @@ class Written(NamedTuple):
 
 @frozen
 class ExporterFigures:
-    """What has become of what a way out has got."""
+    """What happened to the events that an exporter received."""
 
     lost: Mapping[str, int] = MappingProxyType({})
-    """Events that it had to give up, by why: see the list of metrics."""
+    """Lost events by reason: see the list of metrics."""
     torn: int = 0
-    """Batches that earlier processes have left on disk in part."""
+    """Incomplete batches that earlier processes left on disk."""
     held_bytes: int | None = None
-    """What waits on disk; None where nothing does."""
+    """Bytes that wait on disk; None without a disk."""
     blocked_s: float = 0.0
-    """For how long it has got rid of nothing that it tried to; 0 while all is well."""
+    """For how many seconds every attempt has failed; 0 while all is well."""
 
 
 class TraceExporter(Protocol):
-    """Where batches go. Owner: the writer's thread."""
+    """The destination of batches. Owner: the writer's thread."""
 
     @property
     def lost(self) -> int:
-        """How many events it had to give up so far. Any thread may ask."""
+        """Return how many events were lost so far. Any thread may call it."""
 
     def figures(self) -> ExporterFigures:
-        """Return what has become of what it got. Any thread may ask."""
+        """Return what happened to the events so far. Any thread may call it."""
 
     def start(self) -> None:
-        """Begin; never raises."""
+        """Start; never raises."""
 
     def write(self, batches: Sequence[Written]) -> None:
-        """Take batches, or lose and count them; never raises, never waits for a broker."""
+        """Accept batches, or lose and count them; never raises, never waits for a broker."""
 
     def close(self, timeout_s: float) -> None:
-        """Get rid of what can be got rid of in this time."""
+        """Export as much as possible within this time."""

@@ -1,6 +1,6 @@
-"""Where trace events go: straight to Kafka, or through a spool of files.
+"""Exporters of trace events: directly to Kafka, or through a spool of files.
 
-Straight to Kafka, events that the broker does not take in time are lost and counted. A spool
+The direct exporter loses and counts events that the broker does not accept in time. A spool
 survives the process and waits while brokers are away.
 """
 
@@ -27,7 +27,7 @@ from window_consumer.trace.recording.spool import Orphans, Spool
 
 
 class KafkaExporter:
-    """Sends batches with a producer of its own, whose queue is bounded. Owner: writer's thread."""
+    """Sends batches with its own producer, whose queue is bounded. Owner: writer's thread."""
 
     def __init__(self, writer: EventWriter, topic: str, logger: logging.Logger):
         self._writer = writer
@@ -39,24 +39,24 @@ class KafkaExporter:
 
     @property
     def lost(self) -> int:
-        """How many events the broker did not take."""
+        """Return how many events the broker did not accept."""
         return self._lost
 
     def figures(self) -> ExporterFigures:
-        """Return how many events the broker did not take, and for how long it takes none."""
+        """Return how many events the broker did not accept, and for how long it takes none."""
         return ExporterFigures({"broker": self._lost}, blocked_s=self._trouble.seconds)
 
     def start(self) -> None:
-        """Nothing to do: the producer connects by itself."""
+        """Do nothing: the producer connects by itself."""
 
     def write(self, batches: Sequence[Written]) -> None:
-        """Send batches, and hear what became of earlier ones."""
+        """Send batches, and collect the results of earlier ones."""
         for batch in batches:
             self._writer.send(batch.data, partial(self._answered, batch.events))
         self._writer.serve(0)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for the answers; what is not acked in time counts as lost."""
+        """Wait for acks; batches without an ack in time count as lost."""
         self._writer.close(timeout_s)
 
     def _answered(self, events: int, error: PublishFailedError | None) -> None:
@@ -67,27 +67,27 @@ class KafkaExporter:
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
             f"trace: events are lost, {self._topic} does not take them ({error.why}); the next"
-            " events that arrive tell how many",
+            " events that arrive say how many",
         )
 
 
 class SpoolExporter:
-    """Writes batches into the spool, and lets another thread ship them."""
+    """Writes batches into the spool; another thread ships them."""
 
     def __init__(self, spool: Spool, shipping: SpoolShipper, ship_after_s: float):
         self._spool = spool
         self._shipping = shipping
         self._ship_after_s = ship_after_s
         self._held_bytes = 0
-        """As of the last look: a disk that hangs must not keep metrics from being told."""
+        """The last measurement: a hanging disk must not block the metrics."""
 
     @property
     def lost(self) -> int:
-        """How many events found no room on disk, or were refused by the broker for good."""
+        """Return how many events the disk or, permanently, the broker refused."""
         return self._spool.lost + self._shipping.refused
 
     def figures(self) -> ExporterFigures:
-        """Return what was lost and why, what waits, and for how long nothing gets away."""
+        """Return losses by reason, waiting bytes, and how long exporting has been blocked."""
         return ExporterFigures(
             {"disk": self._spool.lost, "broker": self._shipping.refused},
             self._shipping.torn,
@@ -96,11 +96,11 @@ class SpoolExporter:
         )
 
     def start(self) -> None:
-        """Begin to ship what earlier processes have left."""
+        """Start to ship the files that earlier processes left."""
         self._shipping.start()
 
     def write(self, batches: Sequence[Written]) -> None:
-        """Write batches down, and have them on disk."""
+        """Write batches to disk durably."""
         if batches:
             self._spool.append(batches)
         age_s = self._spool.age_s
@@ -110,7 +110,7 @@ class SpoolExporter:
         self._measure()
 
     def close(self, timeout_s: float) -> None:
-        """Ship what can be shipped in this time; the rest is for the next process."""
+        """Ship as much as possible within this time; the next process ships the rest."""
         self._spool.finish()
         self._shipping.close(timeout_s)
         self._spool.close()
@@ -136,7 +136,7 @@ def way_out(  # noqa: PLR0913 - the keys of the configuration
     max_bytes: int,
     ship_after_s: float,
 ) -> TraceExporter:
-    """Return the way out: through files where there is a directory, whose batches all must ack."""
+    """Return the exporter: a spool if there is a directory (it ships with acks=all), else Kafka."""
     if directory is None:
         return KafkaExporter(make_writer(acks), topic, logger)
     spool = Spool(directory, max_bytes, logger)

@@ -1,6 +1,6 @@
-"""What is written down of steps where they happen, before anything is made of it.
+"""Notes: what the tracing threads record at a step, before it is encoded.
 
-A note is made for a slice or a delivery, not for a record, and keeps the records themselves.
+A note covers a slice or a delivery, not one record, and references the records themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from window_consumer.trace.recording.exporter import Written
 
 @frozen(eq=False)
 class EventOrigin:
-    """Who writes: what all events of one worker, or of one producer, have in common."""
+    """The writer of events: the fields that one worker or one producer has."""
 
     role: Role
     cluster: str | None = None
@@ -34,7 +34,7 @@ class EventOrigin:
 
 @frozen(cache_hash=True)
 class EventGroup:
-    """What events have in common that stand in one batch; made once, where that can be."""
+    """The shared fields of the events of a batch; built once where possible."""
 
     writer: EventOrigin
     step: Step
@@ -47,9 +47,9 @@ class EventGroup:
     error_class: str | None = None
     error_fingerprint: str | None = None
     is_copy: bool = False
-    """The records are copies of the group's own: their headers say where they come from."""
+    """The records are the group's own copies: their headers name their origin."""
     may_be_redriven: bool = False
-    """A header of those that somebody has put back says so."""
+    """Records with a redrive header also get a ``redriven`` event."""
 
 
 class TraceNote(NamedTuple):
@@ -58,28 +58,28 @@ class TraceNote(NamedTuple):
     group: EventGroup
     messages: Sequence[Message]
     time_us: int | Sequence[int]
-    """When it happened; of each by itself where they come from a ``Line``."""
+    """The time, or one time per record if they come from ``SingleRecords``."""
     durations_us: int | Sequence[int | None] | None = None
 
 
 Single = tuple[Message, float, float | None]
-"""A record, when something happened to it, and when it was delivered, None where nobody knows."""
+"""A record, the time of its step, and the time of its delivery (None if unknown)."""
 
 
 class SingleRecords:
-    """Records of one group that come one by one, as those of slow handlers do.
+    """Records of one group that complete one by one, as with slow handlers.
 
-    No note is made for each of them. Owner: who makes the notes; the writer's thread takes.
+    They need no note each. Owner: the thread that records; the writer's thread takes.
     """
 
     def __init__(self, group: EventGroup):
         self.group = group
         self.singles: deque[Single] = deque()
         self.is_over = False
-        """Nobody will add to it."""
+        """Nothing will be added any more."""
 
     def take(self, time_us: Callable[[float], int]) -> TraceNote | None:
-        """Return what is there as one note, None where nothing is."""
+        """Return the contents as one note, None if empty."""
         take = self.singles.popleft
         found = [take() for _ in range(len(self.singles))]
         if not found:
@@ -93,9 +93,9 @@ class SingleRecords:
 
 
 class Inbox:
-    """Notes that wait for the writer's thread, of one thread that makes them.
+    """Notes of one recording thread that wait for the writer's thread.
 
-    Each counter has one owner, so that no lock is needed: who puts in, or who takes out.
+    Each counter has one owner, the thread that puts or the one that takes, so no lock is needed.
     """
 
     def __init__(self, max_records: int, max_bytes: int):
@@ -104,19 +104,19 @@ class Inbox:
         self.notes: deque[TraceNote] = deque()
         self._lines: list[SingleRecords] = []
         self.made: deque[Written] = deque()
-        """Batches that were made by who makes the notes, because the thread is behind."""
+        """Batches that the recording thread built because the writer's thread is behind."""
         self._put_records = self._put_bytes = self._put_made = 0
         self._taken_records = self._taken_bytes = self._taken_made = 0
         self.lost = 0
-        """Events for which there was no room. Owner: who makes the notes."""
+        """Events for which there was no room. Owner: the recording thread."""
 
     @property
     def waiting(self) -> int:
-        """How many records' events wait."""
+        """Return how many records wait."""
         return self._put_records - self._taken_records
 
     def put(self, note: TraceNote) -> bool:
-        """Keep a note; False where no more fits. Owner: who makes the notes."""
+        """Add a note; return False if the inbox is full. Owner: the recording thread."""
         messages = note.messages
         count = len(messages)
         size = len(messages[0]) if count == 1 else sum(map(len, messages))
@@ -131,7 +131,7 @@ class Inbox:
         return True
 
     def line(self, group: EventGroup) -> SingleRecords:
-        """Return a place for the single records of a group. Owner: who makes the notes."""
+        """Return a queue for the single records of a group. Owner: the recording thread."""
         line = SingleRecords(group)
         self._lines.append(line)
         return line
@@ -139,9 +139,9 @@ class Inbox:
     def put_single(
         self, line: SingleRecords, message: Message, now: float, came: float | None
     ) -> int:
-        """Keep a note of one record; return how many records wait, 0 where no more fits.
+        """Add one record; return how many records wait, or 0 if the inbox is full.
 
-        Owner: who makes the notes.
+        Owner: the recording thread.
         """
         records = self._put_records - self._taken_records + 1
         size = self._put_bytes - self._taken_bytes + len(message)
@@ -154,29 +154,29 @@ class Inbox:
 
     @property
     def may_make(self) -> bool:
-        """Batches may be made by who makes the notes: there is room for some."""
+        """Return whether the recording thread may build batches: there is room for some."""
         return self._put_made - self._taken_made < self._max_bytes
 
     def put_made(self, batches: Sequence[Written]) -> None:
-        """Keep batches. Owner: who makes the notes."""
+        """Add batches. Owner: the recording thread."""
         for batch in batches:
             self._put_made += len(batch.data)
             self.made.append(batch)
 
     def take_made(self) -> list[Written]:
-        """Return the batches that are there. Owner: the writer's thread."""
+        """Take all batches. Owner: the writer's thread."""
         taken = [self.made.popleft() for _ in range(len(self.made))]
         self._taken_made += sum(len(batch.data) for batch in taken)
         return taken
 
     def take(self, time_us: Callable[[float], int]) -> list[TraceNote]:
-        """Return the notes that are there, those of each line as one. Owner: the writer's thread.
+        """Take all notes, with the records of each queue as one note. Owner: the writer's thread.
 
-        ``time_us`` tells the time of the wall at a monotonic one.
+        ``time_us`` converts monotonic time to wall time.
         """
         taken = [self.notes.popleft() for _ in range(len(self.notes))]
         for line in self._lines.copy():
-            is_over = line.is_over  # before it is emptied
+            is_over = line.is_over  # read before emptying it
             if (note := line.take(time_us)) is not None:
                 taken.append(note)
             if is_over:
@@ -188,15 +188,15 @@ class Inbox:
 
 
 class SharedInbox(Inbox):
-    """Notes of one record each, made by any number of threads; they hold no payload."""
+    """Notes of one record each, from any number of threads; they hold no payload."""
 
     @property
     def waiting(self) -> int:
-        """How many records' events wait."""
+        """Return how many records wait."""
         return len(self.notes)
 
     def put(self, note: TraceNote) -> bool:
-        """Keep a note; False where no more fits. Any thread may call."""
+        """Add a note; return False if the inbox is full. Any thread may call it."""
         if len(self.notes) >= self._max_records:
             return False
         self.notes.append(note)
@@ -204,9 +204,9 @@ class SharedInbox(Inbox):
 
     @property
     def may_make(self) -> bool:
-        """Nobody else makes batches: whoever sends goes on."""
+        """Return False: sending threads never build batches."""
         return False
 
     def take(self, time_us: Callable[[float], int]) -> list[TraceNote]:  # noqa: ARG002 - there are no lines
-        """Return the notes that are there. Owner: the writer's thread."""
+        """Take all notes. Owner: the writer's thread."""
         return [self.notes.popleft() for _ in range(len(self.notes))]

@@ -1,4 +1,4 @@
-"""The trace of a producer: hears what becomes of the records that it sends."""
+"""The trace of a producer: records the results of its sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOWHERE = -1
 
 @frozen
 class SentRecord:
-    """A record that was sent: what its events need of it, in the form of a delivered one."""
+    """A sent record with the fields that its events need, in the form of a delivered record."""
 
     topic_name: str
     key_bytes: bytes | None
@@ -45,11 +45,11 @@ class SentRecord:
         return self.topic_name
 
     def partition(self) -> int:
-        """Return no partition: its events are grouped by that."""
+        """Return no partition: the group of its events has it."""
         return _NOWHERE
 
     def offset(self) -> int:
-        """Return the record's offset, -1 where it has none."""
+        """Return the record's offset, -1 if it has none."""
         return self.place
 
     def key(self) -> bytes | None:
@@ -57,10 +57,10 @@ class SentRecord:
         return self.key_bytes
 
     def value(self) -> None:
-        """Return nothing: the value is not kept."""
+        """Return None: the value is not kept."""
 
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Return the headers, and the root where there is one."""
+        """Return the headers, with the root if there is one."""
         return self.pairs
 
     def timestamp(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class SentRecord:
 
 
 class ProducerTrace:
-    """Notes what was sent. Any thread may call it."""
+    """Records sends. Any thread may call it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ProducerTrace:
         *,
         all_failures: bool = True,
     ):
-        """``current`` tells which record the calling thread is about, if any."""
+        """``current`` returns the record that the calling thread is handling, if any."""
         self._writer = writer
         self._inbox = writer.shared_inbox()
         self._about = about
@@ -95,7 +95,7 @@ class ProducerTrace:
         record_id: bytes,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> SentRecord:
-        """Hear of a record that is about to be sent."""
+        """Record the start of a send."""
         name = (key or b"") if self._sampling.by == "key" else record_id
         is_traced = self._sampling.takes_all or self._sampling.takes(name)
         root = self._current()
@@ -104,7 +104,7 @@ class ProducerTrace:
         return SentRecord(topic, key, headers, monotonic(), is_traced)
 
     def acked(self, token: SentRecord, partition: int, offset: int) -> None:
-        """Note that the broker has it; where it does not say so, as with acks=0, without place."""
+        """Record the broker's ack; it has no position if the broker returned none (acks=0)."""
         if token.is_traced:
             knows = offset >= 0
             sent = SentRecord(
@@ -117,7 +117,7 @@ class ProducerTrace:
             self._record(group, sent)
 
     def failed(self, token: SentRecord, error: BufferError | PublishFailedError) -> None:
-        """Note that it was not acked."""
+        """Record that there was no ack."""
         if token.is_traced or self._all_failures:
             group = EventGroup(
                 self._about,

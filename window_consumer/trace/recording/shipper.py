@@ -1,4 +1,4 @@
-"""The thread that ships what is in the spool, and deletes what the brokers have."""
+"""The thread that ships the spool's files and deletes them once they are acked."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from window_consumer.trace.recording.spool import FILE_BYTES, Orphans, data_of
 
 _CHECK_S: Final = 0.1
 _AGAIN_S: Final = (0.2, 10.0)
-"""The wait before what was not acked is sent again: it doubles from the first to the second."""
+"""The first and the longest wait before unacked batches are sent again; it doubles in between."""
 
 _ADOPT_S: Final = 10.0
-"""How often files of processes that are gone are looked for."""
+"""How often to look for the files of dead processes."""
 
 
 class SpoolShipper(SegmentShipper):
-    """Sends the batches of finished files, one file after the other. Owner: its own thread."""
+    """Ships finished files one after the other. Owner: its own thread."""
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class SpoolShipper(SegmentShipper):
         self._ends = threading.Event()
         self._deadline = float("inf")
         self.busy = False
-        """A file is being shipped. Any thread may look."""
+        """A file is being shipped. Any thread may read it."""
         self.refused = 0
-        """Events that the broker does not take, however often they are sent."""
+        """Events that the broker will never accept."""
         self._thread = threading.Thread(target=self._run, name="wc-trace-shipper", daemon=True)
 
     def start(self) -> None:
-        """Begin to ship."""
+        """Start to ship."""
         self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Ship what is finished, as far as the time suffices; the rest stays on disk."""
+        """Ship finished files until the timeout; the rest stays on disk."""
         self._deadline = monotonic() + timeout_s
         self._ends.set()
         self._thread.join(timeout_s + 1.0)
 
     def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
-        """Return a message for each batch; torn ones are left out."""
+        """Return a message for each batch, without incomplete ones."""
         batches = [data for data in map(data_of, lines) if data is not None]
         torn = len(lines) - len(batches)
         if torn:
@@ -79,11 +79,11 @@ class SpoolShipper(SegmentShipper):
         return [Outgoing(data, count_of(data)) for data in batches]
 
     def describe(self, error: PublishFailedError) -> str:
-        """Return the line to log when the topic does not take events."""
+        """Return the line to log when the topic rejects events."""
         return f"trace: {self._topic} does not take events ({error.why}); they stay in the spool"
 
     def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:
-        """Lose a batch that the broker takes at no time: it would hold up all others."""
+        """Drop a batch that the broker will never accept: it would block all others."""
         if error.too_large:
             self.refused += message.weight
             self._logger.warning(
@@ -127,14 +127,14 @@ class SpoolShipper(SegmentShipper):
         self._orphans.close()
 
     def _next(self, adopted: list[Path]) -> Path | None:
-        """Return the file whose turn it is: one of our own before those of others."""
+        """Return the next file: our own before adopted ones."""
         try:
             return self._finished.popleft()
         except IndexError:
             return adopted.pop(0) if adopted else None
 
     def _ship(self, path: Path, writer: SegmentOutlet) -> bool:
-        """Send a file's batches until all are acked; False where the end came."""
+        """Ship a file until all of its batches are acked; return False at the deadline."""
         wait_s = _AGAIN_S[0]
         while not self.ship_segment(writer, path, is_closed=True, must_end=self._must_end):
             if self._must_end():

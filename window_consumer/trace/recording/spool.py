@@ -1,8 +1,8 @@
-"""The spool: batches in segments of a directory, until somebody has shipped them.
+"""The spool: batches in segment files of a directory, until they are shipped.
 
-What was flushed survives the end of the process, however it comes, and that of the machine. Files
-belong to the process that holds the lock beside them; those of processes that are gone are
-anybody's. docs/wire.md has the files byte for byte.
+Flushed data survives a crash of the process and of the machine. The process that holds the lock
+beside the files owns them; any process may adopt the files of a dead one. docs/wire.md specifies
+every byte.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from window_consumer.runtime.segment_log.writer import (
 from window_consumer.trace.recording.exporter import Written
 
 PREFIX: Final = "wc-trace-1-"
-"""Begins the names of our files; the number is that of their format."""
+"""The prefix of our file names; the number is the version of the format."""
 
 OTHERS: Final = "wc-trace-*"
 
 FILE_BYTES: Final = 4 * 1024 * 1024
-"""A file is shipped, and let go of, as a whole: after a crash at most one comes twice."""
+"""Files are shipped and deleted as a whole, so a crash repeats at most one."""
 
 
 class Spool:
-    """The files of this process. Owner: the writer's thread, but for ``finished``."""
+    """The files of this process. Owner: the writer's thread, except ``finished``."""
 
     def __init__(self, directory: Path, max_bytes: int, logger: logging.Logger):
         self._directory = directory
@@ -49,7 +49,7 @@ class Spool:
             logger, LogEvent.TRACE_RECOVERED, f"trace: {directory} takes events again"
         )
         self.finished: deque[Path] = deque()
-        """Files that may be shipped, oldest first; whoever takes one out has to."""
+        """Files that may be shipped, oldest first; the thread that takes a file must ship it."""
         self._log = SegmentLog(
             self._path,
             SegmentRules(max_bytes=FILE_BYTES, fsync=True),
@@ -57,10 +57,10 @@ class Spool:
             self.finished.append,
         )
         self.lost = 0
-        """Events for which there was no room. Any thread may look."""
+        """Events for which there was no room. Any thread may read it."""
 
     def append(self, batches: Sequence[Written]) -> None:
-        """Write batches down and have them on disk; what does not fit is lost and counted."""
+        """Write batches to disk durably; what does not fit is lost and counted."""
         for begin, stop in _pieces(batches):
             self._append(batches[begin:stop])
 
@@ -83,23 +83,23 @@ class Spool:
         self.lost += sum(batch.events for batch in batches)
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
-            f"trace: events are lost: {why}; the next events that are written tell how many",
+            f"trace: events are lost: {why}; the next events that are written say how many",
         )
 
     @property
     def blocked_s(self) -> float:
-        """For how long the disk has taken nothing, 0 while it does. Any thread may ask."""
+        """Return for how long the disk has refused writes, 0 if it works. Any thread may ask."""
         return self._trouble.seconds
 
     def held_bytes(self) -> int:
-        """Return how much lies in the directory, of all processes."""
+        """Return the size of the files of all processes in the directory."""
         sizes = (_size(path) for path in self._directory.glob(f"{PREFIX}*.spool"))
         return sum(sizes)
 
     def _path(self, number: int) -> Path:
-        """Return the path of a file; its directory and this process's lock are there then."""
+        """Return the path of a file, after creating its directory and this process's lock."""
         if self._lock is not None and os.fstat(self._lock).st_nlink == 0:
-            os.close(self._lock)  # somebody has deleted it, and everything else
+            os.close(self._lock)  # the lock was deleted, with everything else
             self._lock = None
         if self._lock is None:
             self._owner = uuid.uuid4().hex[:12]
@@ -109,15 +109,15 @@ class Spool:
 
     @property
     def age_s(self) -> float | None:
-        """For how long the file that is being written has been, None where there is none."""
+        """Return the age of the current file, None if there is none."""
         return self._log.age_s
 
     def finish(self) -> None:
-        """End the file that is being written: it may be shipped."""
+        """Close the current file, so that it may be shipped."""
         self._log.close_segment()
 
     def close(self) -> None:
-        """Let go of everything; what is left is for whoever comes next."""
+        """Release everything; a later process ships what is left."""
         self.finish()
         if self._lock is not None:
             if not any(self._directory.glob(f"{PREFIX}{self._owner}-*.spool")):
@@ -127,7 +127,7 @@ class Spool:
 
 
 class Orphans:
-    """Files of processes that are gone. Owner: the shipping thread."""
+    """Files of dead processes. Owner: the shipping thread."""
 
     def __init__(self, directory: Path, logger: logging.Logger):
         self._directory = directory
@@ -136,7 +136,7 @@ class Orphans:
         self._locks: dict[Path, int] = {}
 
     def adopt(self) -> list[Path]:
-        """Take over what nobody holds any more; return all files that were taken, oldest first."""
+        """Adopt files without an owner; return all adopted files, oldest first."""
         self._warn_of_others()
         locks = {lock.name: lock for lock in self._directory.glob(f"{PREFIX}*.lock")}
         for path in self._directory.glob(f"{PREFIX}*.spool"):
@@ -161,7 +161,7 @@ class Orphans:
         os.close(self._locks.pop(path))
 
     def close(self) -> None:
-        """Leave what is left to whoever comes next."""
+        """Leave the remaining files to a later process."""
         for path in list(self._locks):
             if any(self._directory.glob(f"{path.stem}-*.spool")):
                 os.close(self._locks.pop(path))
@@ -191,13 +191,13 @@ def _line(data: bytes) -> bytes:
 
 
 def data_of(line: bytes) -> bytes | None:
-    """Return the batch of a file's line; None where it is torn."""
+    """Return the batch on a file's line; None if the line is incomplete."""
     check, _, data = line.partition(b" ")
     return data if check == b"%08x" % crc32(data) else None
 
 
 def _made_and_locked(path: Path) -> int:
-    """Make a lock that nobody sees before it is held: it would be taken for one that is left."""
+    """Create a lock under a hidden name until it is held: otherwise it looks abandoned."""
     hidden = path.with_name(f".{path.name}")
     lock = try_lock(hidden)
     if lock is None:
@@ -211,7 +211,7 @@ def _made_and_locked(path: Path) -> int:
 
 
 def _pieces(batches: Sequence[Written]) -> Iterator[tuple[int, int]]:
-    """Cut batches into pieces of about the size of a file."""
+    """Split batches into pieces of about the size of a file."""
     begin = size = 0
     for index, batch in enumerate(batches):
         size += len(batch.data)
@@ -226,7 +226,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # it has just been shipped
+        return 0  # it was just shipped
 
 
 def _in_words(error: OSError) -> str:

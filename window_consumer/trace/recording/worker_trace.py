@@ -1,4 +1,4 @@
-"""The trace of one worker: hears what becomes of its records, and writes it down."""
+"""The trace of one worker: observes its records and records their steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RECEIVED: Kind = (Outcome.OPEN, None, None)
 
 
 class ConsumerTrace(Observer):
-    """Notes steps of records. Owner: poll thread."""
+    """Records the steps of records. Owner: poll thread."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class ConsumerTrace(Observer):
         self._partitions: dict[Partition, Deliveries] = {}
 
     def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Begin with a partition."""
+        """Start tracing a partition."""
         self._partitions[partition] = Deliveries(partition, self._sampling)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Forget a partition."""
+        """Drop a partition's state."""
         known = self._partitions.pop(partition, None)
         for line in () if known is None else known.lines.values():
             line.is_over = True
 
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
-        """Note that records came."""
+        """Record that records were received."""
         known = self._partitions.get(partition)
         if known is None:
             return
@@ -87,7 +87,7 @@ class ConsumerTrace(Observer):
         slice_: Slice | None,
         now: float,
     ) -> None:
-        """Note that records were processed or skipped."""
+        """Record that records were processed or skipped."""
         known = self._partitions.get(partition)
         if known is None or not messages:
             return
@@ -96,7 +96,7 @@ class ConsumerTrace(Observer):
             return
         attempt = None if slice_ is None else slice_.call.attempt
         handler: str | None = self._handler(slice_)
-        if outcome is Outcome.FILTERED:  # nobody was called
+        if outcome is Outcome.FILTERED:  # no handler was called
             attempt, handler = None if attempt is None else attempt - 1, None
         kind = outcome, attempt, handler
         if len(traced) == 1:
@@ -107,11 +107,11 @@ class ConsumerTrace(Observer):
         self._record(group, traced, now, known.durations_us(traced, now))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
-        """Note a failed call."""
+        """Record a failed call."""
         self._of_failed(failed, Step.FAILED, now)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Note that a record has left."""
+        """Record that a record left the window."""
         self._of_failed(failed, _STEPS[outcome], now)
 
     def _of_failed(self, failed: FailedRecord, step: Step, now: float) -> None:
@@ -133,7 +133,7 @@ class ConsumerTrace(Observer):
         self._record(group, messages, now, known.durations_us(messages, now))
 
     def _remembered(self, known: Deliveries, kind: Kind) -> EventGroup:
-        """Return what events of a kind have in common, and keep it: it is asked for each slice."""
+        """Return the shared fields of a kind's events, cached because every slice needs them."""
         outcome, attempt, handler = kind
         step = _STEPS.get(outcome, Step.RECEIVED)
         group = known.groups[kind] = self._new_group(known, step, attempt, handler)
@@ -160,7 +160,7 @@ class ConsumerTrace(Observer):
         )
 
     def _handler(self, slice_: Slice | None) -> str:
-        """Return the handler that was called, or all of them where nobody can tell."""
+        """Return the handler that was called, or all of them if that is unknown."""
         if slice_ is not None and len(slice_.messages) == 1 and slice_.call.handler:
             return slice_.call.handler
         return self._handlers

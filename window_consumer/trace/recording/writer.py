@@ -1,4 +1,4 @@
-"""The thread that makes batches of notes and hands them to an exporter."""
+"""The thread that builds batches from notes and passes them to an exporter."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from window_consumer.trace.recording.notes import (
 )
 
 MAX_RECORDS: Final = 20_000
-"""Of one inbox: a fifteenth of a second of a handler that does nothing, which is more than a flush
-takes, and some megabytes."""
+"""The records of one inbox: a fifteenth of a second of a no-op handler, which is longer than a
+flush takes, and a few megabytes."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of the records that wait in one inbox, and of batches that wait to be written."""
+"""The size of the records in one inbox, and of batches that wait to be written."""
 
 _WAKE_RECORDS: Final = MAX_RECORDS // 4
-"""The thread is woken before its time when a quarter of an inbox is full."""
+"""The thread wakes early when an inbox is a quarter full."""
 
 _CLOSE_S: Final = 3.0
-"""So long an end takes where brokers do not answer: within the grace that `check` works out."""
+"""How long closing may take while brokers are silent: within the grace period of `check`."""
 
 _WAY_CLOSES_S: Final = 2.0
 
 
 class TraceWriter:
-    """Takes notes from any number of inboxes. Nobody who makes a note ever waits for it.
+    """Takes notes from any number of inboxes. Recording threads never wait for it.
 
-    Where the thread falls behind, which only takes place where the processor has nothing to spare,
-    whoever makes a note makes its batch as well: that costs about a microsecond an event, and has
-    an end. Where the way out falls behind, events are lost and counted.
+    If this thread falls behind, which only happens on a saturated processor, the recording threads
+    build batches themselves: that costs about a microsecond per event, up to a limit. If the
+    exporter falls behind, events are lost and counted.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TraceWriter:
         self._inboxes: list[Inbox] = []
         self._unwritten = 0
         self.written = 0
-        """How many events were handed to the way out."""
+        """How many events were passed to the exporter."""
         self._trouble = Trouble(logger, LogEvent.TRACE_RECOVERED, "trace: events are written again")
         self._wake = threading.Event()
         self._ends = False
@@ -71,12 +71,12 @@ class TraceWriter:
 
     @property
     def dropped(self) -> int:
-        """How many events were lost since the start. Any thread may ask."""
+        """Return how many events were lost since the start. Any thread may call it."""
         lost = sum(inbox.lost for inbox in self._inboxes)
         return lost + self._unwritten + self._way.lost
 
     def figures(self) -> TraceFigures:
-        """Return what has become of the events of this process. Any thread may ask."""
+        """Return what happened to the events of this process. Any thread may call it."""
         way = self._way.figures()
         lost = {"memory": sum(inbox.lost for inbox in self._inboxes), "made": self._unwritten}
         return TraceFigures(
@@ -88,36 +88,36 @@ class TraceWriter:
         )
 
     def inbox(self) -> Inbox:
-        """Return a place for the notes of one thread."""
+        """Return an inbox for the notes of one thread."""
         inbox = Inbox(MAX_RECORDS, MAX_BYTES)
         self._inboxes.append(inbox)
         return inbox
 
     def shared_inbox(self) -> Inbox:
-        """Return a place for the notes of any number of threads."""
+        """Return an inbox for the notes of any number of threads."""
         inbox = SharedInbox(MAX_RECORDS, MAX_BYTES)
         self._inboxes.append(inbox)
         return inbox
 
     def time_us(self, now: float) -> int:
-        """Return the time of the wall, in microseconds since 1970, at a monotonic one."""
+        """Return the wall time, in microseconds since 1970, at a monotonic time."""
         return int(self._wall_us + now * 1e6)
 
     def _set_clock(self) -> None:
         self._wall_us = time.time() * 1e6 - time.monotonic() * 1e6
 
     def start(self) -> None:
-        """Begin to make batches of notes."""
+        """Start to build batches."""
         self._thread.start()
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Write what is there, and end; gives up after ``timeout_s``."""
+        """Write everything that waits, and stop; give up after ``timeout_s``."""
         self._ends = True
         self._wake.set()
         self._thread.join(timeout_s)
 
     def record(self, inbox: Inbox, note: TraceNote) -> None:
-        """Write a note down; called by the inbox's own thread. Never waits."""
+        """Record a note; called by the inbox's own thread. Never waits."""
         if inbox.put(note):
             if inbox.waiting > _WAKE_RECORDS and not self._wake.is_set():
                 self._wake.set()
@@ -129,9 +129,9 @@ class TraceWriter:
     def record_single(
         self, inbox: Inbox, line: SingleRecords, message: Message, now: float, came: float | None
     ) -> None:
-        """Write down what happened to one record, as ``note`` does for half the cost.
+        """Record a step of one record, like ``record`` at half the cost.
 
-        It was delivered when it ``came``, None where nobody knows.
+        ``came`` is the time of its delivery, None if unknown.
         """
         waiting = inbox.put_single(line, message, now, came)
         if not waiting:
@@ -160,9 +160,9 @@ class TraceWriter:
         self._way.close(_WAY_CLOSES_S)
 
     def flush(self) -> None:
-        """Make batches of everything that waits, and hand them on. Owner: the thread.
+        """Build batches of everything that waits, and export them. Owner: the writer's thread.
 
-        Raises the last of what was raised for events that are lost and counted by then.
+        Raises the last error; its events are lost and counted by then.
         """
         ready: list[Written] = []
         groups: defaultdict[EventGroup, list[TraceNote]] = defaultdict(list)
@@ -170,7 +170,7 @@ class TraceWriter:
             ready += inbox.take_made()
             for note in inbox.take(self.time_us):
                 groups[note.group].append(note)
-        # Not before: records that came at once would be told microseconds apart.
+        # Not earlier: records of one delivery would get times some microseconds apart.
         self._set_clock()
         broken: Exception | None = None
         for group, notes in groups.items():
@@ -190,10 +190,10 @@ class TraceWriter:
 
 
 def host_address() -> str:
-    """Return the address of this host, as others may see it; asks nobody."""
+    """Return the address of this host as others may see it; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Sends nothing: it only looks into the routes. The address is one for documentation.
+            # Only looks up a route and sends nothing. The address is reserved for documentation.
             probe.connect(("192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:

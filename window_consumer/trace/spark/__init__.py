@@ -1,1 +1,1 @@
-"""The trace on Spark: the table of events, and searching it."""
+"""The trace on Spark: the table of events, and its search."""

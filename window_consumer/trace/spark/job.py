@@ -1,4 +1,4 @@
-"""The trace's job: its topic into the table of events."""
+"""The trace job: it reads the trace topic into the table of events."""
 
 from __future__ import annotations
 

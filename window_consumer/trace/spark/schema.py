@@ -1,4 +1,4 @@
-"""The shapes of the trace: a record of its topic, and the table of events."""
+"""The schemas of the trace: a record of its topic, and the table of events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KINDS: Final[dict[type, T.DataType]] = {
 }
 
 CARRIED: Final[tuple[EventField, ...]] = tuple(each for each in FIELDS if each.name != "event_id")
-"""The fields of an event that a batch has; the id follows from the batch."""
+"""The event fields that a batch carries; the event id follows from the batch."""
 
 
 def type_of(field: EventField) -> T.DataType:
-    """Return the type of a field of an event."""
+    """Return the Spark type of an event's field."""
     return _KINDS[field.kind]
 
 
@@ -57,8 +57,8 @@ TRACE_EVENTS: Final = T.StructType(
     [T.StructField(each.name, type_of(each)) for each in FIELDS]
     + [T.StructField("day", T.DateType()), T.StructField("bucket", T.IntegerType())]
 )
-"""The table of trace events: an event a row, where it stands (``day``, of its time, and
-``bucket``, of its root's id) and the fields of ``TraceEvent``."""
+"""The table of trace events, one row each: ``day`` (of its time) and ``bucket`` (of its root's id),
+which partition the table, and the fields of ``TraceEvent``."""
 
 TRACE: Final = Table(
     "trace",

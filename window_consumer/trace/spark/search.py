@@ -1,7 +1,7 @@
-"""Answers from the table of trace events, by DuckDB over the files that Delta's log names.
+"""Queries the table of trace events with DuckDB, over the files that Delta's log names.
 
-No Spark and no Java: a question is answered before a session would be up. Events that came twice
-are answered once, whatever their order.
+This needs neither Spark nor Java: a query finishes before a session would have started. Events that
+are stored twice are returned once, in any order of arrival.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from window_consumer.trace.event import (
 from window_consumer.trace.query import TraceQuery
 
 MOST_STEPS: Final = 10_000
-"""Of one record that are shown."""
+"""The most steps of one record to show."""
 
 _COLUMNS: Final = ", ".join(f'"{each.name}"' for each in FIELDS)
 _KINDS: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
 _NOTHING: Final = ", ".join(
     f'CAST(NULL AS {_KINDS[each.kind]}) AS "{each.name}"' for each in FIELDS
 )
-"""All columns, and no row: files of an older version lack some of them."""
+"""All columns and no rows, because files of an older version lack some columns."""
 
 _DISTINCT: Final = "QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY time_us) = 1"
 
 
 class NoTableError(UsageError):
-    """The pipeline has not made the table yet, or it lies elsewhere."""
+    """The pipeline has not created the table yet, or the path is wrong."""
 
 
 class Index:
-    """The table of events, as it was when it was opened or refreshed. Owner: one thread."""
+    """A snapshot of the table of events, taken when opened or refreshed. Owner: one thread."""
 
     def __init__(self, path: str):
-        """Open the table; raises NoTableError where there is none."""
+        """Open the table; raise NoTableError if there is none."""
         try:
             self._table = DeltaTable(path)
         except TableNotFoundError as error:
@@ -61,11 +61,11 @@ class Index:
         self._database = duckdb.connect()
 
     def refresh(self) -> None:
-        """Look at the table as it is now."""
+        """Load the current version of the table."""
         self._table.update_incremental()
 
     def find(self, question: TraceQuery, most: int) -> list[TraceEvent]:
-        """Return events, the latest ``most`` of those that fit, in the order of their times."""
+        """Return the latest ``most`` matching events, ordered by time."""
         where, values = question.conditions()
         found = self._rows(
             f"SELECT {_COLUMNS} FROM {{files}} WHERE {where} {_DISTINCT}"  # noqa: S608 - names of our own
@@ -73,7 +73,7 @@ class Index:
             [*values, most],
             self._files(question),
         )
-        # What an older version has not written stands for its default.
+        # Fields that an older version did not write get their defaults.
         events = [
             TraceEvent(**{key: value for key, value in row.items() if value is not None})
             for row in found
@@ -81,7 +81,7 @@ class Index:
         return in_order(events)
 
     def journey(self, record: str, cluster: str | None = None) -> list[TraceEvent]:
-        """Return all steps of a record, and of the records that came of it, by their times.
+        """Return all steps of a record and of the records that it caused, ordered by time.
 
         ``record`` is a record's id: its ``wc-id``, or ``topic/partition/offset``.
         """
@@ -89,23 +89,23 @@ class Index:
         return found or self.find(TraceQuery(record=record, cluster=cluster), MOST_STEPS)
 
     def count(self, question: TraceQuery) -> int:
-        """Return how many rows fit; what came twice counts twice."""
+        """Return how many rows match; duplicates count twice."""
         where, values = question.conditions()
         sql = f"SELECT count(*) AS n FROM {{files}} WHERE {where}"  # noqa: S608 - as above
         return sum(row["n"] for row in self._rows(sql, values, self._files(question)))
 
     def records(self, question: TraceQuery) -> list[str]:
-        """Return the ids of the records that have rows that fit."""
+        """Return the ids of the records with matching rows."""
         where, values = question.conditions()
         sql = f"SELECT DISTINCT record_id AS id FROM {{files}} WHERE {where}"  # noqa: S608 - as above
         rows = self._rows(sql, values, self._files(question))
         return [row["id"] for row in rows if row["id"] is not None]
 
     def read_up_to(self, checkpoint: Callable[[int], str], topic: str) -> dict[int, int] | None:
-        """Return the next offset of each partition of the topic of events that is not in here.
+        """Return the next offset of each partition of the event topic that the table lacks.
 
-        None where that cannot be told: nothing was read yet, or the job's ``checkpoint`` (by its
-        generation) is away, or belongs to another topic.
+        None if unknown: nothing was read yet, or the job's ``checkpoint`` (by generation) is
+        missing or belongs to another topic.
         """
         number = self._table.transaction_version(writer_of("trace"))
         if number is None:
@@ -115,19 +115,19 @@ class Index:
             rows = self._database.execute(
                 "SELECT content FROM read_text(?)", [f"{checkpoint(generation)}/offsets/{batch}"]
             ).fetchall()
-            # A line with the version of the file, one of the batch, one for each source.
+            # Line 1 has the file's version, line 2 the batch, and each further line a source.
             offsets = json.loads(rows[0][0].splitlines()[2])[topic]
             return {int(partition): int(offset) for partition, offset in offsets.items()}
         except (duckdb.IOException, IndexError, KeyError, TypeError, ValueError):
             return None
 
     def _files(self, question: TraceQuery) -> list[str]:
-        """Return the names of the files that can have an answer, as DuckDB wants them."""
+        """Return the names of the files that may contain matches, in the form that DuckDB needs."""
         files = self._table.file_uris(file_pruning_predicate=_bounds(question) or None)
         root = self._table.table_uri.rstrip("/")
         if not root.startswith("file://"):
             return files
-        # These are addresses, in which a space is %20; DuckDB wants the names of files.
+        # Delta returns URLs, in which a space is %20; DuckDB needs file names.
         return [self._path + each.removeprefix("file://")[len(_plain(root)) :] for each in files]
 
     def _rows(self, sql: str, values: Sequence[Any], files: Sequence[str]) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ class Index:
 
 
 def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """Return events by their times, each once."""
+    """Return events ordered by time, without duplicates."""
     once = {event.event_id: event for event in events}
     return sorted(once.values(), key=lambda event: (event.time_us, event.event_id))
 
@@ -154,7 +154,7 @@ def _plain(uri: str) -> str:
 
 
 def _bounds(question: TraceQuery) -> list[tuple[str, str, Any]]:
-    """Return what tells of a file as a whole whether it can have an answer."""
+    """Return filters that exclude whole files."""
     found: list[tuple[str, str, Any]] = []
     if question.root is not None:
         found.append(("bucket", "=", zlib.crc32(question.root.encode()) % BUCKETS))

@@ -1,6 +1,6 @@
-"""From the records of the trace topic to a table of events: pure, DataFrame to DataFrame.
+"""Turns the records of the trace topic into a table of events: pure, DataFrame to DataFrame.
 
-No function of Python's runs for a record: Spark's own take the batches apart.
+No Python function runs per record: Spark's own functions take the batches apart.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from window_consumer.trace.event_batch import FORMAT
 from window_consumer.trace.spark.schema import CARRIED, TRACE_BATCH, TRACE_EVENTS, type_of
 
 MOST_EVENTS: Final = 1_000_000
-"""In one batch: writers have some 10,000 at most. What says more is taken for broken."""
+"""The events of one batch: writers have about 10,000 at most. A larger count means a broken
+batch."""
 
 AHEAD_DAYS: Final = 1
-"""An event so much later than its Kafka record was written by a clock that is wrong ..."""
+"""An event this much later than its Kafka record was written by a wrong clock."""
 
 BEHIND_DAYS: Final = 366
-"""... and one so much earlier. A spool may have waited for long before it was shipped."""
+"""So was an event this much earlier. A spool may wait long before it is shipped."""
 
 _DEFAULTS: Final = {
     each.name: each.default
@@ -41,7 +42,7 @@ _PLACE: Final = ("topic", "partition", "offset")
 
 
 def read(records: DataFrame) -> DataFrame:
-    """Return records of the trace topic with ``batch``, and ``reason`` where that is none.
+    """Return records of the trace topic with ``batch``, and ``reason`` if that is invalid.
 
     Takes the columns of Spark's Kafka source (``value``, ``timestamp`` and others, which stay).
     ``batch`` is a ``schema.TRACE_BATCH``, ``columns`` its columns as one array of events.
@@ -70,10 +71,10 @@ def read(records: DataFrame) -> DataFrame:
 
 
 def events(readable: DataFrame) -> DataFrame:
-    """Return the events of the batches of ``read`` that have no reason: ``TRACE_EVENTS``.
+    """Return the events of ``read``'s batches without a reason: ``TRACE_EVENTS``.
 
-    A row an event, with the fields of ``model.trace_event.TraceEvent`` and ``day`` and ``bucket``,
-    by which the table is laid out. What an event leaves out because it follows is filled in.
+    One row per event, with the fields of ``trace.event.TraceEvent``, and with ``day`` and
+    ``bucket``, which partition the table. Omitted values that follow from others are filled in.
     """
     index = F.expr("sequence(0, CAST(batch.count AS INT) - 1)").alias("_index")
     columns = [F.expr(_values(each)).alias(each.name) for each in CARRIED]
@@ -102,8 +103,8 @@ def events(readable: DataFrame) -> DataFrame:
     )[[each.name for each in TRACE_EVENTS]]
 
 
-# ---- what is asked of each field, in SQL: PySpark takes a dozen calls of Java for a text, and for
-# ---- the same in columns of Python's some 6,000, which is two seconds for each batch
+# ---- expressions for one field, in SQL text: PySpark makes a dozen Java calls for a text, but some
+# 6,000 for the same with Column objects, which takes two seconds per batch
 
 
 def _column(field: EventField) -> str:
@@ -111,10 +112,10 @@ def _column(field: EventField) -> str:
 
 
 def _fits(field: EventField) -> str:
-    """Tell whether a field is no column, or one that has a value for each event."""
+    """Return whether a field is no column, or has a value for each event."""
     column = _column(field)
     values, counts = f"{column}.v", f"{column}.n"
-    # What is more than a long holds is null here, and would be an error in a plain sum.
+    # A sum that exceeds a long is null here; a plain sum would fail.
     ends = f"aggregate({counts}, CAST(0 AS BIGINT), (total, n) -> try_add(total, n))"
     length = (
         f"CASE WHEN {counts} IS NULL THEN size({values})"
@@ -129,14 +130,14 @@ def _fits(field: EventField) -> str:
 
 
 def _is_whole(field: EventField) -> str:
-    """Tell whether each event has a value of a field."""
+    """Return whether each event has a value for a field."""
     values = f"{_column(field)}.v"
     each_has_one = f"{values} IS NOT NULL AND NOT exists({values}, v -> v IS NULL)"
     return f"({each_has_one} OR batch.all.`{field.name}` IS NOT NULL)"
 
 
 def _values(field: EventField) -> str:
-    """Return the values of a field for each event of a batch, none where it is no column."""
+    """Return the values of a field for each event of a batch, empty if it is no column."""
     column = _column(field)
     nothing = f"CAST(array() AS ARRAY<{type_of(field).simpleString()}>)"
     values, counts = f"{column}.v", f"{column}.n"
@@ -150,7 +151,7 @@ def _values(field: EventField) -> str:
 
 
 def _value(field: EventField) -> str:
-    """Return the value of a field of one event, which may stand beside the events."""
+    """Return the value of a field of one event, which may be shared by the batch."""
     found = [f"_event.`{field.name}`", f"_all.`{field.name}`"]
     if (default := _DEFAULTS.get(field.name)) is not None:
         found.append(repr(default))
@@ -161,12 +162,12 @@ _HAS_OFFSET: Final = "offset IS NOT NULL"
 
 
 def _origin(name: str) -> str:
-    """Return where a record was first: where it is, unless the event says otherwise."""
+    """Return a part of the first position: the current one unless the event names another."""
     return f"CASE WHEN {_HAS_OFFSET} THEN coalesce(orig_{name}, {name}) ELSE orig_{name} END"
 
 
 def _times_lie_near() -> Column:
-    """Tell whether a batch's times lie near the time of its Kafka record; null without either."""
+    """Return whether a batch's times are near its Kafka record's time; null if one is missing."""
     batch = F.col("batch")
     times = F.coalesce(batch["columns"]["time_us"]["v"], F.array(batch["all"]["time_us"]))
     written = F.unix_micros("timestamp")

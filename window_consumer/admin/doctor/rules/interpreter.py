@@ -1,4 +1,4 @@
-"""Rules for workers whose calls hold each other up: on one interpreter, or on one event loop."""
+"""Rules for workers whose calls delay each other on one interpreter or one event loop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.runtime.pools.registry import KINDS
 
 CORES: Final = (0.6, 1.3)
-"""Threads that compute have one core together, less what the poll thread takes and other programs
-of the machine; more than one have those whose native code lets go of the interpreter's lock."""
+"""Computing threads share one core, minus the share of the poll thread and other programs. They use
+more only if native code releases the interpreter's lock."""
 
 LATE: Final = 0.2
-"""A loop that goes round so seldom has calls that do not give it back; it is a few hundredths where
-it only shares the interpreter with the poll thread and a busy machine with others."""
+"""A larger share of late turns means that calls do not yield to the loop. Sharing the interpreter
+with the poll thread, or a busy machine, makes it a few hundredths only."""
 
 
 def gil_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Handlers on threads compute: one interpreter computes on one core at a time."""
+    """Find handlers on threads that compute: one interpreter uses one core at a time."""
     if not is_gil_bound(seen):
         return
     slots = seen.mean(lambda look: look.windows.limit_now)
@@ -44,19 +44,19 @@ def gil_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def is_gil_bound(seen: WorkerEvidence) -> bool:
-    """Tell whether threads have one processor together, because they compute."""
+    """Return whether computing threads share one processor."""
     return (
         seen.is_behind
         and not KINDS[seen.pool].computes_in_parallel
         and seen.now.limit_now > 1
-        # However busy the slots are: the poll thread, too, waits for the interpreter, and they
-        # for it.
+        # Slot use does not matter: the poll thread waits for the interpreter, too, and slots for
+        # it.
         and CORES[0] <= seen.cores <= CORES[1]
     )
 
 
 def loop_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Coroutines compute: all of them together have one thread."""
+    """Find coroutines that compute: all of them share one thread."""
     if not _computes_on_loop(seen):
         return
     yield LikelyCause(
@@ -71,7 +71,7 @@ def loop_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def loop_blocked(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Coroutines wait without giving the event loop back."""
+    """Find coroutines that wait without yielding to the event loop."""
     if not _is_loop_blocked(seen):
         return
     yield LikelyCause(
@@ -107,5 +107,5 @@ def _is_loop_blocked(seen: WorkerEvidence) -> bool:
 
 
 def is_one_thread_bound(seen: WorkerEvidence) -> bool:
-    """Tell whether calls hold each other up, so that more slots would not help."""
+    """Return whether calls delay each other, so that more slots would not help."""
     return is_gil_bound(seen) or _computes_on_loop(seen) or _is_loop_blocked(seen)

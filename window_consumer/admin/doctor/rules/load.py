@@ -1,4 +1,4 @@
-"""Rules for workers that get too little done: hot keys and partitions, rates, slow handlers."""
+"""Rules for workers with too little throughput: hot keys and partitions, rates, slow handlers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from window_consumer.engine.windows_snapshot import PartitionSnapshot
 
 LINE_SHARE: Final = 0.5
 LEAST_LINE: Final = 8
-"""One key holds a partition up when so many of the waiting records, and no fewer, wait for it."""
+"""A key counts as hot only if at least this many of the waiting records have it."""
 
 PARTITION_SHARE: Final = 0.8
 
 LONG_DRAIN_S: Final = 60.0
-"""Who catches up within this time needs no advice."""
+"""A worker that catches up within this time needs no advice."""
 
 
 def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Most of what waits has one key, and a key runs one call at a time."""
+    """Find a key that most waiting records have: a key runs one call at a time."""
     if not seen.is_behind or seen.busy_ratio >= BUSY:
         return
     for partition in seen.now.partitions:
@@ -59,7 +59,7 @@ def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def _or_poison(seen: WorkerEvidence, partition: PartitionSnapshot) -> str:
-    """Say what else it may be, where nobody tells which records fail."""
+    """Return the other possible cause, if it is unknown which records fail."""
     if not seen.blocks or not partition.failed or seen.last.blocking(partition.name):
         return ""
     return (
@@ -69,7 +69,7 @@ def _or_poison(seen: WorkerEvidence, partition: PartitionSnapshot) -> str:
 
 
 def _line_of(seen: WorkerEvidence, partition: PartitionSnapshot) -> tuple[float, float]:
-    """Return how many records waited for the hottest key, and how many were open, on average."""
+    """Return the mean numbers of records that waited for the hottest key, and of open records."""
     lines = seen.of_partition(partition.name, lambda each: each.longest_line)
     held = seen.of_partition(partition.name, lambda each: each.open)
     return fmean(lines), fmean(held)
@@ -81,7 +81,7 @@ def _is_held_by_a_key(seen: WorkerEvidence, partition: PartitionSnapshot) -> boo
 
 
 def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """One partition has most of the lag, while slots are idle."""
+    """Find a partition with most of the lag while slots are idle."""
     if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag:
         return
     worst = max(seen.now.partitions, key=lambda each: each.unfinished or 0)
@@ -91,7 +91,7 @@ def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     if not (share >= PARTITION_SHARE and several) and not (one_by_one and not several):
         return
     if not one_by_one and worst.open + worst.buffered <= seen.now.limit_now:
-        return  # its records do not come: that is another cause
+        return  # its records do not arrive: another cause
     if _is_held_by_a_key(seen, worst) or worst.waits_for_rate or worst.halted:
         return
     if seen.poison_of(worst) is not None:
@@ -116,9 +116,9 @@ def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def rate(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """The configured rate holds calls back."""
+    """Find a configured rate that delays calls."""
     waiting = seen.mean(
-        # A share of the looks.
+        # The share of observations.
         lambda look: any(each.waits_for_rate for each in look.windows.partitions)
     )
     if not seen.is_behind or seen.busy_ratio >= BUSY or waiting < IDLE:
@@ -139,14 +139,14 @@ def rate(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """More calls at once are needed than there are slots (Little's law)."""
+    """Find workers that need more parallel calls than they have slots (Little's law)."""
     if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
         return
     slots = seen.mean(lambda look: look.windows.limit_now)
     took_s = seen.seconds_a_record
     needed = None if took_s is None else seen.arriving_per_s * took_s
     if needed is not None and needed < slots * BUSY and seen.drain_s <= LONG_DRAIN_S:
-        return  # it is catching up
+        return  # it catches up
     figures: dict[str, Figure] = {
         "slots": slots,
         "busy_ratio": seen.busy_ratio,

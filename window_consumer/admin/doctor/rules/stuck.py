@@ -1,4 +1,4 @@
-"""Rules for workers in which something stands: the breaker, the membership, a start cell."""
+"""Rules for workers that make no progress: the breaker, the membership, a start cell."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from window_consumer.engine.windows_snapshot import (
 )
 
 HOVERS_S: Final = 5.0
-"""A start cell without progress for longer is no chance ..."""
+"""A start cell without progress for longer is suspicious ..."""
 HOVERS_CALLS: Final = 5.0
-"""... if it is also so many times what a call takes."""
+"""... if this also exceeds the usual call by this factor."""
 
 _LISTED: Final = 4
 _LIBRARIES: Final = ("/lib/python", "/site-packages/", "<frozen ")
 
 REBALANCES: Final = 3
-"""So many changes within some seconds are no single member that comes or goes, which is two."""
+"""A single member that joins or leaves causes two changes within seconds; this many need more."""
 MANY_REBALANCES: Final = 5
 RECENT_S: Final = 300.0
 GOES_ON_S: Final = 60.0
-"""In the consumer protocol members hear of changes with their heartbeats, every 5 s or so: within
-seconds there are few. So many within minutes, the last one just now, are more than one restart."""
+"""In the consumer protocol members learn of changes with their heartbeats, about every 5 s, so few
+changes fit into seconds. This many within minutes, the last one recent, exceed one restart."""
 
 
 _THEN: Final = {
@@ -44,7 +44,7 @@ _THEN: Final = {
 
 
 def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Most calls fail, so nothing starts."""
+    """Find an open breaker: most calls fail, so nothing starts."""
     breaker = seen.now.breaker
     if breaker.state not in _THEN:
         return
@@ -66,7 +66,7 @@ def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """The producer of copies and results gives up."""
+    """Find a failing producer of copies and results."""
     why = seen.now.cannot_write
     if why is None:
         return
@@ -82,7 +82,7 @@ def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """A person has paused partitions, or the worker."""
+    """Find partitions or workers that a user paused."""
     paused = [each for each in seen.now.partitions if each.halted]
     lag = sum(each.unfinished or 0 for each in paused)
     if not lag:
@@ -91,7 +91,7 @@ def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.HALTED,
         seen.worker,
-        f"a person has paused {which}: {lag} records wait until somebody resumes it",
+        f"paused manually: {which}; {lag} records wait until it is resumed",
         {"partitions": len(paused), "lag": lag},
         paused[0].name if len(paused) == 1 else None,
         weight=98,
@@ -105,7 +105,7 @@ def _listed(partitions: Sequence[PartitionSnapshot]) -> str:
 
 
 def rebalances(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Partitions come and go."""
+    """Find repeated rebalances."""
     before = seen.first.windows.counters.rebalances
     changes, within_s = seen.now.counters.rebalances - before, seen.seconds
     recent = [each for each in seen.now.changes_s if each <= RECENT_S]
@@ -121,23 +121,23 @@ def rebalances(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.REBALANCES,
         seen.worker,
-        f"{said}: each time work waits and windows are drained; do members die, are they thrown"
-        " out because calls outlive revoke_timeout, or does an autoscaler go to and fro?",
+        f"{said}: each time work waits and windows are drained; do members die, are they"
+        " removed because calls outlive revoke_timeout, or does an autoscaler oscillate?",
         {"changes": changes, "within_s": within_s, "members": members},
         weight=90,
     )
 
 
 def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """The worker is not there, or not yet, or not any more."""
+    """Find a worker that is not a member of its group: not yet, or no longer."""
     if any(look.worker.is_ready for look in seen.looks):
         return
     phase = seen.last.worker.phase
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == SILENT:
-        where = "does not answer: its poll thread stands still"
+        where = "does not answer: its poll thread is blocked"
     if phase == UNHEARD:
-        where = "does not answer, nor does its process: it is frozen, or starts again and again"
+        where = "does not answer, nor does its process: it is frozen, or restarts repeatedly"
     yield LikelyCause(
         CauseKind.NOT_IN_GROUP,
         seen.worker,
@@ -149,7 +149,7 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """A record that fails again and again holds up its lane."""
+    """Find a record that keeps failing and blocks its lane."""
     for partition in seen.now.partitions:
         record = seen.poison_of(partition)
         if record is None or partition.halted:
@@ -164,7 +164,7 @@ def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
             f"offset {record.offset} of {partition.name} blocks {lane}"
             f" (retry.on_failure: block): {record.attempts} calls so far, the last failure is"
             f" {record.error or 'an error that is not told'}; {record.behind} {waiting}."
-            " Mend the cause, or take it out of the way: window-consumer skip, or dead-letter,"
+            " Fix the cause, or remove the record: window-consumer skip, or dead-letter,"
             f" --worker {seen.worker}"
             f" --record {partition.name.topic}/{partition.name.partition}/{record.offset}",
             {
@@ -180,20 +180,20 @@ def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def hovering(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """A start cell does not complete."""
+    """Find a start cell that does not complete."""
     calls = seen.now.durations
     usual_s = calls.seconds / calls.calls if calls.calls else 0.0
     for partition in seen.now.partitions:
         if partition.halted or partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
             continue
         if seen.poison_of(partition) is not None:
-            continue  # it is told already, with what it failed of
+            continue  # already reported, with its error
         held = [each for each in seen.now.calls if each.name == partition.name]
         longest = max(held, key=lambda call: call.seconds, default=None)
         if longest is not None and longest.seconds < partition.hovering_s / 2:
             longest = None
         if longest is None and seen.now.breaker.state != "closed":
-            continue  # it waits for the breaker, which is told already
+            continue  # it waits for the breaker, already reported
         yield LikelyCause(
             CauseKind.HOVERING,
             seen.worker,
@@ -220,10 +220,10 @@ def _what_holds(
 ) -> str:
     if call is not None:
         stack = seen.last.stack_of(call)
-        where = f"; it stands at {_last_place(stack)}" if stack else ""
+        where = f"; it is at {_last_place(stack)}" if stack else ""
         return (
             f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
-            f" {call.attempt}){where}; give what it waits for a timeout"
+            f" {call.attempt}){where}; set a timeout for what it waits for"
         )
     blocking = seen.last.blocking(partition.name)
     if blocking:
@@ -242,7 +242,7 @@ def _what_holds(
 
 
 def _last_place(stack: str) -> str:
-    """Return the innermost place of a stack, in the application's own code where there is such."""
+    """Return the innermost frame of a stack, preferably in the application's own code."""
     lines = [line.strip() for line in stack.splitlines() if line.strip()]
     places = [line for line in lines if line.startswith("File ")]
     own = [line for line in places if not any(part in line for part in _LIBRARIES)]

@@ -21,38 +21,38 @@ SLOW_COMMIT_S: Final = 0.5
 
 
 def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """No broker answers whoever looks, and nothing comes to the worker either."""
+    """Find a cluster that neither answers this command nor delivers records to the worker."""
     if not seen.is_cluster_silent or seen.finished_per_s or seen.last.running:
         return
     yield LikelyCause(
         CauseKind.BROKER_AWAY,
         seen.worker,
-        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: how much"
-        " lags nobody knows; are the brokers up, and does the network let us there? As soon as they"
-        " answer it goes on by itself",
+        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: the lag"
+        " is unknown; are the brokers up and reachable? The worker continues by itself as soon as"
+        " they answer",
         {"within_s": seen.seconds, "lag_before": seen.lag},
         weight=92,
     )
 
 
 def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Brokers take long to answer."""
+    """Find slow answers of brokers."""
     trip_s, commit_s = seen.round_trip_s, seen.commit_s
     if seen.is_cluster_silent:
-        return  # nobody knows how slow
+        return  # the delay is unknown
     is_slow = (trip_s or 0.0) >= SLOW_TRIP_S or (commit_s or 0.0) >= SLOW_COMMIT_S
     if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY:
         return
     said = []
     if trip_s is not None:
-        said.append(f"a small question takes {duration(trip_s)}")
+        said.append(f"a ping takes {duration(trip_s)}")
     if commit_s is not None:
         said.append(f"the ack of a commit {duration(commit_s)}")
     yield LikelyCause(
         CauseKind.BROKER_SLOW,
         seen.worker,
         f"the brokers are slow: {' and '.join(said)}, while {(1 - seen.busy_ratio):.0%} of the"
-        " slots' time is idle; look at their load, their disks and the network",
+        " slots' time is idle; check their load, their disks and the network",
         {
             "round_trip_s": trip_s,
             "commit_s": commit_s,
@@ -64,7 +64,7 @@ def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Records lie in the log and do not come to slots that wait for them."""
+    """Find records in the log that do not reach idle slots."""
     now = seen.now
     held = seen.mean(
         lambda look: sum(each.open + each.buffered for each in look.windows.partitions)
@@ -78,8 +78,8 @@ def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         CauseKind.FETCH_BOUND,
         seen.worker,
         f"{(1 - seen.busy_ratio):.0%} of the slots' time is idle and its windows hold {held:.0f}"
-        f" records, while {seen.unread} lie in the log and have not come: look at the network, at"
-        " fetch.* and queued.* below kafka:, and at the brokers",
+        f" records, while {seen.unread} in the log have not arrived: check the network,"
+        " fetch.* and queued.* below kafka:, and the brokers",
         {
             "busy_ratio": seen.busy_ratio,
             "held": held,
