@@ -47,7 +47,7 @@ class PerSecond(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return records a second."""
+        """Return records per second."""
         if isinstance(value, float):
             return value
         try:

@@ -1,4 +1,4 @@
-"""``window-consumer pipeline run``: one job, or all of them, once or again and again."""
+"""``window-consumer pipeline run``: runs one job, or all of them, once or repeatedly."""
 
 from __future__ import annotations
 
