@@ -1,4 +1,4 @@
-"""``window-consumer simulate``: a configuration on random schedules, every promise checked."""
+"""``window-consumer simulate``: checks every promise of a configuration on random schedules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from window_consumer.simulator.worker_profile import (
 SEEDS = 1000
 
 _TOLD = 5
-"""So many broken schedules of a worker are told; the others are counted."""
+"""How many broken schedules of a worker are printed; the others are only counted."""
 
 
 class Seeds(click.ParamType[range]):
@@ -77,11 +77,12 @@ class SimulatedWorker:
     values: tuple[bytes, ...]
     calling: bool
     replay: str
-    """How to call the command again, but for worker and seed."""
+    """The command to repeat, without worker and seed."""
     subject: SystemUnderTest = FRAMEWORK
     stop_asked: Callable[[], bool] = lambda: False
-    """Asked between two schedules. An exception would be lost where Python ignores those: in the
-    callback of a weak reference, say."""
+    """Asked between schedules, instead of raising an exception: Python may ignore one, for instance
+    in the callback of a weak reference.
+    """
 
 
 @click.command("simulate")
@@ -155,7 +156,7 @@ def run(app: App, plan: AppPlan, task: SimulatedWorker) -> int:
 def _simulate_worker(
     plan: AppPlan, worker: PlannedWorker, task: SimulatedWorker, make_fault_plan: MakeWeather
 ) -> bool:
-    """Run all schedules of a worker; tell whether every promise was kept."""
+    """Run all schedules of a worker; return whether every promise was kept."""
     config = worker.config
     likeness = Likeness(
         worker.engine,
@@ -184,14 +185,14 @@ def _simulate_worker(
             click.echo("\n".join(told), nl=bool(told))
         tally.ran += 1
         if task.stop_asked():
-            break  # somebody has seen enough: what was found so far is worth knowing
+            break  # interrupted: still print what was found
     click.echo(f"{worker.name}: {tally.in_words()}")
     return not tally.broken
 
 
 @define
 class _Tally:
-    """What became of one worker's schedules."""
+    """The results of one worker's schedules."""
 
     wanted: int
     ran: int = 0
