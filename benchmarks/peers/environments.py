@@ -130,9 +130,9 @@ class Maven:
     def _home(self) -> Path:
         """Return a Java that is new enough: the default, or another installed one."""
         usual = shutil.which("java")
-        lane_ownership = [Path(usual).resolve().parents[1]] if usual else []
-        lane_ownership += sorted(Path("/usr/lib/jvm").glob("*"))
-        for home in lane_ownership:
+        homes = [Path(usual).resolve().parents[1]] if usual else []
+        homes += sorted(Path("/usr/lib/jvm").glob("*"))
+        for home in homes:
             if _version_of(home) >= self.java_at_least:
                 return home
         raise NotInstalledError(f"no Java {self.java_at_least} or later found")
