@@ -183,10 +183,10 @@ class CountJournal:
         except OSError as error:
             self.lost += records
             self.lost_in_all += records
-            what = f"counts cannot be written, those of {self.lost_in_all} records are lost so far"
+            what = f"counts cannot be written, {self.lost_in_all} records are uncounted so far"
             why = error.strerror or str(error)
             if isinstance(error, LogFullError):
-                why = f"{self._most_bytes} bytes wait to be shipped already"
+                why = f"{self._most_bytes} bytes are already waiting to be shipped"
             self._complain(LogEvent.AUDIT_COUNTS_LOST, what, why)
             return False
         self.lost = 0
@@ -196,7 +196,7 @@ class CountJournal:
         """Report, with the next count, records that the owner could not track."""
         self.lost += records
         self._complain(
-            LogEvent.AUDIT_SENDS_MISSED, f"{records} records were sent without being noted", why
+            LogEvent.AUDIT_SENDS_MISSED, f"{records} records were sent without being tracked", why
         )
 
     def begin_after(self, number: int) -> None:

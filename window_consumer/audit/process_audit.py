@@ -168,7 +168,7 @@ class Audit:
 
     def _journal(self, client: str) -> CountJournal:
         if client in self._journals:
-            raise ValueError(f"{client} counts already: each needs a name of its own")
+            raise ValueError(f"{client} already counts: each client needs its own name")
         journal = CountJournal(
             self._journal_directory.path, client, self._identity, fsync=self._settings.fsync
         )
@@ -286,7 +286,7 @@ def _left_behind(
     acked = [each for each in missing if each.is_acked]
     if unknown:
         _LOG.warning(
-            "audit: %s of %s ended with %d sends of which nobody knows whether they were written;"
+            "audit: %s of %s ended with %d sends whose result is unknown;"
             " they are counted as unknown",
             client,
             journal_directory.name,

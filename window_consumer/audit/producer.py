@@ -122,7 +122,7 @@ class ProducerAudit:
         rows = [self._acks.popleft() for _ in range(len(self._acks))]
         doubts = [self._doubts.popleft() for _ in range(len(self._doubts))]
         if self.untracked > self._told:
-            why = self._sends.trouble or "too many are on their way"
+            why = self._sends.trouble or "too many sends are waiting for acks"
             self._journal.missed(self.untracked - self._told, why)
             self._told = self.untracked
         if not (rows or doubts):

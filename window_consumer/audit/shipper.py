@@ -78,7 +78,7 @@ class Shipper(SegmentShipper):
                 groups[f"{count.get('topic')}|{count.get('bucket_ms')}"].append(count)
         if torn:
             self.torn += len(torn)
-            text = "audit: %s: %d lines cannot be read (%s): they are left out"
+            text = "audit: %s: %d lines cannot be read (%s) and are skipped"
             _LOG.warning(
                 text, path, len(torn), torn[-1], extra={"event": LogEvent.AUDIT_LINE_SKIPPED}
             )

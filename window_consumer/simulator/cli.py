@@ -63,7 +63,7 @@ class Seeds(click.ParamType[range]):
         except ValueError:
             self.fail(f"{value!r} is neither a number nor a range such as 200..300", param, ctx)
         if not seeds or seeds.start < 0:
-            self.fail(f"{value!r} has no seed: they count from 0", param, ctx)
+            self.fail(f"{value!r} has no seed: seeds start at 0", param, ctx)
         return seeds
 
 
@@ -97,17 +97,17 @@ class SimulatedWorker:
     metavar="N|A..B",
     help=f"How many schedules, or which ones. [default: {SEEDS}]",
 )
-@click.option("--seed", type=click.IntRange(0), help="Only this schedule, told step by step.")
+@click.option("--seed", type=click.IntRange(0), help="Only this schedule, printed step by step.")
 @click.option("--steps", type=click.IntRange(1), help="End the faults after so many steps.")
 @click.option(
     "--call-handlers",
     is_flag=True,
-    help="Call the handlers, middleware and lifespan included, instead of making outcomes up.",
+    help="Call the handlers, middleware and lifespan included, instead of inventing outcomes.",
 )
 @click.option(
     "--values",
     type=click.Path(path_type=Path),
-    help="A file with what records hold, one value a line, for --call-handlers. [default: {}]",
+    help="A file with records' values, one per line, for --call-handlers. [default: {}]",
 )
 def simulate_command(**given: Any) -> int:
     """Run a configuration through random schedules and check every promise.
@@ -117,7 +117,7 @@ def simulate_command(**given: Any) -> int:
     the configuration. Needs no Kafka. Ends with 1 where a promise was broken.
     """
     if given["values"] is not None and not given["call_handlers"]:
-        raise UsageError("--values is for handlers that are called: add --call-handlers")
+        raise UsageError("--values has no effect without calls: add --call-handlers")
     app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
     seed = given["seed"]
@@ -132,7 +132,7 @@ def simulate_command(**given: Any) -> int:
     )
     if task.tell and len(plan.workers) > 1:
         names = ", ".join(worker.name for worker in plan.workers)
-        raise UsageError(f"--seed tells one worker's schedule: choose one with --only ({names})")
+        raise UsageError(f"--seed prints one worker's schedule: choose one with --only ({names})")
     return run(app, plan, task)
 
 
@@ -259,5 +259,5 @@ def _values(file: Path | None) -> tuple[bytes, ...]:
         raise UsageError(f"--values {file}: cannot be read: {error.strerror}") from error
     values = tuple(line for line in lines if line.strip())
     if not values:
-        raise UsageError(f"--values {file}: holds no value: write one a line")
+        raise UsageError(f"--values {file}: has no value: write one per line")
     return values

@@ -330,7 +330,7 @@ class Simulation:
         self.scene.ladder.widen(topic, partitions)
         self.scene.audit.tampered.add(topic)
         self.broker.remake_topic(topic, partitions)
-        self.history.record(f"{topic} is deleted and made anew")
+        self.history.record(f"{topic} is deleted and recreated")
         if self.rng.random() < 0.5:
             self._rebalance()
 

@@ -77,11 +77,11 @@ _ABSENCES: Final = (
 _MOST_TEXT: Final = 2000
 _RANGE: Final = re.compile(r"records in offset \[(\d+), (\d+)\) for topic partition (\S+)")
 _GONE: Final = (
-    "records are gone that were not read yet. `fail_on_data_loss: false` goes on with what is there"
+    "records were deleted before they were read. `fail_on_data_loss: false` continues with the rest"
 )
 _NO_ROOM: Final = (
-    "there is no room for the tables: what was written is as it was before the batch, and the next"
-    " run goes on with it"
+    "there is no room for the tables: they are as they were before the batch, and the next run"
+    " repeats it"
 )
 _ADVICE: Final = tuple(
     {
@@ -90,7 +90,7 @@ _ADVICE: Final = tuple(
         "No space left on device": _NO_ROOM,
         "File too large": _NO_ROOM,
         "Python worker exited unexpectedly": "a Python process of Spark's was killed, or had no"
-        " memory left: the table is as it was before the batch, and the next run goes on with it",
+        " memory left: the table is as it was before the batch, and the next run repeats it",
         "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
         " or `audit:` make theirs",
     }.items()

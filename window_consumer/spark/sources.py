@@ -52,7 +52,7 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
         module = _MECHANISMS.get(mechanism)
         if module is None:
             raise UsageError(
-                f"sasl.mechanism {mechanism} is not known to the pipeline: it can"
+                f"sasl.mechanism {mechanism} is not supported by the pipeline; supported are"
                 f" {', '.join(_MECHANISMS)}"
             )
         found["sasl.mechanism"] = mechanism

@@ -62,8 +62,7 @@ def bytes_of(value: Value) -> bytes | None:
         return json.dumps(value).encode()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"a value is bytes, text, None, or what JSON can say; {value!r} is none of these"
-            f" ({error})"
+            f"a value is bytes, text, None, or JSON; {value!r} is none of these ({error})"
         ) from error
 
 

@@ -178,7 +178,7 @@ def findings_in(report: AuditReport, bucket_ms: int) -> set[str]:
     if not names:
         raise UsageError(
             f"nothing was counted in a bucket {name_of(bucket_ms)}, or not of what --topic and"
-            " --group ask for: a bucket is told by its start, as `audit report` prints it"
+            " --group ask for: give the bucket's start, as `audit report` prints it"
         )
     return names
 
@@ -228,9 +228,11 @@ class BucketParam(click.ParamType[int]):
         try:
             start_ms = since_1970(str(value), 1000)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no bucket's start such as 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(
+                f"{value!r} is not the start of a bucket, such as 2026-01-31T12:00:00Z", param, ctx
+            )
         if start_ms < 0:
-            self.fail(f"{value!r} lies before 1970, where no bucket is", param, ctx)
+            self.fail(f"{value!r} is before 1970, where there are no buckets", param, ctx)
         return start_ms
 
 

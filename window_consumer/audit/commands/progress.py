@@ -39,22 +39,23 @@ class SeenOffsets:
     def print_unseen(self, problem: str | None) -> None:
         """Print on stderr what the report lacks, and what Kafka did not answer."""
         if problem is not None:
-            text = "a loss in the last bucket of a partition is told when a later one is counted"
-            held = "and what is still held may be called lost"
+            text = "a loss in a partition's last bucket appears once a later one is counted"
+            held = "and unfinished records may appear as lost"
             click.echo(
-                f"Kafka did not tell where all groups are ({problem}): {text}, {held}", err=True
+                f"Kafka did not report the offsets of all groups ({problem}): {text}, {held}",
+                err=True,
             )
         if self.reach_ms is not None:
             click.echo(
                 f"the table of counts reaches to {name_of(self.reach_ms)}, which is"
-                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing is judged beyond"
-                " that; `window-consumer pipeline run audit` reads on, and so does a report"
+                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing later is judged"
+                "; `window-consumer pipeline run audit` reads the rest, and so does a report"
                 " without --no-refresh",
                 err=True,
             )
         if self.broken:
             click.echo(
-                f"{self.broken:,} records of counts could not be read and are in quarantine"
+                f"{self.broken:,} records of counts could not be read, and are in quarantine"
                 f" ({self.quarantine}): what they count is uncounted",
                 err=True,
             )

@@ -166,8 +166,8 @@ def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
     taken = snapshots.of(session, path, AUDIT_COUNTS)
     if taken is None:
         raise NoCountsError(
-            f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
-            " and so does a report without --no-refresh"
+            f"there is no table of counts at {path}: `window-consumer pipeline run audit` creates"
+            " it, and so does a report without --no-refresh"
         )
     asked = (F.col("day") >= F.lit(since.date())) | (F.col("bucket_ms") == 0)
     return taken.rows.where(asked)

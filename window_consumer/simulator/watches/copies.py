@@ -243,10 +243,10 @@ def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
     if by_name.get(names.ATTEMPTS) != b"%d" % calls:
         found.append(f"{by_name.get(names.ATTEMPTS)!r} attempts instead of {calls}")
     if _origin(copy.headers) != (record.hop.origin, record.hop.offset):
-        found.append(f"its origin is told as {_origin(copy.headers)}")
+        found.append(f"its origin is {_origin(copy.headers)}")
     before = record.hop.first_failure
     if before is not None and by_name.get(names.FIRST_FAILURE) != b"%d" % before:
-        found.append("its first failure is told as another")
+        found.append("its first failure differs")
     return found
 
 

@@ -173,7 +173,7 @@ _PROCESS_ENDED: Final = (
     " or needs more memory than there is ends it every time"
 )
 _GONE: Final = (
-    "records are gone by retention since the backfill began: --skip-lost goes on without them"
+    "retention has removed records since the backfill began: --skip-lost continues without them"
 )
 _SIGNS: Final = (
     ("Python worker exited unexpectedly", _PROCESS_ENDED),
@@ -267,8 +267,8 @@ class ChunkWatch:
         if tried_again > self._tried_again:
             self._tried_again = tried_again
             LOGGER.warning(
-                "%s: %d tasks ended without a result; Spark tries them again, and the records"
-                " of these tasks run again",
+                "%s: %d tasks ended without a result; Spark retries them, and their records run"
+                " again",
                 self._group,
                 tried_again,
                 extra={"event": LogEvent.BACKFILL_TASKS_LOST},
@@ -311,7 +311,7 @@ def _mailbox(context: SparkContext) -> Mailbox | None:
         return Mailbox.open(str(host).strip("[]"), bind and bind.strip("[]"))
     except OSError as error:
         LOGGER.info(
-            "tasks cannot report how far they are to %s: %s",
+            "tasks cannot report their progress to %s: %s",
             host,
             error,
             extra={"event": LogEvent.BACKFILL_REPORTS_MISSING},

@@ -41,14 +41,14 @@ class WantedRange:
         if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
             raise UsageError(
                 f"--from {readable_time(self.from_ms)} is not before"
-                f" --to {readable_time(self.to_ms)}: nothing lies between them"
+                f" --to {readable_time(self.to_ms)}: the range is empty"
             )
         for partition, first in sorted((self.from_offsets or {}).items()):
             end = (self.to_offsets or {}).get(partition)
             if end is not None and first >= end:
                 raise UsageError(
                     f"--from-offset {partition}={first} is not before --to-offset"
-                    f" {partition}={end}: nothing lies between them"
+                    f" {partition}={end}: the range is empty"
                 )
 
 
@@ -142,7 +142,7 @@ def warnings(
     if late:
         time_ms, name = max(late)
         yield (
-            f"retention has taken what is older: {name} begins at {readable_time(time_ms)},"
+            f"retention has removed older records: {name} begins at {readable_time(time_ms)},"
             f" later than --from {readable_time(wanted.from_ms)}"
             + (f", and {len(late) - 1} more partitions begin late" if len(late) > 1 else "")
         )
@@ -172,8 +172,8 @@ def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) 
     oldest = now_ms - local
     if wanted.from_ms is None or wanted.from_ms < oldest:
         yield (
-            f"what is older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
-            " lies in remote storage: reading it is slow and may cost, and takes from the"
+            f"records older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
+            " are in remote storage: reading them is slow, may cost money, and displaces the"
             " brokers' cache;"
             " --rate limits it"
         )

@@ -118,8 +118,8 @@ def _read(
             log = logs.get(name, Span(0, 0))
             if log.first > span.first or log.end < span.end:
                 raise RecordsGoneError(
-                    f"{name}: offsets {span.first} to {span.end} were to be run, and the log holds"
-                    f" {log.first} to {log.end} now: retention has taken records, or somebody has"
-                    " deleted them; --skip-lost goes on without them"
+                    f"{name}: offsets {span.first} to {span.end} were requested, and the log holds"
+                    f" {log.first} to {log.end} now: retention has removed records, or somebody has"
+                    " deleted them; --skip-lost continues without them"
                 )
     return reader.read(names)

@@ -236,7 +236,7 @@ def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
         )
         return INTERRUPTED
     what = f"{progress.here:,} offsets in {duration(progress.seconds)}"
-    again = "" if progress.here else " (all was recorded before; --name NAME runs it again)"
+    again = "" if progress.here else " (everything was recorded before; --name NAME runs it again)"
     click.echo(
         f"done: {progress.total:,} offsets of {asked.topic}, {progress.failed:,} failed; {what}"
         f"{again}\nresults: {asked.directory}/tables/results"

@@ -37,7 +37,7 @@ class SkippedRanges:
             try:
                 begins = self.beginnings(topic)
             except WindowConsumerError as error:
-                self.tell(f"{self.job}: not known whether records of {topic} are gone: {error}")
+                self.tell(f"{self.job}: cannot check whether records of {topic} are gone: {error}")
                 continue
             for place, (first, end) in sorted(spans.items()):
                 if place[0] == topic:
@@ -48,5 +48,5 @@ class SkippedRanges:
             topic, partition = place
             self.tell(
                 f"{self.job}: {topic} partition {partition} offsets {first} to {end - 1} are gone,"
-                " and were not read: retention took them, or they were deleted"
+                " and were not read: retention removed them, or somebody deleted them"
             )
