@@ -1,1 +1,1 @@
-"""What the framework costs beside a loop written by hand; see docs/benchmarks.md."""
+"""The framework's cost compared with a loop written by hand; see docs/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: run workloads, list them, print what they said as a table."""
+"""``python -m benchmarks``: runs workloads, lists them, prints reports as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backlog on Spark: a handler that does nothing and one of a millisecond, over a topic."""
+"""A backfill on Spark: a no-op handler and one of a millisecond, over a topic."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def run(
     counts: Sequence[int],
     memory: str = _MEMORY,
 ) -> Run:
-    """Run both handlers over the topic, after a short range that warms everything up.
+    """Run both handlers over the topic, after a short range as a warm-up.
 
-    From the first chunk to the last one's commit; the session's start is not in it.
+    The time runs from the first chunk to the last one's commit, without the session's start.
     """
     properties = {"spark.driver.memory": memory, "spark.ui.enabled": "false"}
     spark = session.start("benchmark", MASTER, jars.ready(jars.default_directory()), properties)
@@ -97,7 +97,7 @@ def run(
 def _rate(
     spark: SparkSession, directory: str, chosen: planning.ChosenHandler, name: str, spans: Spans
 ) -> float:
-    """Run a range and return its records a second."""
+    """Run a range and return its records per second."""
     about = BackfillIdentity(
         name, chosen.worker.name, chosen.worker.config.group, chosen.topic, None, name
     )

@@ -1,6 +1,6 @@
-"""What an event loop does by itself: the coroutines of a workload, without Kafka.
+"""The rate of a bare event loop: a workload's coroutines without Kafka.
 
-It is the kind of loop that the framework uses as well: uvloop's where that is installed.
+It is the same kind of loop that the framework uses: uvloop's where that is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from window_consumer.runtime.pools.event_loop import make_loop
 
 
 def run(workload: Workload) -> Run:
-    """Await the handler as often as there are records, in as many tasks as there are slots."""
+    """Await the handler once per record, in as many tasks as there are slots."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     used = usage.cpu_s()
     with asyncio.Runner(loop_factory=make_loop) as runner:
@@ -35,7 +35,7 @@ async def _work(workload: Workload) -> float:
 
     async def slot() -> None:
         for record in records:
-            await handle(record)  # type: ignore[arg-type] # it does not look at it
+            await handle(record)  # type: ignore[arg-type] # it ignores the record
 
     began = time.perf_counter()
     await asyncio.gather(*(slot() for _ in range(workload.slots)))

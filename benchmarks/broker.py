@@ -14,7 +14,7 @@ from window_consumer.testing.real_kafka_jars import KAFKA_VERSION
 
 @contextmanager
 def kafka_at(address: str | None, say: Say) -> Iterator[tuple[str, str]]:
-    """Yield the address of a Kafka and what it is; start one where none is given."""
+    """Yield a Kafka's address and description; start one where no address is given."""
     if address:
         yield address, f"at {address}"
         return

@@ -1,4 +1,4 @@
-"""When each record was handled, noted by the handler itself, and what follows from it."""
+"""The times of all handler calls, recorded by the handler itself, and figures from them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ITEM_BYTES = 8
 class Calls:
     """Start and end of the call for each record of a topic without holes.
 
-    The space is there from the beginning, so that noting costs two assignments and no memory. No
-    two calls write to the same place: a record that is handled twice is noted as repeated. The
-    framework's own counters play no part in this.
+    All memory is allocated in advance, so recording costs two assignments. No two calls write to
+    the same place: a record that is handled twice is recorded as repeated. The framework's own
+    counters are not used.
     """
 
     def __init__(self, counts: Sequence[int], *, keyed: bool = False):
@@ -33,7 +33,7 @@ class Calls:
         self.repeated: list[tuple[int, int]] = []
 
     def noting(self, work: Handler) -> Handler:
-        """Wrap a handler: it notes when each call began and ended, and the record's key."""
+        """Wrap a handler to record each call's start and end, and the record's key."""
         begins, ends = self._begins, self._ends
 
         def handle(record: Record) -> None:
@@ -44,7 +44,7 @@ class Calls:
         return handle
 
     def noting_batches(self, work: Handler) -> BatchHandler:
-        """Wrap a batch handler: its records are handled one after the other, in their order."""
+        """Wrap a batch handler: its records are handled one after the other, in order."""
         note = self.noting(work)
 
         def handle(records: list[Record]) -> None:
@@ -77,11 +77,11 @@ class Calls:
 
     @property
     def lost(self) -> int:
-        """How many records no call ended for."""
+        """How many records have no ended call."""
         return sum(ends.count(0.0) for ends in self.ended)
 
     def order_violations(self, ordering: Ordering) -> int:
-        """How many records began before the one before them in their lane had ended."""
+        """Return how many records started before the previous one of their lane had ended."""
         if ordering == "unordered":
             return 0
         found = 0
@@ -107,18 +107,18 @@ class Calls:
 
     @property
     def latency_s(self) -> float:
-        """How long a call took, on average."""
+        """The average duration of a call."""
         durations = [end - start for start, end in self._over()]
         return sum(durations) / len(durations)
 
     def busy(self, slots: int) -> float:
-        """Return the share of the slots' time in calls, until the last call begins."""
+        """Return the share of the slots' time spent in calls, until the last call begins."""
         begin, until = self.first_start, self.last_start
         worked = sum(min(end, until) - start for start, end in self._over())
         return worked / (slots * (until - begin))
 
     def ended_within(self, partition: int, begin: float, until: float) -> int:
-        """How many calls for records of a partition ended in an interval."""
+        """Return how many calls for records of a partition ended in an interval."""
         return sum(begin <= end <= until for end in self.ended[partition])
 
     def _over(self) -> Iterator[tuple[float, float]]:
@@ -131,7 +131,7 @@ class Calls:
 def _violations(
     lanes: Sequence[bytes | None], starts: Sequence[float], ends: Sequence[float]
 ) -> int:
-    """Look at the records of one partition; those without a key have no order to keep."""
+    """Count violations in one partition; records without a key have no order."""
     free_at: dict[Any, float] = {}
     found = 0
     for lane, start, end in zip(lanes, starts, ends, strict=True):

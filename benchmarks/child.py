@@ -1,4 +1,4 @@
-"""What runs in a child process: ``python -m benchmarks.child PART ARGUMENTS``, both by machine."""
+"""The child processes' parts: ``python -m benchmarks.child PART ARGUMENTS``, called by machine."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from window_consumer.model.errors import WindowConsumerError
 
 
 def _backfill(**given: Any) -> Any:
-    """Import what imports Spark only when it is asked for."""
+    """Import the part that needs Spark only when it runs."""
     from benchmarks import backfilling  # noqa: PLC0415 - optional, and slow
 
     return backfilling.run(**given)
 
 
 def _audit(**given: Any) -> Any:
-    """Import what imports Spark only when it is asked for."""
+    """Import the part that needs Spark only when it runs."""
     from benchmarks import pipeline_audit  # noqa: PLC0415 - optional, and slow
 
     return pipeline_audit.run(**given)
 
 
 def _audit_table(**given: Any) -> Any:
-    """Import what imports Spark only when it is asked for."""
+    """Import the part that needs Spark only when it runs."""
     from benchmarks import pipeline_audit  # noqa: PLC0415 - optional, and slow
 
     return pipeline_audit.write(**given)
@@ -77,7 +77,7 @@ _CLASSES: Mapping[str, type[Any]] = {"workload": Workload, "spec": TopicSpec}
 
 
 def main(part: str, arguments: str) -> None:
-    """Run a part and print its answer as one JSON object."""
+    """Run a part and print its result as one JSON object."""
     given = {
         name: cattrs.structure(value, _CLASSES[name]) if name in _CLASSES else value
         for name, value in json.loads(arguments).items()

@@ -20,9 +20,9 @@ _TAIL_CHARS = 2_000
 
 
 def run(part: str, **arguments: Any) -> Any:
-    """Run a part (see ``child_process``) to its end and return its answer.
+    """Run a part (see ``child``) to its end and return its result.
 
-    Raises RunError with the end of what the process said where it fails.
+    Raises RunError with the end of the process's output where it fails.
     """
     with tempfile.TemporaryFile("w+") as said:
         try:

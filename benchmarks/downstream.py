@@ -14,24 +14,24 @@ from benchmarks.results import Run
 from benchmarks.workloads import Workload
 
 STANDS = 50
-"""So many concurrent calls take as long as one."""
+"""Up to this many concurrent calls take as long as one."""
 
 FIXED = (20, 30, 40, 45, 50, 55, 60, 80)
-"""The fixed concurrencies that are tried."""
+"""The fixed concurrencies to try."""
 
 FIXED_S = 4.0
 AUTO_S = 20.0
-"""How long each runs; auto includes the time in which it finds out."""
+"""How long each fixed concurrency (FIXED_S) and auto (AUTO_S) runs; auto includes its search."""
 
 _BEGINS_S = 1.0
-"""A fixed concurrency is measured from its best side: so long after its first call."""
+"""How long after its first call a fixed concurrency is measured, to show its best."""
 
 
 @define
 class Downstream:
-    """Beyond STANDS concurrent calls each takes longer in proportion to the square of their number.
+    """Beyond STANDS concurrent calls, each takes longer with the square of their number.
 
-    So throughput does not just cease to grow: it falls.
+    So throughput does not just stop growing: it falls.
     """
 
     wait_s: float
@@ -40,7 +40,7 @@ class Downstream:
     ended: list[float] = field(factory=list)
 
     def call(self, _record: object) -> None:
-        """Take as long as so many calls take."""
+        """Take as long as the present number of calls takes."""
         ident = threading.get_ident()
         self.running[ident] = None
         if not self.began:
@@ -50,14 +50,14 @@ class Downstream:
         self.ended.append(time.perf_counter())
 
     def rate(self, begin_s: float, end_s: float) -> float:
-        """Return how many calls ended in a second, between so many seconds after the first."""
+        """Return the calls that ended per second, between two times after the first call."""
         begin, end = self.began + begin_s, self.began + end_s
         return sum(begin <= each < end for each in self.ended) / (end_s - begin_s)
 
 
 @frozen
 class Concurrency:
-    """What one concurrency has done."""
+    """The result of one concurrency."""
 
     records_per_s: float
     settled: int
@@ -72,7 +72,7 @@ def run(
     *,
     wait_s: float,
 ) -> Run:
-    """Search the best fixed concurrency for calls of so many seconds, and let auto find one."""
+    """Search the best fixed concurrency for calls of ``wait_s``, and let auto find one."""
 
     def one(concurrency: Any, lasts_s: float, begins_s: float) -> Concurrency:
         downstream = Downstream(wait_s)
@@ -107,7 +107,7 @@ def run(
 
 
 def joined(runs: Sequence[tuple[float, Run]]) -> Run:
-    """Return one run of those for each wait: the worst ratio, and everything as notes."""
+    """Join the runs of each wait into one: the worst ratio, and all figures as notes."""
     notes = {
         f"{name}_{wait_s * 1000:g}ms": value
         for wait_s, run in runs

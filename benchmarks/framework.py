@@ -1,4 +1,4 @@
-"""One run of the framework, the way that ``window-consumer run`` does it."""
+"""One run of the framework, as ``window-consumer run`` does it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ START_S = 30.0
 
 _CHECK_S = 0.005
 _DEADLINE_S = 60.0
-"""So long without a finished record, and the rest counts as lost."""
+"""After this long without a finished record, the rest counts as lost."""
 
 
 @frozen
 class Stretch:
-    """What was finished while somebody watched, and at which rate."""
+    """What was finished during a watch, and at which rate."""
 
     finished: int
     records_per_s: float
@@ -54,11 +54,11 @@ def planned(  # noqa: PLR0913 - a run's where and what
     app: App | None = None,
     sections: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[App, AppPlan]:
-    """Return an application with one worker, and the interpreter and the log as ``run`` has them.
+    """Return an application with one worker, with the interpreter and log settings of ``run``.
 
-    What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
-    topic of its own. ``keys`` are further keys of the worker. ``app`` is given where it has the
-    handler already. ``sections`` are further ones of the configuration.
+    By default a failure stops the worker at once, so that no run needs a dead-letter topic.
+    ``keys`` are further keys of the worker. ``app`` is given if it already has the handler.
+    ``sections`` are further sections of the configuration.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -99,9 +99,9 @@ def run(  # noqa: PLR0913 - a run's where and what
 ) -> Run:
     """Handle a topic's records once; ``counts`` are the records of each partition.
 
-    A ``checked`` run notes every call. A handler that waits does so in each run: beside its wait
-    it costs next to nothing. The other runs are timed from outside of the handler, which really
-    does nothing, see ``watch``. ``variant`` names a kind of telemetry.
+    A ``checked`` run records every call. A handler that waits always does: next to its wait that
+    costs nearly nothing. Other runs are timed from outside, and their handler does nothing, see
+    ``watch``. ``variant`` names a kind of telemetry.
     """
     noted = checked or workload.wants_every_call
     calls = Calls(counts, keyed=workload.ordering == "key") if noted else None
@@ -138,9 +138,10 @@ def watch(
     expected: int,
     finished_of: Callable[[Counters], int] = lambda counters: counters.processed,
 ) -> Stretch:
-    """Wait until so many records are finished, or nothing happens any more.
+    """Wait until ``expected`` records are finished, or nothing happens any more.
 
-    Looks every few milliseconds; what was finished at the first look does not count for the rate.
+    It checks every few milliseconds; records finished before the first check do not count for the
+    rate.
     """
     counters = running.counters[WORKER]
     finished = before = 0
@@ -159,7 +160,7 @@ def watch(
 
 
 def end(running: Running) -> None:
-    """Stop, and raise why it failed if it did."""
+    """Stop the application; raise its failure if it has one."""
     running.stop()
     running.wait()
     if running.failure is not None:
@@ -167,7 +168,7 @@ def end(running: Running) -> None:
 
 
 def judged(calls: Calls, workload: Workload, used: float) -> Run:
-    """Return what the calls say."""
+    """Return the run's figures from its calls."""
     lost = calls.lost
     handled = sum(map(len, calls.ended)) - lost
     if not handled:

@@ -1,9 +1,8 @@
-"""The gate: whether every figure that was promised still holds.
+"""The gate: checks that every promised figure still holds.
 
-What is promised stands with each workload: its ``floors`` in ``workloads``. The long form runs
-them all as they are. The short form is for CI: a few of the ratios, with fewer records, and a
-tolerance for a machine of two cores that is busy with other things. ``SHORT`` is its table; a line
-adds one.
+The promises are the ``floors`` of each workload in ``workloads``. The long form runs all of them
+unchanged. The short form is for CI: a few of the ratios, with fewer records, and a tolerance for a
+busy machine of two cores. ``SHORT`` is its table; a line adds a ratio.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from benchmarks.workloads import RATIO_OF, WORKLOADS, Floor, Workload
 from window_consumer.model.errors import RunError
 
 SHARE_OF_FLOOR = 0.6
-"""A ratio falls short in the short form when it is below this share of its floor: neighbours on a
-busy machine take a fifth, what breaks a hot path takes more than half."""
+"""The share of its floor below which a ratio fails the short form. Other load on the machine takes
+a fifth; a broken hot path costs more than half.
+"""
 
 SHORT_RUNS = 3
-"""Of each workload, and of what it is compared with: the middle one counts."""
+"""Runs of each workload and baseline; the median counts."""
 
 CHANCES = 2
-"""What falls short in the short form runs again; it fails when it falls short each time."""
+"""A figure fails the short form only if it falls short this many times."""
 
 
 @frozen
@@ -34,7 +34,7 @@ class Short:
     workload: str
     ratio: str
     records: int
-    """As few as give a ratio that can be believed: a second or two of work."""
+    """The fewest that give a reliable ratio: a second or two of work."""
     share: float = SHARE_OF_FLOOR
 
 
@@ -47,7 +47,7 @@ SHORT: tuple[Short, ...] = (
 
 @frozen
 class Verdict:
-    """What was measured of one figure, and what it has to be."""
+    """One figure, as measured and as promised."""
 
     workload: str
     figure: str
@@ -55,14 +55,14 @@ class Verdict:
     """None where nothing could be measured."""
     limit: str
     problem: str = ""
-    """Why it does not count, or falls short; empty where it holds."""
+    """Why it is invalid or falls short; empty where it holds."""
 
 
 Measure = Callable[[Workload], Measured]
 
 
 def long_form(only: Sequence[str] = ()) -> list[Workload]:
-    """Return the workloads that promise something, all or those that are named."""
+    """Return the workloads with promises, all or those that are named."""
     return [each for each in WORKLOADS.values() if each.floors and (not only or each.name in only)]
 
 
@@ -72,10 +72,10 @@ def short_form() -> list[Workload]:
 
 
 def judge(workloads: Sequence[Workload], measure: Measure, chances: int = 1) -> list[Verdict]:
-    """Measure workloads and say of each of their floors whether it holds.
+    """Measure workloads and judge each of their floors.
 
-    What falls short is measured again, ``chances`` times in all. A record that was lost or handled
-    out of order is final, and so is a run that fails.
+    What falls short is measured again, up to ``chances`` times in all. Lost or reordered records
+    are final, and so is a run that fails.
     """
     verdicts: list[Verdict] = []
     for workload in workloads:
@@ -94,7 +94,7 @@ def judge(workloads: Sequence[Workload], measure: Measure, chances: int = 1) -> 
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Return what was measured as a table for people, what falls short at its end once more."""
+    """Return the results as a table for people, with all failures repeated at its end."""
     rows = [("workload", "figure", "measured", "has to be", "")]
     for each in verdicts:
         value = "-" if each.value is None else f"{each.value:,.4g}"

@@ -1,4 +1,4 @@
-"""The jobs on Spark with 1, 2, 4 and 8 times the data: how their time and their memory grow."""
+"""The Spark jobs with 1, 2, 4 and 8 times the data: how their time and memory grow."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from benchmarks.workloads import PARTITIONS, Workload
 
 TIMES: Final = (1, 2, 4, 8)
 HEAP: Final = "1g"
-"""Spark's own default: so much has to do for any amount of data."""
+"""Spark's own default, which must do for any amount of data."""
 
 
 @frozen
 class Point:
-    """What a job took for so much data."""
+    """What a job took for one amount of data."""
 
     seconds: dict[str, float]
     """By what was timed."""
     memory_mb: float
-    """The most that all its processes have had resident at once, with a heap of ``HEAP``."""
+    """The peak resident memory of all its processes, with a heap of ``HEAP``."""
 
 
 def run(topics: Topics, workload: Workload) -> Run:
     """Run a job with 1, 2, 4 and 8 times an eighth of the workload's records.
 
-    ``linear`` is the worst of the times over as many times the first, ``memory`` the most memory
-    with 8 times the data over that with 1.
+    ``linear`` is the worst ratio of a time to the proportional multiple of the first. ``memory`` is
+    the peak memory with 8 times the data over that with 1.
     """
     share = workload.topic.records // TIMES[-1]
     measure = _JOBS[workload.work]
@@ -112,4 +112,4 @@ _JOBS: Final[Mapping[str, Callable[[Topics, Workload, int], Point]]] = {
     "backfill-growth": _backfill,
 }
 RUNS: Final = dict.fromkeys(_JOBS, run)
-"""By the work of the workload."""
+"""By the workload's ``work``."""

@@ -43,9 +43,9 @@ def waiting_coroutine(workload: Workload) -> AsyncHandler:
 
 
 def hanging(hangs: threading.Event, released: threading.Event) -> Handler:
-    """Return a handler that does nothing, but hangs at the first record of partition 0.
+    """Return a no-op handler that hangs at the first record of partition 0.
 
-    It sets ``hangs`` when it has come there, and goes on when somebody sets ``released``.
+    It sets ``hangs`` there, and continues when ``released`` is set.
     """
 
     def handle(record: Record) -> None:

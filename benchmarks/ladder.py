@@ -1,4 +1,4 @@
-"""Runs in which records fail: called again, moved to retry topics, or made dead letters."""
+"""Runs in which records fail: called again, moved to retry topics, or dead-lettered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_S = 30.0
 
 
 class DrawnError(Exception):
-    """What a handler raises for the records that were drawn."""
+    """Raised by handlers for the records that were drawn."""
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     *,
     failing: bool,
 ) -> Run:
-    """Handle a topic's records once; those that are drawn fail, but none unless ``failing``."""
+    """Handle a topic's records once; drawn ones fail if ``failing``."""
     kind = _KINDS[workload.work](workload, group, topic, bootstrap, failing=failing)
     app, plan = framework.planned(bootstrap, topic, group, workload, kind.handle, kind.keys)
     used = usage.cpu_s()
@@ -53,7 +53,7 @@ def run(
 
 
 class _Failing:
-    """Records that are drawn fail once and succeed at the second call."""
+    """Drawn records fail once and succeed at the second call."""
 
     keys: ClassVar[Mapping[str, Any]] = {
         "retry": {"attempts": 3, "backoff": "20ms..50ms", "when_spent": "stop"}
@@ -70,32 +70,32 @@ class _Failing:
         self.draw = random.Random(1).random
 
     def handle(self, record: Record) -> None:
-        """Fail for some records; whether it may fail costs the same where none does."""
+        """Fail for some records; without failures the check costs the same."""
         if self.draw() < self.share and record.attempt == 1:
             raise DrawnError
 
     def finished(self, counters: Counters) -> int:
-        """How many of the source's records need nothing more."""
+        """Return how many of the source's records need nothing more."""
         return counters.processed
 
     def wait_for_the_rest(self, running: Running, total: int) -> None:
-        """Wait for what goes on elsewhere after all of the source's records are finished."""
+        """Wait for what continues elsewhere after all of the source's records are finished."""
 
     def rate(self, stretch: framework.Stretch) -> float:
-        """Return the source's records that were finished in a second."""
+        """Return the rate of finished source records per second."""
         return stretch.records_per_s
 
     def lost(self, _counters: Counters, _total: int) -> int:
-        """How many records that had left the source are nowhere."""
+        """Return how many records left the source and are nowhere."""
         return 0
 
     def notes(self, counters: Counters) -> dict[str, float]:
-        """What else was measured."""
+        """Return other measurements."""
         return {"failures": float(counters.retried)}
 
 
 class _Dying(_Failing):
-    """Records that are drawn become dead letters at once."""
+    """Drawn records become dead letters at once."""
 
     keys: ClassVar[Mapping[str, Any]] = {"retry": {"attempts": 1, "when_spent": "dead_letter"}}
 
@@ -104,7 +104,7 @@ class _Dying(_Failing):
         self.dead: list[tuple[int, int]] = []
 
     def handle(self, record: Record) -> None:
-        """Give some records up for good, and note which."""
+        """Fail some records for good, and record which."""
         if self.draw() < self.share:
             self.dead.append((record.partition, record.offset))
             raise Fatal
@@ -119,14 +119,14 @@ class _Dying(_Failing):
         return len(set(self.dead) - found) + abs(counters.dead_lettered - len(self.dead))
 
     def notes(self, counters: Counters) -> dict[str, float]:
-        """How many there were."""
+        """Return the number of dead letters."""
         return {"dead_letters": float(counters.dead_lettered)}
 
 
 class _Climbing(_Failing):
-    """Records that are drawn fail, and again at every level but the last; the source takes time.
+    """Drawn records fail at every level but the last; the source takes time.
 
-    Where a copy is called is compared with the due time in its header: the clock is the same.
+    A copy's call time is compared with the due time in its header: both are from the same clock.
     """
 
     keys: ClassVar[Mapping[str, Any]] = {
@@ -138,7 +138,7 @@ class _Climbing(_Failing):
         self.lateness_ms = array("d")
 
     def handle(self, record: Record) -> None:
-        """Take a moment for a record of the source, drawn or not; note when a copy comes."""
+        """Take a moment for each record of the source; record when a copy comes."""
         if record.attempt == 1:
             time.sleep(self.workload.wait_s)
             if self.draw() < self.share:
@@ -150,12 +150,12 @@ class _Climbing(_Failing):
             raise DrawnError
 
     def finished(self, counters: Counters) -> int:
-        """Count what was processed in the source or has left it: hops in the levels are no gain."""
+        """Count source records that were processed or have left, without hops between levels."""
         hops = len(self.lateness_ms)
         return counters.processed + counters.moved - hops
 
     def wait_for_the_rest(self, running: Running, total: int) -> None:
-        """Wait until everybody has climbed to the last level."""
+        """Wait until all records have reached the last level."""
         counters = running.counters[framework.WORKER]
         deadline = time.perf_counter() + _READ_S
         while counters.processed < total and not running.wait(0.05):
@@ -163,11 +163,11 @@ class _Climbing(_Failing):
                 break
 
     def lost(self, counters: Counters, total: int) -> int:
-        """Count who has not come through."""
+        """Count the records that have not come through."""
         return abs(total - counters.processed)
 
     def notes(self, _counters: Counters) -> dict[str, float]:
-        """How punctual the copies were."""
+        """Return how punctual the copies were."""
         if not self.lateness_ms:
             return {}
         ordered = sorted(self.lateness_ms)
@@ -187,7 +187,7 @@ _KINDS: Mapping[Work, Callable[..., _Failing]] = {
 
 
 def _dead_letters(bootstrap: str, topic: str, expected: int) -> set[tuple[int, int]]:
-    """Read where dead letters come from; RunError where they do not end."""
+    """Read the origins of dead letters; RunError where too few come."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "wc-bench-reader"})
     found: set[tuple[int, int]] = set()
     read = 0

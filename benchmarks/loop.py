@@ -36,7 +36,7 @@ def run(
 ) -> Run:
     """Handle a topic's records once: consume(500), call a function for each, commit each second.
 
-    The interpreter is set as for the framework, and the function is the very same.
+    The interpreter's settings and the function are the framework's.
     """
     tuned = _tuned(bootstrap, topic, group, workload)
     consumer = Consumer(tuned if settings == "tuned" else _default(bootstrap, group))
@@ -61,7 +61,7 @@ def _tuned(bootstrap: str, topic: str, group: str, workload: Workload) -> dict[s
         memory=worker.config.memory,
     )
     ours = consumer_settings(worker.consumer, needs, "consumer")
-    # The framework finds its start itself.
+    # The framework finds its start offset itself.
     return {**ours, "auto.offset.reset": "earliest"}
 
 

@@ -1,4 +1,4 @@
-"""Where figures come from: the machine and the versions."""
+"""The machine and the versions behind the figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import window_consumer
 
 
 def describe(kafka: str) -> dict[str, Any]:
-    """Return the machine and the versions; ``kafka`` says which broker it was."""
+    """Return the machine and the versions; ``kafka`` describes the broker."""
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
     return {
         "processor": _processor(),

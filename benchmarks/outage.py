@@ -1,4 +1,4 @@
-"""A run at full load in which every call fails for a while: the part of the circuit breaker."""
+"""A run at full load in which every call fails for a while, to measure the circuit breaker."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from window_consumer import Record
 from window_consumer.model.errors import RunError
 
 RETRY: dict[str, Any] = {"attempts": 1, "when_spent": "dead_letter"}
-"""Without a second call a record is spent at once: the hardest case."""
+"""Without a second call, a failed record is spent at once: the hardest case."""
 
 BEGINS_S = 5.0
 LASTS_S = 20.0
 
 _BEFORE_S = 2.0
-"""The rate before is that of so many seconds until the outage begins."""
+"""The rate before the outage is measured over this time."""
 
 _STRETCH_S = 0.25
-"""The speed is full again when a stretch as long as this reaches nine tenths of that rate."""
+"""Full speed is reached when such an interval has nine tenths of that rate."""
 
 
 @define
 class Bank:
-    """What the handler needs: it takes a moment, and it is down for a while."""
+    """What the handler needs: it takes a moment, and is down for a while."""
 
     wait_s: float
     first: float = 0.0
@@ -40,12 +40,12 @@ class Bank:
     paid: array[float] = field(factory=lambda: array("d"))
     """When calls returned."""
     places: list[tuple[int, int]] = field(factory=list)
-    """For which records."""
+    """The records of the calls that returned."""
     refused: array[float] = field(factory=lambda: array("d"))
     """When calls failed."""
 
     def pay(self, record: Record) -> None:
-        """Return after a moment, or raise at once while there is the outage."""
+        """Return after a moment, or raise at once during the outage."""
         now = time.perf_counter()
         if not self.first:
             self.first = now
@@ -67,7 +67,7 @@ class Bank:
         return self.down_at + LASTS_S
 
     def rate_before(self) -> float:
-        """Return how many calls returned in a second before the outage."""
+        """Return how many calls returned per second before the outage."""
         return self._returned(self.down_at - _BEFORE_S, self.down_at) / _BEFORE_S
 
     def full_speed_after_s(self) -> float:
@@ -94,7 +94,7 @@ class Bank:
 
 
 def run(bootstrap: str, topic: str, group: str, workload: Workload, counts: Sequence[int]) -> Run:
-    """Handle a topic's records while the handler fails for ``LASTS_S`` seconds in their midst."""
+    """Handle a topic's records while the handler fails for ``LASTS_S`` seconds in between."""
     bank = Bank(workload.wait_s)
     app, plan = framework.planned(bootstrap, topic, group, workload, bank.pay, {"retry": RETRY})
     used = usage.cpu_s()

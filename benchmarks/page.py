@@ -1,4 +1,4 @@
-"""What the live window costs a worker whose windows are full, and whether Chromium keeps up."""
+"""What the live window costs a worker with full windows, and whether Chromium keeps up."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TOPIC: Final = "orders"
 _PORT: Final = 18091
 _FULL_S: Final = 60.0
 _PARTS: Final = 3
-"""The minute is looked at in so many parts, each beside as long without a page."""
+"""The minute is divided into this many parts, each next to as long without a page."""
 
 
 def run() -> Run:
-    """Look at a worker with Chromium for a minute, and leave it alone for as long.
+    """Watch a worker with Chromium for a minute, and leave it alone for as long.
 
-    The worker is paused, so that all of its windows are full and it does nothing else.
+    The worker is paused, so that all its windows are full and it does nothing else.
     """
     app = App("bench")
     window = {"cells": CELLS, "cell_records": CELL_RECORDS}
@@ -94,7 +94,7 @@ def _wait(page: Page, seconds: float) -> None:
 
 
 def _share(wait: Any) -> float:
-    """Return the share of one core that this process takes while it waits."""
+    """Return the share of one core that this process uses while it waits."""
     began, cpu_s = time.perf_counter(), time.process_time()
     wait()
     return (time.process_time() - cpu_s) / (time.perf_counter() - began)

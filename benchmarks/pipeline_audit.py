@@ -1,4 +1,4 @@
-"""Balances the counts of many records on Spark, with planted losses and duplicates among them."""
+"""Balances the counts of many records on Spark, with planted losses and duplicates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTITIONS: Final = 4
 MINUTES: Final = 1440
 RECORDS_PER_COUNT: Final = 50
 FAULTY_ONE_IN: Final = 12
-"""Of the minutes: one record is lost, or one came twice, or both."""
+"""One minute in this many has a lost record, a duplicate, or both."""
 
 PLANTED: Final = (Finding.LOST, Finding.DUPLICATED, Finding.EXCHANGED)
 _FIRST_MS: Final = 1_767_312_000_000
@@ -43,16 +43,16 @@ _MEMORY: Final = "2g"
 
 
 def run(records: int, memory: str = _MEMORY) -> dict[str, Any]:
-    """Balance the counts of so many records of a day; return a ``Run``.
+    """Balance the counts of a day with this many records; return a ``Run``.
 
-    ``notes`` has the ``seconds`` from the table to the last bucket, the session being up, how many
-    planted buckets were ``missed``, and how many ``false`` ones were found.
+    ``notes`` has the ``seconds`` from the table to the last bucket, without the session's start,
+    how many planted buckets were ``missed``, and how many ``false`` ones were found.
     """
     brought = jars.ready(jars.default_directory())
     properties = {"spark.driver.memory": memory}
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory, "audit"))
-        # In a process of its own, whose memory is not that of the report.
+        # In a separate process, to keep its memory out of the report's.
         answer = children.run("audit_table", path=path, records=records)
         planted = {int(minute): Finding(finding) for minute, finding in answer.items()}
         spark = session.start("balancing", "local[2]", brought, properties, short=True)
@@ -83,7 +83,7 @@ def write(path: str, records: int) -> dict[int, Finding]:
     minutes = numbers * MINUTES // len(by_count)
     xors, sums = np.bitwise_xor.reduce(by_count, axis=1), by_count.sum(axis=1, dtype=np.uint64)
     written = _table(numbers, minutes, xors, sums, np.full(len(numbers), RECORDS_PER_COUNT), "")
-    xors, sums = xors.copy(), sums.copy()  # the table of what was written has the others
+    xors, sums = xors.copy(), sums.copy()  # the table of what was written shares the others
     read_counts, planted = np.full(len(numbers), RECORDS_PER_COUNT), {}
     for minute in range(0, MINUTES - 1, FAULTY_ONE_IN):
         finding = PLANTED[minute // FAULTY_ONE_IN % len(PLANTED)]
@@ -109,7 +109,7 @@ def write(path: str, records: int) -> dict[int, Finding]:
 
 
 def _table(numbers: Any, minutes: Any, xors: Any, sums: Any, counted: Any, group: str) -> pa.Table:
-    """Return counts of a side: what was written for no group, else what that group has read."""
+    """Return the counts of a side: written without a group, else read by the group."""
     first = numbers // PARTITIONS * RECORDS_PER_COUNT
     rows, buckets = len(numbers), _FIRST_MS + minutes * _MINUTE_MS
     runs = [[[int(each), int(each) + RECORDS_PER_COUNT]] if group else [] for each in first]

@@ -31,7 +31,7 @@ _MEMORY: Final = "3g"
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
-    """Write so many dead letters as our workers do: five causes over three days, stacks of 1 KB."""
+    """Write dead letters as workers do: five causes over three days, stacks of 1 KB."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     now_ms = round(time.time() * 1000)
     for number in range(count):
@@ -88,9 +88,9 @@ def run(topics: Topics, workload: Workload) -> Run:
 def measured(
     bootstrap: str, topic: str, count: int, *, from_kafka: bool = True, memory: str = _MEMORY
 ) -> dict[str, float]:
-    """Fill a topic; return the seconds of the report from Kafka, of the table, and of its report.
+    """Fill a topic; return the seconds for the report from Kafka, the table, and its report.
 
-    Raises RunError where a report does not have them all.
+    Raises RunError where a report is incomplete.
     """
     children.run("dead_letter_topic", bootstrap=bootstrap, topic=topic, count=count)
     found = {}
@@ -122,7 +122,7 @@ def _report(config: Path, count: int, *more: str) -> float:
 
 
 def _timed(*arguments: str) -> tuple[float, str]:
-    """Return how long a command takes, Spark's start included, and what it says."""
+    """Return a command's duration, Spark's start included, and its output."""
     began = time.perf_counter()
     ended = subprocess.run(
         [sys.executable, "-m", "window_consumer", *arguments],

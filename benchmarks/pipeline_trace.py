@@ -1,4 +1,4 @@
-"""The message trace: from its topic into the table, and questions to that."""
+"""The message trace: from its topic into the table, and queries on that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from window_consumer.trace.event_batch import (
 )
 
 BATCH = 2_000
-"""Records of one batch, as a slice of quick calls has them."""
+"""Records of one batch, as in a slice of quick calls."""
 
 STEPS = ("received", "processed")
 KEYS = 100_000
@@ -42,7 +42,7 @@ _MEMORY: Final = "3g"
 
 
 def record_id(number: int) -> str:
-    """Return an id as producers give them: in the order of time, 36 characters."""
+    """Return an id as producers make them: ascending in time, 36 characters."""
     return f"01a202e9-{number >> 32 & 0xFFFF:04x}-7{number >> 20 & 0xFFF:03x}-8000-{number:012x}"
 
 
@@ -52,7 +52,7 @@ def key_of(number: int) -> str:
 
 
 def fill(bootstrap: str, topic: str, begin: int, events: int) -> None:
-    """Write so many events, two of each record, in batches as workers write them."""
+    """Write events, two per record, in batches as workers write them."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     now_us = int(time.time() * 1e6)
     for first in range(begin // 2, (begin + events) // 2, BATCH):
@@ -103,7 +103,7 @@ def _batch(first: int, step: str, sequence: int, now_us: int) -> bytes:
 def index(
     bootstrap: str, topic: str, directory: str, master: str = "local[*]", memory: str = _MEMORY
 ) -> dict[str, Any]:
-    """Read on in the topic to its end; timed without the start of Spark."""
+    """Read the rest of the topic; timed without the start of Spark."""
     from window_consumer.spark import (  # noqa: PLC0415 - an optional extra
         jars,
         jobs,
@@ -124,7 +124,7 @@ def index(
 
 
 def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str, Any]:
-    """Ask for ids and keys, in this process and with the command; count what is there."""
+    """Query ids and keys, in this process and with the command; count the rows."""
     import duckdb  # noqa: PLC0415 - an optional extra
 
     from window_consumer.trace.query import TraceQuery  # noqa: PLC0415 - as above
@@ -142,7 +142,7 @@ def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str,
 
     ids = [_timed(has_id, number) for number in chosen]
     keys = [_timed(has_key, number) for number in chosen]
-    files = table._files(TraceQuery())  # noqa: SLF001 - what the answers come from
+    files = table._files(TraceQuery())  # noqa: SLF001 - the files behind the answers
     counts = duckdb.read_parquet(files).aggregate("count(*), count(DISTINCT event_id)")
     rows, distinct = counts.fetchall()[0]
     config = Path(directory, "pipeline.yaml")
@@ -175,7 +175,7 @@ def _timed(ask: Callable[[int], bool], number: int) -> float:
 
 
 def run(topics: Topics, workload: Workload) -> Run:
-    """Index the events, and as many again, then ask."""
+    """Index the events, and as many again, then query them."""
     events = workload.topic.records
     topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
     topics.make(topic)
@@ -198,4 +198,4 @@ def run(topics: Topics, workload: Workload) -> Run:
 
 
 RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"trace": run}
-"""By the work of the workload."""
+"""By the workload's ``work``."""

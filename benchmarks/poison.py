@@ -1,10 +1,9 @@
-"""Runs in which some records always fail: who waits for them, and when they are dead letters.
+"""Runs in which some records always fail: which records wait, and when dead letters come.
 
-Beside it, in the same process and at the same time, a worker handles as many records of which none
-is bad: what the machine does meanwhile concerns both. Healthy records are timed from when they
-could have been handled to the end of their call: from when they were written, or from the first
-call where all are there at the start. What a dead letter's way may take is what the policy states
-(``window-consumer check`` prints it), and the calls on the way.
+At the same time and in the same process, a second worker handles as many records without a bad one,
+so that other load affects both. Healthy records are timed until the end of their call, from their
+writing, or from the first call if they were there before. A dead letter may take what the policy
+states (``window-consumer check`` prints it), plus the calls on the way.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ from window_consumer.runtime.running import Running
 LEVELS = ("500ms", "1s")
 SHARES = (0.01, 0.1, 0.3)
 LATE_S = 1.0
-"""A dead letter is late when it comes so long after the time that the policy states: slots are free
-for its calls, but the way to the broker and back takes a moment on a machine that is busy."""
+"""How late a dead letter may come after the policy's time: slots are free for its calls, but on a
+busy machine the way to the broker and back takes a moment.
+"""
 
 WARM_UP_S = 1.0
 
@@ -50,16 +50,18 @@ _CHECK_S = 0.01
 
 @frozen
 class Scene:
-    """One run: how many of the records are bad, and what else there is."""
+    """One run: the share of bad records, and its circumstances."""
 
     share: float
     levels: bool
     traffic: bool
-    """Records keep coming in; else all are there at the start, and copies are left at the end."""
+    """Records keep coming in; else all are there at the start, and only copies remain at the
+    end.
+    """
 
     @property
     def name(self) -> str:
-        """For the report."""
+        """The name in the report."""
         parts = f"{self.share:.0%}", "levels" if self.levels else "local"
         return "-".join((*parts, "traffic" if self.traffic else "backlog"))
 
@@ -73,22 +75,22 @@ SCENES = tuple(
 
 
 class BadRecordError(Exception):
-    """What the handler raises for bad records, whenever it is called."""
+    """Raised by the handler for bad records, on every call."""
 
 
 @define
 class Shop:
-    """A handler that takes a moment; with traffic it takes it for bad records, too."""
+    """A handler that takes a moment; with traffic also for bad records."""
 
     wait_s: float
     bad_wait_s: float
     latencies_s: array[float] = field(factory=lambda: array("d"))
-    """Of healthy records, without those of the first second: threads and connections start then."""
+    """Of healthy records, without the first second, in which threads and connections start."""
     calls: int = 0
-    """For healthy records."""
+    """Calls for healthy records."""
     places: set[tuple[int, int]] = field(factory=set)
     began: float = 0.0
-    """When the first call began; records that were there before could have been handled then."""
+    """When the first call began. Records that were there before could have been handled then."""
 
     def handle(self, record: Record) -> None:
         """Handle a record, or fail."""
@@ -115,17 +117,17 @@ class Side:
 
     @property
     def counters(self) -> Counters:
-        """What its worker has counted."""
+        """The worker's counters."""
         return self.running.counters[framework.WORKER]
 
     @property
     def p99_s(self) -> float:
-        """What 99 % of its healthy records took at most."""
+        """The 99th percentile of its healthy records' latency."""
         return quantiles(self.shop.latencies_s, n=100)[98]
 
 
 def alone(topic: str) -> str:
-    """Return the name of the topic whose records are all healthy; there is a group of that name."""
+    """Return the name of the topic, and group, with only healthy records."""
     return f"{topic}-alone"
 
 
@@ -138,7 +140,7 @@ def run(
     *,
     scene: Mapping[str, Any],
 ) -> Run:
-    """Write and handle ``workload.topic.records`` records, twice; return what came of them."""
+    """Write and handle ``workload.topic.records`` records, twice; return the results."""
     given, total = Scene(**scene), sum(counts)
     bad = _drawn(total, given.share)
     retry: dict[str, Any] = {"attempts": 3, "when_spent": "dead_letter", "on_failure": "overtake"}
@@ -186,12 +188,12 @@ def run(
 
 
 def _drawn(total: int, share: float) -> set[int]:
-    """Return which records are bad, at random; the same ones in each run."""
+    """Return the numbers of the bad records: random, but the same in each run."""
     return set(random.Random(_SEED).sample(range(total), round(total * share)))
 
 
 def _write(bootstrap: str, topics: Mapping[str, set[int]], total: int, each_s: float) -> None:
-    """Write records into topics at the same time; each says which of them are bad."""
+    """Write records to several topics at the same time; each names its bad ones."""
     writers = [(Writer(bootstrap, topic), bad) for topic, bad in topics.items()]
     began = time.perf_counter()
     for number in range(total):
@@ -219,7 +221,7 @@ def _until_assigned(running: Running) -> None:
 def _late(
     bootstrap: str, topic: str, retry: Mapping[str, Any], call_s: float, expected: int
 ) -> tuple[list[float], int]:
-    """Return how much later than the policy states each dead letter came, and how many did."""
+    """Return each dead letter's delay beyond the policy's time, and the number of them."""
     levels = tuple(Level(each, parse_duration(each)) for each in retry.get("levels", ()))
     waits = RetryRules(attempts=retry["attempts"], levels=levels).schedule()
     allowed_s = sum(wait.longest_s for wait in waits) + len(waits) * call_s

@@ -17,12 +17,12 @@ from window_consumer import App, Record
 
 _WORK = "WC_BENCH_WORK"
 _JOURNALS = "WC_BENCH_JOURNALS"
-"""By these variables a child knows what to do, and where to write down what it did."""
+"""Variables that tell a child its work, and where to write its calls."""
 
 _OFFSET_BITS = 48
 
 TURNS = 5_000
-"""Turns of a loop that take about 200 us."""
+"""Iterations of a loop that take about 200 us."""
 
 
 def computing(_record: object) -> int:
@@ -34,7 +34,7 @@ def computing(_record: object) -> int:
 
 
 def noting(record: Record) -> None:
-    """Do nothing but note the call."""
+    """Only record the call."""
     record.state.append(record.partition << _OFFSET_BITS | record.offset)
 
 
@@ -50,14 +50,14 @@ app.handler(name=framework.WORKER)(_WORKS[os.environ.get(_WORK, "noop")])
 
 @app.lifespan
 def journal() -> Iterator[array[int]]:
-    """Yield a list for the calls of this process; it is written down at the end."""
+    """Yield a list for the calls of this process; it is written to a file at the end."""
     calls = array("Q")
     yield calls
     if calls and _JOURNALS in os.environ:
         Path(os.environ[_JOURNALS], str(os.getpid())).write_bytes(calls.tobytes())
 
 
-def run(  # noqa: PLR0913 - what every run gets, and what tells the kinds of this one apart
+def run(  # noqa: PLR0913 - what every run gets, and the kinds of this one
     bootstrap: str,
     topic: str,
     group: str,
@@ -69,7 +69,7 @@ def run(  # noqa: PLR0913 - what every run gets, and what tells the kinds of thi
 ) -> Run:
     """Handle a topic's records once, in ``slots`` processes or in one thread.
 
-    A ``checked`` run notes every call in the children; the others are timed from outside.
+    A ``checked`` run records every call in the children; the others are timed from outside.
     """
     work = "noting" if checked else workload.work
     with tempfile.TemporaryDirectory() as journals:
@@ -89,7 +89,7 @@ def run(  # noqa: PLR0913 - what every run gets, and what tells the kinds of thi
 
 
 def _judged(run_: Run, journals: Path, counts: Sequence[int]) -> Run:
-    """Return what the children have written down."""
+    """Return a run's figures from the children's files."""
     calls: Counter[int] = Counter()
     for file in journals.iterdir():
         calls.update(array("Q", file.read_bytes()))

@@ -1,4 +1,4 @@
-"""Writing records: a whole topic as fast as it goes, or a stream at a steady rate."""
+"""Writes records: a whole topic at full speed, or a stream at a steady rate."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TICK_S = 0.01
 
 
 def records(spec: TopicSpec) -> Iterator[tuple[int, bytes | None, bytes]]:
-    """Yield partition, key and value of each record; the same ones whenever it is asked.
+    """Yield partition, key and value of each record, the same ones every time.
 
-    The partitions take turns. The keys are spread at random: a key's records may stand close
-    together, as they do in life. Each key has one partition.
+    The partitions take turns. The keys are random, so a key's records may be close together, as in
+    practice. Each key has one partition.
     """
     rng = random.Random(_SEED)
     per_partition = spec.keys // PARTITIONS
@@ -40,7 +40,7 @@ def records(spec: TopicSpec) -> Iterator[tuple[int, bytes | None, bytes]]:
 
 
 def write(bootstrap: str, topic: str, spec: TopicSpec, lasts_s: float = 0.0) -> dict[str, Any]:
-    """Write a topic's records: within ``lasts_s`` seconds, evenly, or as fast as it goes."""
+    """Write a topic's records: evenly within ``lasts_s`` seconds, or at full speed."""
     writer = Writer(bootstrap, topic)
     begun = time.perf_counter()
     per_tick = max(1, round(spec.records * _TICK_S / lasts_s)) if lasts_s else 0
@@ -59,7 +59,7 @@ def _id(number: int) -> bytes:
 
 
 class Writer:
-    """A producer that keeps the order and hears of every failure."""
+    """A producer that keeps the order and records failures."""
 
     def __init__(self, bootstrap: str, topic: str):
         self._topic = topic
@@ -76,7 +76,7 @@ class Writer:
     def write(
         self, partition: int, key: bytes | None, value: bytes, record_id: bytes | None = None
     ) -> None:
-        """Write a record; waits where the client's queue is full."""
+        """Write a record; wait where the client's queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -93,13 +93,13 @@ class Writer:
                 return
 
     def serve(self, seconds: float) -> None:
-        """Take the client's reports, then sleep."""
+        """Process the client's reports, then sleep."""
         self._producer.poll(0)
         if seconds:
             time.sleep(seconds)
 
     def finish(self) -> None:
-        """Wait until all is acked. Raises RunError where something is not."""
+        """Wait until everything is acked. Raises RunError where something is not."""
         left = self._producer.flush(_FLUSH_S)
         if self._failed is not None or left:
             why = self._failed or f"{left} records were not acked within {_FLUSH_S:g} s"

@@ -1,4 +1,4 @@
-"""Putting dead letters back: timed in one go, and killed on the way."""
+"""Redrives of dead letters: timed as a whole, and killed on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def entry_topic(group: str, topic: str) -> str:
 
 
 def fill(bootstrap: str, topic: str, group: str, spec: TopicSpec) -> dict[str, Any]:
-    """Write dead letters as our workers do, with all their headers."""
+    """Write dead letters as workers do, with all their headers."""
     begun = time.perf_counter()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for number, (partition, key, value) in enumerate(records(spec)):
@@ -95,7 +95,7 @@ def _headers(
 
 
 def run(bootstrap: str, topic: str, group: str) -> dict[str, Any]:
-    """Put all dead letters back, the way that the command does it; timed without the start."""
+    """Put all dead letters back as the command does; timed without the start."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     job = _job(bootstrap, topic, group)
     counts = RedriveCounts()
@@ -117,7 +117,7 @@ def _job(bootstrap: str, topic: str, group: str) -> RedriveJob:
 
 
 def kill_on_the_way(topics: Topics, topic: str, group: str, workload: Workload) -> None:
-    """Start it, and kill it with SIGKILL each time that it has come some way further."""
+    """Start a redrive, and kill it with SIGKILL each time that it has made progress."""
     command = children.command("redrive", bootstrap=topics.bootstrap, topic=topic, group=group)
     for kill in range(1, workload.kills + 1):
         goal = workload.topic.records * kill // (workload.kills + 1)
@@ -136,7 +136,7 @@ def kill_on_the_way(topics: Topics, topic: str, group: str, workload: Workload) 
 
 
 def _written(topics: Topics, name: str) -> int:
-    """Return how many records a topic holds; it may not be there yet, or not quite."""
+    """Return how many records a topic holds; 0 while it does not exist yet."""
     try:
         return sum(topics.log_ends(name).values())
     except (KeyError, KafkaException):

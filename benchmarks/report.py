@@ -1,4 +1,4 @@
-"""The report of what was measured: for people, as JSON, and as a table for the documentation."""
+"""The report of the results: for people, as JSON, and as a table for the documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def as_json(measured: Measured, machine: Mapping[str, Any]) -> Json:
-    """Return everything about a workload; ``machine`` says where it was measured."""
+    """Return all results of a workload; ``machine`` describes where it was measured."""
     ratios, spreads = measured.ratios, measured.ratio_spreads
     runs = measured.runs
     return {
@@ -76,7 +76,7 @@ def as_text(measured: Measured) -> str:
 
 
 def table(reports: Sequence[Json]) -> str:
-    """Return a Markdown table of reports that were written as JSON, in the workloads' order."""
+    """Return a Markdown table of JSON reports, in the workloads' order."""
     order = list(WORKLOADS)
     lines = [
         "| workload | records/s | against | ratio | has to hold | CPU s | max. RSS, MiB |",

@@ -1,4 +1,4 @@
-"""What a run brings home, and what several runs say together."""
+"""The results of a run, and of several runs together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.workloads import RATIO_OF, Baseline, Floor, Workload
 
 @frozen
 class Run:
-    """One run of a workload or of a baseline, in a process of its own."""
+    """One run of a workload or of a baseline, in a separate process."""
 
     records_per_s: float
     cpu_s: float = 0.0
@@ -25,7 +25,7 @@ class Run:
     ratios: dict[str, float] = field(factory=dict)
     """Ratios that need no baseline."""
     notes: dict[str, float] = field(factory=dict)
-    """What else was measured; the names have the unit in them."""
+    """Other measurements; the names contain the unit."""
 
 
 @frozen
@@ -36,7 +36,7 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median."""
         return median(self.values)
 
     def as_json(self) -> dict[str, float]:
@@ -52,7 +52,7 @@ class Measured:
     runs: Sequence[Run]
     baselines: Mapping[Baseline, Sequence[Run]] = field(factory=dict)
     checks: Sequence[Run] = ()
-    """Runs that were not timed, with a handler that notes every call."""
+    """Untimed runs, with a handler that records every call."""
 
     @property
     def records_per_s(self) -> Spread:
@@ -65,7 +65,7 @@ class Measured:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """The median rate over that of each baseline, and what the runs themselves say."""
+        """The ratio of the median rate to each baseline's, and the runs' own ratios."""
         compared = {
             RATIO_OF.get(name, name): self.records_per_s.median / self.baseline(name).median
             for name in self.baselines
@@ -76,7 +76,7 @@ class Measured:
 
     @property
     def ratio_spreads(self) -> dict[str, Spread]:
-        """The ratios of the runs, each with the baselines' runs that followed it."""
+        """The ratios of the runs, each to the baselines' runs that followed it."""
         runs = self.runs
         compared = {
             RATIO_OF.get(name, name): Spread(
@@ -93,12 +93,12 @@ class Measured:
 
     @property
     def notes(self) -> dict[str, float]:
-        """What else was measured, the middle of each."""
+        """The medians of the other measurements."""
         return {name: median(run.notes[name] for run in self.runs) for name in self.runs[0].notes}
 
     @property
     def figures(self) -> dict[str, float]:
-        """Everything that a floor can be about."""
+        """Everything that a floor can refer to."""
         return {"records_per_s": self.records_per_s.median, **self.notes, **self.ratios}
 
     @property
@@ -118,7 +118,7 @@ class Measured:
 
     @property
     def committed_equals_end(self) -> bool:
-        """The committed offsets had reached the end of the log after each run."""
+        """Whether the committed offsets reached the end of the log after each run."""
         return all(run.committed_equals_end for run in self._watched)
 
     @property
@@ -126,7 +126,7 @@ class Measured:
         return [*self.runs, *self.checks]
 
     def failures(self) -> Iterator[str]:
-        """Yield what may never happen and has: then the figures mean nothing."""
+        """Yield failures that invalidate the figures."""
         if self.lost:
             yield f"{self.lost:,} records were lost"
         allowed = self.workload.may_repeat * len(self.checks)
@@ -141,7 +141,7 @@ class Measured:
             yield "the committed offsets do not reach the end of the log"
 
     def missed(self) -> Iterator[tuple[Floor, float]]:
-        """Yield the floors that do not hold, with what was measured."""
+        """Yield the missed floors, with the measured values."""
         for floor in self.workload.floors:
             value = self.figures[floor.ratio]
             if not floor.holds(value):

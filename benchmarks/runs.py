@@ -1,4 +1,4 @@
-"""Running a workload and its baselines in turn, each run in a process of its own."""
+"""Runs a workload and its baselines in turn, each run in a separate process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ _OF_THE_PIPELINE = {**pipeline_trace.RUNS, **growth.RUNS, "dead-letters": pipeli
 def measure(
     workload: Workload, topics: Topics, runs: int, say: Say, *, checked: bool = True
 ) -> Measured:
-    """Run a workload so many times, and each of its baselines as often, in turn.
+    """Run a workload and each of its baselines ``runs`` times, in turn.
 
-    Every other round goes in the opposite order, so that each follows each equally often: who runs
-    after something that left the processor idle starts slower.
+    Every other round has the opposite order, so that each follows each equally often: a run starts
+    slower after one that left the processor idle.
 
-    A workload whose handler does nothing is first run with one that notes every call, a redrive
-    with kills on the way, unless it is not to be ``checked``; that run is not timed, and warms the
-    broker up.
+    If ``checked``, a first, untimed run warms the broker up. For a no-op handler it records every
+    call, and for a redrive it includes kills.
     """
     bench = _Bench(workload, topics, say)
     checks = []
@@ -92,7 +91,7 @@ class _Bench:
         return self._plain(checked=checked)
 
     def _plain(self, *, checked: bool) -> Run:
-        """Run to the end of a topic, with one kind of telemetry after the other if need be."""
+        """Run to the end of a topic, with each kind of telemetry if requested."""
         if self.workload.work == "page":
             return cattrs.structure(children.run("page"), Run)
         if self.workload.work == "audit":
@@ -108,7 +107,7 @@ class _Bench:
         return self._on_filled_topic(part, checked=checked)
 
     def baseline(self, name: Baseline) -> Run:
-        """Run what it is compared with."""
+        """Run a baseline."""
         if name == "ideal":
             return self._ideal()
         if name == "no-hang":
@@ -124,7 +123,7 @@ class _Bench:
         return run
 
     def _ideal(self) -> Run:
-        """Return what the slots allow, for coroutines no more than a bare event loop does."""
+        """Return what the slots allow; for coroutines at most a bare event loop's rate."""
         ideal = Run(self.workload.ideal_per_s)
         if not self.workload.coroutine:
             return ideal
@@ -150,7 +149,7 @@ class _Bench:
         )
 
     def _backfill(self) -> Run:
-        """Run on Spark, and beside it as ``window-consumer run`` does; nothing is committed."""
+        """Run on Spark, and like ``window-consumer run`` for comparison; nothing is committed."""
         topic = self.topics.filled(self.workload.topic, self.say)
         found = self._child("backfill", topic, to_the_end=False)
         beside = {
@@ -174,7 +173,7 @@ class _Bench:
         return downstream.joined(found)
 
     def _stuck(self, *, hang: bool) -> Run:
-        """Run with a topic of its own, which fills while the worker runs."""
+        """Run with a separate topic, which fills while the worker runs."""
         topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
         self.topics.make(topic)
         try:
@@ -183,7 +182,7 @@ class _Bench:
             self.topics.delete(topic)
 
     def _poison(self) -> Run:
-        """Run one scene after another, each with topics of its own."""
+        """Run one scene after another, each with separate topics."""
         found = []
         for scene in poison.SCENES:
             topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
@@ -201,7 +200,7 @@ class _Bench:
         return poison.joined(found)
 
     def _redrive(self, *, kill: bool) -> Run:
-        """Run with topics and a group of its own, filled with dead letters before."""
+        """Run with separate topics and group, filled with dead letters before."""
         topics, spec = self.topics, self.workload.topic
         topic, group = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
         dead_letters = redriving.dead_letter_topic(group, topic)

@@ -23,7 +23,7 @@ _END_S = 60.0
 """How long the writer may take beyond its time."""
 
 _LEFT_ALONE = {"stall": {"action": "report"}}
-"""Relief would move the record that hangs: here it has to stay, and to hold its window up."""
+"""Otherwise the record that hangs would be moved; here it must stay and block its window."""
 
 
 def run(
@@ -31,8 +31,8 @@ def run(
 ) -> Run:
     """Measure the memory, and the rate of the partitions where nothing hangs.
 
-    ``topic`` is empty at the start. The hanging call goes on when all records have been written,
-    so that the run ends with everything handled.
+    ``topic`` is empty at the start. The hanging call continues once all records are written, so
+    that the run ends with everything handled.
     """
     calls = Calls(counts)
     hangs, released = threading.Event(), threading.Event()
@@ -66,7 +66,7 @@ def _rate_of_the_others(calls: Calls, lasts_s: float) -> float:
 
 
 def _wait_until_assigned(running: Running) -> None:
-    """Wait for all partitions: what joining the group costs is no growth."""
+    """Wait for all partitions, so that joining the group does not count as growth."""
     deadline = time.perf_counter() + _ASSIGNED_S
     while True:
         picture = running.snapshots().get(framework.WORKER)
@@ -79,7 +79,7 @@ def _wait_until_assigned(running: Running) -> None:
 
 
 def _growth_while_written(bootstrap: str, topic: str, workload: Workload) -> int:
-    """Have the records written; return by how many bytes this process grew meanwhile, at most."""
+    """Have the records written; return the most bytes by which this process grew meanwhile."""
     command = children.command(
         "write", bootstrap=bootstrap, topic=topic, spec=workload.topic, lasts_s=workload.lasts_s
     )

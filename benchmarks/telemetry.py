@@ -1,4 +1,4 @@
-"""What telemetry costs: the same run with each kind of it, beside one without any."""
+"""The cost of telemetry: the same run with each kind of it, next to one without any."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
-"""It takes whatever comes, in a process of its own."""
+"""A collector in a separate process that accepts everything."""
 
 
 SPOOL: Final = Path(tempfile.gettempdir()) / f"wc-bench-spool-{os.getpid()}"
@@ -52,11 +52,11 @@ class Variant:
     sections: Mapping[str, Any] = field(factory=dict)
     """What is added to the configuration."""
     env: Mapping[str, str] = field(factory=dict)
-    """OTEL_* variables; with some, OpenTelemetry is set up, and a collector is there."""
+    """OTEL_* variables; if there are any, OpenTelemetry is set up with a collector."""
     ids: bool = False
-    """It reads records with ids in their headers."""
+    """Records have ids in their headers."""
     beside: str = ""
-    """What it is compared with: the same without telemetry."""
+    """The variant to compare with: the same without telemetry."""
 
 
 def _traced(sample: str) -> dict[str, Any]:
@@ -92,12 +92,13 @@ VARIANTS: Final[Mapping[str, Variant]] = {
         {"OTEL_TRACES_SAMPLER": "always_on", **_OFTEN},
     ),
 }
-"""Metrics are exported five times a second, which is 300 times as often as usual, because a run
-takes a second or two."""
+"""Metrics are exported five times a second, 300 times as often as usual, because a run takes only a
+second or two.
+"""
 
 
 class _Losses(logging.Handler):
-    """Keeps the lines that say that events of the trace are lost."""
+    """Keeps the log lines about lost trace events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class _Losses(logging.Handler):
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    """Raise RunError where the trace has lost events: it would cost less than it should."""
+    """Raise RunError where the trace has lost events: it would look too cheap."""
     losses = _Losses()
     logger = logging.getLogger("window_consumer")
     logger.addHandler(losses)
@@ -127,7 +128,7 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def telling(variant: Variant) -> Iterator[None]:
-    """Provide what the variant needs beside its sections, and look after what it must not lose."""
+    """Provide what the variant needs beside its sections, and check that no event is lost."""
     with ExitStack() as needs:
         if "trace" in variant.sections:
             needs.enter_context(_tracing())
@@ -154,7 +155,7 @@ def _exporting(env: Mapping[str, str]) -> Iterator[None]:
 
 
 def side_by_side(run: Callable[[str], Run], names: Sequence[str], number: int, records: int) -> Run:
-    """Run each of them, in another order each time, and compare each with one without."""
+    """Run each variant, in another order each time, and compare it with one without."""
     turns = [*dict.fromkeys((WITHOUT, *(VARIANTS[name].beside for name in names), *names))]
     turns = turns[number % len(turns) :] + turns[: number % len(turns)]
     found = {name: run(name) for name in turns}

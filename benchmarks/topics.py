@@ -26,10 +26,10 @@ class Topics:
     """The topics of one Kafka."""
 
     def __init__(self, bootstrap: str, *, deadline_s: float = _ANSWER_S):
-        """``patience_s`` is how long an answer may take that nothing depends on."""
+        """``deadline_s`` limits the wait for answers that nothing depends on."""
         self.bootstrap = bootstrap
         self._deadline_s = deadline_s
-        # Trouble with the connection is said once, by us, and not a line every second.
+        # We report connection errors once, instead of a client's line every second.
         self._client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
@@ -37,10 +37,9 @@ class Topics:
         self._admin = AdminClient(self._client)
 
     def filled(self, spec: TopicSpec, say: Say) -> str:
-        """Return a topic with exactly the records of the specification; fill it if need be.
+        """Return a topic with exactly the specified records; fill it if necessary.
 
-        A topic of that name with other contents is left over from a filling that was cut short:
-        it is deleted.
+        A topic of that name with other contents comes from an interrupted filling: it is deleted.
         """
         if spec.name in self._names():
             if list(self.log_ends(spec.name).values()) == [spec.records // PARTITIONS] * PARTITIONS:
@@ -53,11 +52,11 @@ class Topics:
         return spec.name
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is such a topic."""
+        """Return whether there is such a topic."""
         return name in self._names()
 
     def make(self, name: str, partitions: int = PARTITIONS) -> None:
-        """Make a topic and wait until the broker that answers clients has heard of it."""
+        """Make a topic and wait until the broker that answers clients knows it."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=1)
         try:
             self._admin.create_topics([new])[name].result(timeout=_ANSWER_S)
@@ -109,14 +108,14 @@ class Topics:
             consumer.close()
 
     def committed_equals_end(self, name: str, group: str) -> bool:
-        """Tell whether a group has committed a topic to its end."""
+        """Return whether a group has committed a topic to its end."""
         return committed_offsets(self._client, group, name) == self.log_ends(name)
 
     def forget(self, group: str) -> None:
-        """Delete a group that was used once; where that fails it stays, which does no harm."""
+        """Delete a group that was used once; if that fails it stays, which is harmless."""
         asked = self._admin.delete_consumer_groups([group], request_timeout=self._deadline_s)
         for answer in asked.values():
-            # One that comes after the interpreter's end would crash the process.
+            # An answer after the interpreter's end would crash the process.
             with contextlib.suppress(KafkaException, TimeoutError):
                 answer.result(self._deadline_s + 1)
 

@@ -1,4 +1,4 @@
-"""What a process has used of the machine."""
+"""A process's use of the machine."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _CHECK_S: Final = 0.2
 
 
 def cpu_s() -> float:
-    """Processor time of this process and its ended children, in user and system mode."""
+    """Return the processor time of this process and its ended children, user and system."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
 
 
 def max_rss_mb() -> float:
-    """The most memory that this process has had resident, in MiB."""
+    """Return the peak resident memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def rss_bytes() -> int:
-    """The memory that this process has resident now."""
+    """Return the present resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Peak:
-    """The most memory that the children of this process, and theirs, have resident at once.
+    """The peak resident memory of this process's descendants together.
 
-    A thread looks five times a second. A page that processes share counts once (Linux' proportional
-    set size). What is there at one look only is not counted: for a moment, a process that Java
-    starts seems to have all of Java's memory. What was running before, such as a broker, is left
-    out.
+    A thread checks five times a second. A page that processes share counts once (Linux'
+    proportional set size). A value seen at only one check does not count: for a moment, a process
+    that Java starts seems to have all of Java's memory. Processes that were running before, such as
+    a broker, are excluded.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Peak:
 
 
 def _below(root: int) -> list[int]:
-    """Return the children of a process, and theirs."""
+    """Return the descendants of a process."""
     children = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

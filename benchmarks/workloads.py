@@ -1,4 +1,4 @@
-"""The workloads: what is in the topic, what the handler does, what the figures have to hold."""
+"""The workloads: the topic's contents, the handler's work, and the floors of the figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", 
 PARTITIONS = 4
 
 RATIO_OF: dict[Baseline, str] = {"no-hang": "others"}
-"""The ratio to a baseline has the baseline's name, unless it says so here."""
+"""The ratio to a baseline has the baseline's name, except for these."""
 
 
 @frozen
@@ -49,13 +49,13 @@ class TopicSpec:
     keys: int = 0
     """How many different keys; 0: records have none."""
     slow_one_in: int = 0
-    """So many records hold one whose value begins with ``SLOW_MARK``, at random; 0: none does."""
+    """One record in this many has a value that begins with ``SLOW_MARK``, at random; 0: none."""
     ids: bool = False
     """Records have ids in their headers."""
 
     @property
     def name(self) -> str:
-        """The topic's name: a topic of this name is filled already."""
+        """The topic's name: a topic of this name is already filled."""
         slow = f"-slow{self.slow_one_in}" if self.slow_one_in else ""
         ids = "-ids" if self.ids else ""
         return f"wc-bench-{self.records}x{self.value_bytes}-{self.keys}keys{slow}{ids}"
@@ -66,14 +66,14 @@ SLOW_MARK = b"slow"
 
 @frozen
 class Floor:
-    """What a figure has to hold, at least or at most: a ratio, ``records_per_s``, or a note."""
+    """The least or most that a figure must be: a ratio, ``records_per_s``, or a note."""
 
     ratio: str
     limit: float
     at_most: bool = False
 
     def holds(self, value: float) -> bool:
-        """Tell whether a measured ratio is good enough."""
+        """Return whether a measured value is good enough."""
         return value <= self.limit if self.at_most else value >= self.limit
 
     def __str__(self) -> str:
@@ -90,16 +90,16 @@ class Workload:
     work: Work = "noop"
     ordering: Ordering = "unordered"
     variants: tuple[str, ...] = ()
-    """The kinds of telemetry that it runs with, see ``metrics``, beside a run without."""
+    """The kinds of telemetry that it runs with, see ``telemetry``, beside a run without."""
     slots: int = 16
     processes: bool = False
     """Its slots are child processes."""
     batch: int = 0
-    """The handler gets lists of up to so many records; 0: one record a call."""
+    """The most records in a list for the handler; 0: one record per call."""
     wait_s: float = 0.0
     """How long the handler sleeps."""
     waits_s: tuple[float, ...] = ()
-    """How long it sleeps, one after the other, where the workload is a series."""
+    """How long it sleeps in each run of a series."""
     coroutine: bool = False
     """The handler is a coroutine function."""
     slow_wait_s: float = 0.0
@@ -107,7 +107,7 @@ class Workload:
     fails: float = 0.0
     """The share of the records whose handler fails, drawn at random."""
     kills: int = 0
-    """How often the process is killed with -9 on the way, in the run that is not timed."""
+    """How often the untimed run's process is killed with -9."""
     may_repeat: int = 0
     """Records that may come twice because of that."""
     memory: str = "256MiB"
@@ -116,13 +116,13 @@ class Workload:
     baselines: tuple[Baseline, ...] = ()
     floors: tuple[Floor, ...] = ()
     runs: int = 3
-    """How often it runs, and each of its baselines, unless somebody says otherwise."""
+    """How often it and each of its baselines run by default."""
 
     @property
     def wants_every_call(self) -> bool:
-        """Whether a timed run may note its calls: it costs next to nothing beside a wait.
+        """Whether a timed run may record its calls: that costs nearly nothing beside a wait.
 
-        Not beside a coroutine's: a thousand of them wait at once.
+        Not with a coroutine, of which a thousand wait at once.
         """
         return bool(self.wait_s) and not self.coroutine
 

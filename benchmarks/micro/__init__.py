@@ -1,4 +1,4 @@
-"""Micro-benchmarks of the core, without broker and threads: ``python -m pytest benchmarks/micro``.
+"""Micro-benchmarks of the core, without broker and threads: ``pytest benchmarks/micro``.
 
-They show what a change of one part costs. What counts for a user are the workloads.
+They show what a change of one part costs. The workloads show what matters to users.
 """

@@ -1,4 +1,4 @@
-"""Messages of the real client, made by hand: their methods cost what they cost in a consumer."""
+"""Messages of the real client, made by hand: their methods cost the same as in a consumer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEED = 20_240
 
 
 def messages(count: int, keys: int = 0) -> list[Any]:
-    """Return messages with the offsets from 0 on; their keys are spread at random."""
+    """Return messages with the offsets from 0 on, and random keys."""
     rng = random.Random(_SEED)
     return [
         Message(

@@ -21,7 +21,7 @@ BATCH = 500
 
 @pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
 def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: OrderingName) -> None:
-    """What the poll thread spends on records whose handler does nothing."""
+    """The poll thread's cost for records whose handler does nothing."""
     batch = messages(RECORDS, keys=2_500)
     pieces = [batch[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
     batches = [Batch.of(ORDERS, piece) for piece in pieces]

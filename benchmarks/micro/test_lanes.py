@@ -1,4 +1,4 @@
-"""Ordering by key: who may start, and who waits in line."""
+"""Ordering by key: which records may start, and which wait in line."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def pass_through(ordering: Ordering, run: RecordRun) -> int:
 
 @pytest.mark.parametrize("keys", [10, 250, 100_000])
 def test_pass_2_000_records_through_lanes(benchmark: Any, keys: int) -> None:
-    """Few keys: nearly all wait in line. Many: nearly none does."""
+    """With few keys nearly all records wait in line, with many nearly none."""
     batch = messages(RECORDS, keys)
     run = RecordRun.of(batch, range(RECORDS))
     assert benchmark(lambda: pass_through(ByKey(Lanes()), run)) == RECORDS
 
 
 def test_pass_2_000_records_through_without_lanes(benchmark: Any) -> None:
-    """What the lanes are to be compared with."""
+    """The baseline for the lanes."""
     run = RecordRun.of(messages(RECORDS), range(RECORDS))
     assert benchmark(lambda: pass_through(Unordered(Lanes()), run)) == RECORDS

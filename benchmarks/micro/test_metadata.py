@@ -19,17 +19,17 @@ _SEED = 20_240
 
 
 def nothing_beyond() -> CommitNote:
-    """Everything finished in order: the usual case."""
+    """Return the usual case: everything finished in order."""
     return CommitNote(BASE, topic_hash=1)
 
 
 def one_hovers() -> CommitNote:
-    """One record is open, all behind it are finished."""
+    """Return the case that one record is open, and all behind it are finished."""
     return CommitNote(BASE, topic_hash=1, finished=(range(BASE + 1, BASE + WINDOW),))
 
 
 def scattered() -> CommitNote:
-    """Half of the window is finished, at random: the bitmap's worst case."""
+    """Return the bitmap's worst case: a random half of the window is finished."""
     rng = random.Random(_SEED)
     flags = [rng.random() < 0.5 for _ in range(WINDOW)]
     ranges: list[range] = []
@@ -49,13 +49,13 @@ IDS = ["nothing beyond", "one hovers", "scattered"]
 
 @pytest.mark.parametrize("note", NOTES, ids=IDS)
 def test_encode(benchmark: Any, note: CommitNote) -> None:
-    """What each commit of a partition costs."""
+    """The cost of each commit of a partition."""
     _, complete = benchmark(encode, note)
     assert complete
 
 
 @pytest.mark.parametrize("note", NOTES, ids=IDS)
 def test_decode(benchmark: Any, note: CommitNote) -> None:
-    """What each assignment of a partition costs."""
+    """The cost of each assignment of a partition."""
     text, _ = encode(note)
     assert benchmark(decode, text) == note

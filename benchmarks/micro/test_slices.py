@@ -1,4 +1,4 @@
-"""Slices: the slots' loop over them, taking back, and learning their length."""
+"""Slices: the slots' loop over them, splitting them, and learning their length."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def caller(handler: Any) -> Caller:
 
 
 def test_call_a_handler_that_does_nothing_for_a_slice_of_500(benchmark: Any) -> None:
-    """The slots' loop: what each record costs beside its handler."""
+    """The slots' loop: the cost of each record beside its handler."""
     batch, owner, calls, slot = messages(RECORDS), partition(), caller(nothing), Slot()
 
     def run() -> Slice:
@@ -51,7 +51,7 @@ def test_call_a_handler_that_does_nothing_for_a_slice_of_500(benchmark: Any) -> 
 
 
 def test_sort_the_results_of_a_slice_of_500_with_every_tenth_skipped(benchmark: Any) -> None:
-    """What the poll thread does with a slice whose records did not all just return."""
+    """The poll thread's work for a slice in which some records were skipped."""
 
     def skip_some(record: Record) -> None:
         if record.offset % 10 == 0:
@@ -63,7 +63,7 @@ def test_sort_the_results_of_a_slice_of_500_with_every_tenth_skipped(benchmark: 
 
 
 def test_take_back_499_records_from_a_slice(benchmark: Any) -> None:
-    """What becomes of a slice whose first record is slow."""
+    """The cost of splitting a slice whose first record is slow."""
     batch, owner = messages(RECORDS), partition()
 
     def stuck() -> tuple[tuple[Slice], dict[str, Any]]:
@@ -76,7 +76,7 @@ def test_take_back_499_records_from_a_slice(benchmark: Any) -> None:
 
 
 def test_learn_the_length_of_a_slice(benchmark: Any) -> None:
-    """What each completed slice adds to the estimate of a call's cost."""
+    """The cost of each completed slice for the estimate of a call's duration."""
     length = SliceLength(0.005, 2_000)
 
     def learn() -> int:

@@ -12,7 +12,7 @@ FULL = CELLS * CELL_RECORDS
 
 
 def full_window() -> Window:
-    """Return a window without room, everything open."""
+    """Return a full window with only open records."""
     window = Window(0, CELLS, CELL_RECORDS)
     for start in range(0, FULL, CELL_RECORDS):
         window.append(range(start, start + CELL_RECORDS), 0.0)
@@ -36,7 +36,7 @@ def test_slide_a_window_whose_cells_finish_in_order(benchmark: Any) -> None:
 
 
 def test_slide_a_full_window_when_its_first_record_finishes_last(benchmark: Any) -> None:
-    """The start cell hovers, everything else is finished, then all cells slide at once."""
+    """The start cell blocks the line, everything else is finished, then all cells slide at once."""
 
     def hovering() -> tuple[tuple[Window], dict[str, Any]]:
         window = full_window()

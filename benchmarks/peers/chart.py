@@ -22,12 +22,12 @@ _TITLE = 58
 _GAP = 26
 _LINES = 2
 _CHARACTERS = 88
-"""So much of what a workload is stands below its name."""
+"""The most characters in a line of a workload's description below its name."""
 _VALUES = 150
 """The room for figures to the right of the longest bar."""
 
-# A picture that is shown as an image knows nothing of the page around it, only what the reader's
-# system prefers.
+# A picture embedded as an image cannot see the page's theme, only the preference of the reader's
+# system.
 _STYLE = """
   text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
   .title { font-size: 13px; font-weight: 600; }
@@ -47,7 +47,7 @@ _STYLE = """
 
 
 def draw(comparison: Comparison) -> str:
-    """Return the picture. Bars are linear from 0, each panel by its own fastest peer."""
+    """Return the picture. Bars are linear from 0, scaled to the fastest peer of each panel."""
     panels = [in_order(comparison, name) for name in comparison.workloads]
     placed: list[str] = []
     top = _GAP
@@ -76,7 +76,7 @@ def _height(rows: Sequence[Row]) -> int:
 
 
 def _panel(rows: Sequence[Row], left: int, top: int) -> Iterator[str]:
-    """Yield a workload's title, and its bars below the names of the orders that are kept."""
+    """Yield a workload's title, and its bars grouped by the order that peers keep."""
     workload = WORKLOADS[rows[0].workload]
     yield _text(left, top + 12, f"{workload.name}, records/s", "title")
     for number, line in enumerate(textwrap.wrap(what(rows), _CHARACTERS)[:_LINES]):

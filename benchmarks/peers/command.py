@@ -1,4 +1,4 @@
-"""``python -m benchmarks peers``: run the peers, keep what was measured, draw table and chart."""
+"""``python -m benchmarks peers``: runs the peers, saves the results, draws table and chart."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def peers_command(
     else:
         before = Comparison.load(results) if how.pop("add") and results.is_file() else Comparison()
         for measured in _measure(*chosen, **how):
-            # Kept at once: what was measured so far outlives an interruption.
+            # Saved at once, to survive an interruption.
             found = measured.with_rows_of(before)
             found.save(results)
     _write(found, results)
@@ -106,7 +106,7 @@ def _measure(
 
 
 def _write(found: Comparison, results: Path) -> None:
-    """Write table and chart: into docs, or beside results that are kept elsewhere."""
+    """Write table and chart: into docs, or next to results that are kept elsewhere."""
     if results.resolve() == RESULTS:
         place = CHART.relative_to(PAGE.parent)
         PAGE.write_text(

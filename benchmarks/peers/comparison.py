@@ -1,4 +1,4 @@
-"""What was measured of the peers, kept as JSON so that table and chart can be drawn again."""
+"""The peers' results, saved as JSON so that table and chart can be drawn again."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ class Row:
     workload: str
     records: int
     shortest_s: float
-    """How long the workload takes at least, with each key in order; 0: its handler does not wait.
-    """
+    """The shortest time that the workload can take, with each key in order; 0 without waits."""
     turns: Sequence[Turn] = ()
     failed: str = ""
     """Why it could not be measured, if so."""
 
     @property
     def telling(self) -> Sequence[Turn]:
-        """The runs that tell the rate: the untimed ones, where there are any."""
+        """The runs that show the rate: the untimed ones, if any."""
         untimed = [turn for turn in self.turns if not turn.timed]
         return untimed or self.turns
 
     @property
     def records_per_s(self) -> float | None:
-        """The middle of their rates."""
+        """The median of their rates."""
         rates = [turn.records_per_s for turn in self.telling if turn.records_per_s]
         return median(rates) if rates else None
 
@@ -55,30 +54,30 @@ class Row:
 
     @property
     def uncommitted(self) -> int | None:
-        """The most that a run left uncommitted which finished all records; None: none did."""
+        """The most uncommitted records of a run that finished all; None: none did."""
         found = [turn.verdict.uncommitted for turn in self.turns if turn.verdict.complete]
         return max(found, default=None)
 
     def milliseconds(self, name: str) -> float | None:
-        """Return the middle of ``p50_ms`` or ``p99_ms``."""
+        """Return the median of ``p50_ms`` or ``p99_ms``."""
         found = [getattr(turn.verdict, name) for turn in self.turns]
         seen = [value for value in found if value is not None]
         return median(seen) if seen else None
 
     def most(self, name: str) -> int | None:
-        """Return the largest count of this name of any run; None: no run could see it."""
+        """Return the largest count of this name in any run; None: no run could count it."""
         found = [getattr(turn.verdict, name) for turn in self.turns]
         return max((count for count in found if count is not None), default=None)
 
     @property
     def problems(self) -> Sequence[str]:
-        """What the runners said went wrong."""
+        """The problems that the runners reported."""
         return sorted({turn.problem for turn in self.turns if turn.problem})
 
 
 @frozen
 class Comparison:
-    """Everything that was measured, and where."""
+    """All results, and the machine."""
 
     machine: Mapping[str, Any] = field(factory=dict)
     rows: Sequence[Row] = ()
@@ -94,12 +93,12 @@ class Comparison:
 
     @property
     def workloads(self) -> Sequence[str]:
-        """The workloads of which there is a row, in their order."""
+        """The workloads that have a row, in their order."""
         there = {row.workload for row in self.rows}
         return [name for name in WORKLOADS if name in there]
 
     def with_rows_of(self, before: Comparison) -> Comparison:
-        """Return this with the rows of an earlier one that this has not measured again."""
+        """Return this with an earlier comparison's rows that were not measured again."""
         measured = {(row.peer, row.workload) for row in self.rows}
         kept = [row for row in before.rows if (row.peer, row.workload) not in measured]
         asked = {row.peer for row in self.rows} | set(self.missing)
@@ -107,19 +106,19 @@ class Comparison:
         return Comparison(self.machine, [*kept, *self.rows], {**missing, **self.missing})
 
     def versions(self, peer: str) -> Mapping[str, str]:
-        """Return the versions that a peer said it has."""
+        """Return the versions that a peer reported."""
         for row in self.rows:
             if row.peer == peer and row.turns:
                 return row.turns[-1].versions
         return {}
 
     def save(self, path: Path) -> None:
-        """Write it into a file."""
+        """Write the comparison to a file."""
         path.write_text(json.dumps(cattrs.unstructure(self), indent=1) + "\n", "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Comparison:
-        """Read it. Raises UsageError where the file is missing or something else."""
+        """Read a comparison. Raises UsageError where the file is missing or something else."""
         if not path.is_file():
             raise UsageError(f"{path} is not there: `python -m benchmarks peers` makes it")
         try:

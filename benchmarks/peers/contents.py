@@ -1,4 +1,4 @@
-"""What the peers' topics hold: numbered records, each of which says how long its handler waits."""
+"""The contents of the peers' topics: numbered records, each with the wait of its handler."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _PADDING = b"x" * (_VALUE_BYTES - _HEAD.size)
 
 @frozen
 class Contents:
-    """What a topic holds; the same contents are always the same records in the same order."""
+    """What a topic holds; equal contents are always the same records in the same order."""
 
     records: int
     keys: int
-    """How many different keys, far fewer than records; each has one partition."""
+    """The number of keys, far below that of records; each has one partition."""
     partitions: int = 4
     zipf: float = 0.0
-    """How unevenly the keys come: the n-th key with a weight of 1 / n^zipf; 0: evenly."""
+    """The skew of the keys: the n-th key has a weight of 1 / n^zipf; 0: none."""
     shortest_us: int = 0
     longest_us: int = 0
-    """A handler waits so long, evenly distributed between the two."""
+    """The longest wait of a handler; waits are evenly distributed."""
     slow_one_in: int = 0
-    """Of so many records one is slow, at random; 0: none is."""
+    """One record in this many is slow, at random; 0: none is."""
     slow_us: int = 0
 
     @property
     def name(self) -> str:
-        """The topic's name: a topic of this name that is complete holds just this."""
+        """The topic's name: a complete topic of this name has exactly these contents."""
         wait = f"{self.shortest_us}-{self.longest_us}us" if self.longest_us else "nowait"
         slow = f"-slow{self.slow_one_in}x{self.slow_us}us" if self.slow_one_in else ""
         zipf = f"-zipf{self.zipf:g}" if self.zipf else ""
         return f"wc-peers-{self.records}-{self.partitions}p-{self.keys}keys{zipf}-{wait}{slow}"
 
     def scaled(self, scale: float) -> Contents:
-        """Return the same with fewer records, or more; at least one for each key."""
+        """Return the same with fewer or more records, at least one per key."""
         return Contents(
             max(self.keys, round(self.records * scale)),
             self.keys,
@@ -57,7 +57,7 @@ class Contents:
 
 @frozen
 class Filled:
-    """The records of a topic, looked up by their number, which is the order of writing."""
+    """The records of a topic by their number, which is the order of writing."""
 
     partitions: Sequence[int]
     offsets: Sequence[int]
@@ -80,13 +80,13 @@ class Filled:
         return max(of_key.values()) / 1e6
 
     def shortest_s(self, slots: int) -> float:
-        """How long all of them take at least, in so many slots and with each key in order."""
+        """Return the shortest possible time in so many slots, with each key in order."""
         return max(sum(self.waits_us) / 1e6 / slots, self.hottest_s)
 
 
 @lru_cache(maxsize=2)
 def fill(contents: Contents) -> Filled:
-    """Return what is in a topic: keys and waits at random, always the same ones."""
+    """Return a topic's contents: random keys and waits, always the same ones."""
     rng = random.Random(_SEED)
     weights = list(accumulate(1 / (n + 1) ** contents.zipf for n in range(contents.keys)))
     keys = rng.choices(range(contents.keys), cum_weights=weights, k=contents.records)
@@ -108,5 +108,5 @@ def fill(contents: Contents) -> Filled:
 
 
 def key_bytes(key: int) -> bytes:
-    """Return a key as it stands in the topic."""
+    """Return a key as it is in the topic."""
     return b"k%07d" % key

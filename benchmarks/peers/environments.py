@@ -1,7 +1,7 @@
-"""Where the peers run: a virtual environment or a Maven project each, made once and kept.
+"""The peers' environments: a virtual environment or a Maven project each, made once and kept.
 
-They live in ``.peers`` in the checkout, or in $WINDOW_CONSUMER_PEERS_DIR. What cannot be installed
-is no error: its peers are named with the reason.
+They are in ``.peers`` in the checkout, or in $WINDOW_CONSUMER_PEERS_DIR. A failed installation is
+no error: its peers are listed with the reason.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _HERE = Path(__file__).parent
 
 
 class NotInstalledError(RunError):
-    """A peer cannot be had on this machine; the message says why, in one line."""
+    """A peer cannot be installed on this machine; the message says why, in one line."""
 
 
 class Environment(Protocol):
     """What a peer's program needs."""
 
     def prepare(self, name: str, say: Say, /) -> Path:
-        """Make it if it is not there, and return its directory. Raises NotInstalledError."""
+        """Make it if it is missing; return its directory. Raises NotInstalledError."""
 
     def command(self, directory: Path, runner: str, /) -> list[str]:
-        """Return how a runner is started there; the run's arguments come after it."""
+        """Return the command that starts a runner there; the run's arguments follow it."""
 
 
 @frozen
 class Ours:
-    """The environment that this process runs in."""
+    """The environment of this process."""
 
     def prepare(self, _name: str, _say: Say, /) -> Path:
         return Path(sys.prefix)
@@ -57,12 +57,11 @@ class Ours:
 
 @frozen
 class Venv:
-    """A virtual environment with a peer in the version that is named."""
+    """A virtual environment with a peer, at a fixed version."""
 
     packages: tuple[str, ...]
     python: str = ""
-    """The Python that the peer asks for, such as ``3.12``. Where there is none it is tried with
-    ours all the same."""
+    """The Python that the peer requires, such as ``3.12``. If it is missing, ours is tried."""
 
     def prepare(self, name: str, say: Say) -> Path:
         return made(name, " ".join((*self.packages, self.python)), self._install, say)
@@ -85,7 +84,7 @@ class Maven:
     project: str
     java_at_least: int
     shared: str = ""
-    """The project whose ``Trial`` and ``HandOver`` it needs as well."""
+    """The project whose ``Trial`` and ``HandOver`` it also needs."""
 
     def prepare(self, name: str, say: Say) -> Path:
         files = self._files()
@@ -123,17 +122,17 @@ class Maven:
         if maven is None:
             raise NotInstalledError("no `mvn` found")
         goals = ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory}/lib"]
-        # What could not be found once is looked for again.
+        # Look again for what could not be found before.
         options = ["--batch-mode", "--quiet", "--update-snapshots"]
         command = [maven, *options, "--file", str(directory / "pom.xml"), *goals]
         _do(command, {"JAVA_HOME": str(self._home())})
 
     def _home(self) -> Path:
-        """Return a Java that is new enough: the usual one, or one that lies beside it."""
+        """Return a Java that is new enough: the default, or another installed one."""
         usual = shutil.which("java")
-        lane_ownership = [Path(usual).resolve().parents[1]] if usual else []
-        lane_ownership += sorted(Path("/usr/lib/jvm").glob("*"))
-        for home in lane_ownership:
+        homes = [Path(usual).resolve().parents[1]] if usual else []
+        homes += sorted(Path("/usr/lib/jvm").glob("*"))
+        for home in homes:
             if _version_of(home) >= self.java_at_least:
                 return home
         raise NotInstalledError(f"no Java {self.java_at_least} or later found")
@@ -161,7 +160,7 @@ def directory_of_all() -> Path:
 
 
 def made(name: str, text: str, install: Callable[[Path], None], say: Say) -> Path:
-    """Return an environment's directory; make it anew when it was made from something else."""
+    """Return an environment's directory; rebuild it when its source text has changed."""
     directory = directory_of_all() / name
     stamp, wanted = directory / _STAMP, hashlib.sha256(text.encode()).hexdigest()
     if not stamp.is_file() or stamp.read_text() != wanted:
@@ -191,23 +190,23 @@ def _do(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
 
 
 def last_error(said: str) -> str:
-    """Return the line in which pip or Maven says what was wrong."""
+    """Return the line in which pip or Maven reports the error."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
     lines = [line.strip() for line in plain.splitlines() if line.strip()]
     if failed := [line for line in lines if line.startswith("[ERROR]")]:
-        # Maven says what it was first, and then how to get help.
+        # Maven reports the error first, and then how to get help.
         return failed[0].removeprefix("[ERROR]").partition(" -> [Help")[0].strip()
     errors = [line for line in lines if "error" in line.lower()] or lines
     return errors[-1].removeprefix("ERROR:").strip() if errors else "it did not say why"
 
 
 def _python(version: str) -> str | None:
-    """Return a Python of a version such as ``3.12``: the usual one, or one that pyenv keeps."""
+    """Return a Python of a version such as ``3.12``: the default, or one that pyenv keeps."""
     usual = shutil.which(f"python{version}")
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     candidates = [*([usual] if usual else []), *map(str, kept.glob(f"{version}.*/bin/python"))]
     for candidate in candidates:
-        # pyenv has programs of that name that only say that no such version was chosen.
+        # pyenv has programs of that name that only print that no such version is selected.
         asked = subprocess.run([candidate, "--version"], capture_output=True, check=False)
         if asked.returncode == 0:
             return candidate

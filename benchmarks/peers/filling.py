@@ -1,4 +1,4 @@
-"""Filling the peers' topics: once per Kafka, then they are used again."""
+"""Fills the peers' topics, once per Kafka."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.topics import Say, Topics
 
 
 def filled(topics: Topics, contents: Contents, say: Say) -> str:
-    """Return a topic with exactly these contents; fill it if need be."""
+    """Return a topic with exactly these contents; fill it if necessary."""
     name, held = contents.name, fill(contents)
     ends = dict(enumerate(held.log_ends))
     if topics.exists(name):

@@ -1,10 +1,10 @@
-"""The file in which a run notes what it handled: a line of JSON, then columns of numbers.
+"""The file in which a run records what it handled: a line of JSON, then columns of numbers.
 
 Runners in other languages write it as well, so it is plain: ``{"count": N, "timed": true}`` and a
 line feed, then N unsigned integers of 4 bytes, the numbers of the records in the order in which
-they were finished, and if ``timed`` three times N signed integers of 8 bytes: when each was handed
-over by the client (0: not seen), when its handler began, and when it ended, in nanoseconds of one
-steady clock. All little-endian. A record that was handled twice is there twice.
+they finished. If ``timed``, three columns of N signed integers of 8 bytes follow: when the client
+handed each record over (0: not seen), when its handler began, and when it ended, in nanoseconds of
+one steady clock. All are little-endian. A record that was handled twice is there twice.
 
 Standard library only: it runs in every peer's environment.
 """
@@ -21,11 +21,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Journal:
-    """What a run handled, in the order in which it finished. Times in nanoseconds, 0: unknown."""
+    """What a run handled, in the order of finishing. Times in nanoseconds, 0: unknown."""
 
     numbers: array[int]
     fetched: array[int]
-    """As long as ``numbers`` where the run was timed, else empty; the next two as well."""
+    """As long as ``numbers`` in a timed run, else empty; the next two as well."""
     started: array[int]
     ended: array[int]
 
@@ -36,18 +36,18 @@ class Journal:
 
     @classmethod
     def of(cls, entries: Iterable[tuple[int, int, int, int]]) -> Journal:
-        """Make one of number, handed over, begun and ended for each handled record."""
+        """Return a journal of (number, handed over, begun, ended) for each handled record."""
         columns = list(zip(*entries, strict=True)) or [()] * 4
         numbers, *times = columns
         return cls(array("I", numbers), *(array("q", column) for column in times))
 
     @classmethod
     def untimed(cls, numbers: Iterable[int]) -> Journal:
-        """Make one without times."""
+        """Return a journal without times."""
         return cls(array("I", numbers), array("q"), array("q"), array("q"))
 
     def write(self, path: Path) -> None:
-        """Write it into a file."""
+        """Write the journal to a file."""
         header = json.dumps({"count": len(self.numbers), "timed": self.timed})
         with path.open("wb") as file:
             file.write(f"{header}\n".encode())
@@ -56,7 +56,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> Journal:
-        """Read a file. Raises ValueError where it is cut short."""
+        """Read a file. Raises ValueError where it is truncated."""
         with path.open("rb") as file:
             header = json.loads(file.readline())
             count = header["count"]
@@ -73,7 +73,7 @@ class Journal:
 
 
 def _little(column: array[int]) -> array[int]:
-    """Turn a column between this machine's byte order and the file's."""
+    """Convert a column between this machine's byte order and the file's."""
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()

@@ -1,4 +1,4 @@
-"""Running the peers in turn, workload by workload."""
+"""Runs the peers in turn, workload by workload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Commands = Mapping[str, Sequence[str]]
 
 
 def install(peers: Sequence[Peer], say: Say) -> tuple[Commands, Mapping[str, str]]:
-    """Return how each peer's runner is started, and why those cannot be that are left out."""
+    """Return the command of each peer's runner, and why the others cannot be installed."""
     commands: dict[str, Sequence[str]] = {}
     missing: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -45,9 +45,9 @@ def compare(
     say: Say,
     machine: Mapping[str, Any],
 ) -> Iterator[Comparison]:
-    """Run each peer so many times in each workload; who cannot be installed is left out.
+    """Run each installed peer so many times in each workload.
 
-    Yields all that was measured so far after each peer's turn, so that it can be kept at once.
+    Yields all results so far after each peer's turn, so that they can be saved at once.
     """
     commands, missing = install(peers, say)
     there = [peer for peer in peers if peer.name in commands]
@@ -71,8 +71,8 @@ def _turns(
 ) -> tuple[Sequence[Turn], str]:
     """Return the runs, and why there are no more of them.
 
-    Where the handler does nothing, noting costs as much as handling: there the first run is timed
-    record by record, and the rate comes from others, which are not.
+    Where the handler does nothing, recording costs as much as handling. There the first run is
+    timed record by record, and the rate comes from further, untimed runs.
     """
     turns: list[Turn] = []
     kinds = [True] * runs if workload.waits else [True, *[False] * runs]

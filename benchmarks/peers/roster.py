@@ -11,15 +11,16 @@ from attrs import frozen
 from benchmarks.workloads import Ordering
 
 Slots = Literal["given", "one", "partitions", "keys", "unbounded"]
-"""How many records a peer handles at once: as many as the workload says; one; one for each
-partition; one for each key that it holds, without a limit of its own; or all that it holds."""
+"""How many records a peer handles at once: as many as the workload says; one; one per partition;
+one per key that it holds, without a limit; or all that it holds.
+"""
 
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
 class Peer:
-    """A way to consume a topic; ``runner`` is its program, ``environment`` where that can run."""
+    """A way to consume a topic; ``runner`` is its program, which runs in ``environment``."""
 
     name: str
     title: str
@@ -37,7 +38,7 @@ class Peer:
 
 _OURS = "as `window-consumer run` has it: defaults, `concurrency` as the workload says"
 _TASKS = "1000"
-"""As many as the most keys of a workload whose handler waits."""
+"""The most keys of a workload whose handler waits."""
 
 _ASYNC = f"as `window-consumer run` has it: defaults, `concurrency: {_TASKS}` whatever the workload"
 _BACKOFF = "`fetch.queue.backoff.ms: 10`"

@@ -13,7 +13,7 @@ BEGIN = "<!-- peers: written by `python -m benchmarks peers` -->"
 END = "<!-- peers: end -->"
 
 ORDERS = ("unordered", "key", "partition")
-"""In this order the tables and the chart group the peers: who keeps the same is compared."""
+"""The order of groups in tables and chart: peers that keep the same order are compared."""
 
 NOTHING = "\N{EN DASH}"
 
@@ -67,7 +67,7 @@ def in_order(comparison: Comparison, workload: str) -> Sequence[Row]:
 
 
 def what(rows: Sequence[Row]) -> str:
-    """Return what the workload of some rows is, and with how many records if not with all."""
+    """Return the description of some rows' workload, with the number of records if not all."""
     workload = WORKLOADS[rows[0].workload]
     records = sorted({row.records for row in rows})
     if records == [workload.contents.records]:
@@ -76,7 +76,7 @@ def what(rows: Sequence[Row]) -> str:
 
 
 def possible(row: Row) -> float | None:
-    """Return how near a peer came to what the keys and the slots allow, if it keeps an order."""
+    """Return the share of the possible rate, by keys and slots, of a peer that keeps an order."""
     rate = row.records_per_s
     if not rate or not row.shortest_s or PEERS[row.peer].order == "unordered":
         return None

@@ -1,4 +1,4 @@
-"""One run of one peer: its program is started, timed out, asked what it did, and checked."""
+"""One run of one peer: starts its program, limits its time, reads its result, and checks it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import RunError
 
 _SPARE_S = 20.0
-"""For the start of the process and for writing the journal, over what a run itself may take."""
+"""Time for the start of the process and for writing the journal, beyond the run itself."""
 
 ONE_BY_ONE_S = 3.0
-"""The cap of peers that handle one record after another, where the handler waits."""
+"""The cap for peers that handle one record after another, where the handler waits."""
 
 _GRACE_S = 3.0
-"""So long after the end of its process a group's offsets may still move."""
+"""How long after its process's end a group's offsets may still move."""
 
 _CHECK_S = 0.02
 _TAIL_CHARS = 1_500
@@ -41,7 +41,7 @@ _TAIL_CHARS = 1_500
 
 @frozen
 class Turn:
-    """What came of one run."""
+    """The result of one run."""
 
     timed: bool
     records_per_s: float | None
@@ -52,7 +52,7 @@ class Turn:
     stop_s: float
     """How long its graceful stop took."""
     problem: str
-    """What went wrong, as far as the runner could tell."""
+    """What went wrong, as reported by the runner."""
     versions: Mapping[str, str]
 
 
@@ -66,7 +66,7 @@ class _Said:
 def take_turn(
     peer: Peer, command: Sequence[str], workload: PeerWorkload, topics: Topics, *, timed: bool
 ) -> Turn:
-    """Run a peer once on a topic that is filled. Raises RunError where its program fails."""
+    """Run a peer once on a filled topic. Raises RunError where its program fails."""
     group = f"wc-peers-{uuid.uuid4().hex[:12]}"
     contents, cap_s = workload.contents, _cap_s(peer, workload)
     with tempfile.TemporaryDirectory(prefix="wc-peers-") as directory:
@@ -105,20 +105,20 @@ def take_turn(
 
 
 def _cap_s(peer: Peer, workload: PeerWorkload) -> float:
-    """Return how long a peer may take: where it waits one by one, its rate is soon known."""
+    """Return a peer's time limit: one that waits one by one soon shows its rate."""
     one_by_one = workload.waits and peer.slots in {"one", "partitions"}
     return min(workload.cap_s, ONE_BY_ONE_S) if one_by_one else workload.cap_s
 
 
 def _rate(verdict: Verdict, journal: Journal, answer: Mapping[str, Any]) -> float | None:
-    """Return what was finished per second, first begin to last end, or as the runner saw it."""
+    """Return the rate from first begin to last end, or as the runner saw it."""
     count = len(journal.numbers) if journal.timed else int(answer["seen"])
     seconds = verdict.seconds if journal.timed else float(answer["seconds"])
     return count / seconds if seconds else None
 
 
 def _run(name: str, command: Sequence[str], place: Path, longest_s: float) -> _Said:
-    """Run a program to its end and return what it said last and what it used."""
+    """Run a program to its end and return its last output and its usage."""
     out, err = place / "out", place / "err"
     with out.open("wb") as said, err.open("wb") as complained:
         process = subprocess.Popen(
@@ -139,7 +139,7 @@ def _run(name: str, command: Sequence[str], place: Path, longest_s: float) -> _S
 
 
 def _wait(process: subprocess.Popen[bytes], longest_s: float) -> tuple[int | None, Any]:
-    """Return the exit code and what was used; None: it was killed after so many seconds."""
+    """Return the exit code and usage; None: it was killed after ``longest_s``."""
     deadline = time.monotonic() + longest_s
     late = False
     while True:
@@ -157,9 +157,9 @@ def _wait(process: subprocess.Popen[bytes], longest_s: float) -> tuple[int | Non
 def _committed(
     answer: Mapping[str, Any], topics: Topics, contents: Contents, group: str, deadline_s: float
 ) -> Mapping[int, int]:
-    """Return what the group has committed, as soon as that is all, or after so many seconds.
+    """Return the committed offsets, once they are complete, or after ``deadline_s``.
 
-    A share group has no committed offsets: there the runner asked itself.
+    A share group has no committed offsets: there the runner reports them.
     """
     if "committed" in answer:
         return {int(partition): offset for partition, offset in answer["committed"].items()}

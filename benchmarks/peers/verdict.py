@@ -1,4 +1,4 @@
-"""The checker: what the journal of a run says of the peer. It is the same for all of them."""
+"""The checker: what a run's journal shows about the peer. It is the same for all of them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Verdict:
     handled: int
     """How many of them were finished at least once."""
     lost: int
-    """Never finished, although the committed offset says so: nobody handles them any more."""
+    """Never finished, although the committed offset covers them: nobody will handle them."""
     repeated: int
-    """Finished once more although nothing broke, each time counts."""
+    """Finished again although nothing broke; each time counts."""
     out_of_order: int
-    """Begun, or finished where the run was not timed, after a later one of the same key."""
+    """Begun, or finished in an untimed run, after a later one of the same key."""
     at_once: int | None
     """Begun before one of the same key had ended; None: the run was not timed."""
     uncommitted: int
-    """Finished, but not covered by the committed offsets: they are handled again after a start."""
+    """Finished, but not covered by the committed offsets: a restart handles them again."""
     seconds: float | None
-    """From the first begin to the last end; None: the run was not timed, or nothing was handled."""
+    """From the first begin to the last end; None: the run was untimed, or nothing was handled."""
     p50_ms: float | None
-    """From the hand-over by the client to the end of the handler; None: not to be seen."""
+    """From the hand-over by the client to the end of the handler; None: not visible."""
     p99_ms: float | None
 
     @property
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def judge(journal: Journal, filled: Filled, committed: Mapping[int, int]) -> Verdict:
-    """Check a journal against what the topic holds and what the group has committed."""
+    """Check a journal against the topic's contents and the group's commits."""
     numbers = set(journal.numbers)
     done_below = [0] * len(filled.log_ends)
     for number in numbers:
@@ -72,7 +72,7 @@ def _seconds(journal: Journal) -> float | None:
 
 
 def _waited(journal: Journal) -> list[int]:
-    """Return how long each record took whose hand-over was seen, sorted."""
+    """Return the sorted durations of the records whose hand-over was seen."""
     return sorted(
         end - fetched
         for fetched, end in zip(journal.fetched, journal.ended, strict=True)
@@ -87,13 +87,13 @@ def _quantile(waited: Sequence[int], share: float) -> float | None:
 
 
 def _in_turn(journal: Journal) -> Sequence[int]:
-    """Return the places in the journal in the order in which the calls began, if that is known."""
+    """Return the journal's indices in the order in which calls began, if that is known."""
     places = range(len(journal.numbers))
     return sorted(places, key=journal.started.__getitem__) if journal.timed else places
 
 
 def _out_of_order(journal: Journal, filled: Filled) -> int:
-    """Count the first calls that came after that of a later record of the key.
+    """Count the first calls that came after the call of a later record of the key.
 
     A key's records have the order of their numbers, as each key has one partition.
     """

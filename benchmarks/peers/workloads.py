@@ -15,15 +15,15 @@ class PeerWorkload:
     what: str
     contents: Contents
     slots: int
-    """So many records may be in handlers at once, where a peer can do that."""
+    """The most concurrent handler calls, where a peer can limit them."""
     cap_s: float
-    """A peer is stopped so long after its first record, finished or not."""
+    """How long after its first record a peer is stopped, finished or not."""
     possible: bool = False
-    """Whether the table says how near each came to what the keys and the slots allow."""
+    """Whether the table shows each peer's share of the possible rate, by keys and slots."""
 
     @property
     def waits(self) -> bool:
-        """Whether the handler waits at all; if not, the rate is measured in a run of its own."""
+        """Whether the handler waits; if not, the rate is measured in separate runs."""
         return self.contents.longest_us > 0
 
     def scaled(self, scale: float) -> PeerWorkload:

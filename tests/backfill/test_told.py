@@ -13,7 +13,7 @@ FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
     ("text", "said"),
     [
         ("SparkException: Python worker exited unexpectedly (crashed)", "calls os._exit"),
-        ("RecordsGoneError: offsets out of range", "--skip-lost goes on without them"),
+        ("RecordsGoneError: offsets out of range", "--skip-lost continues without them"),
         (
             "PythonException:\nModuleNotFoundError: No module named 'shop.prices'\n",
             "executors cannot import shop.prices: --py-files brings files",

@@ -32,14 +32,17 @@ def pipeline(commands: Commands) -> Commands:
         (("--since", "yesterday"), "'yesterday' is no duration"),
         (("--since", "-5m"), "'-5m' is negative"),
         (("--since", "5"), "'5' "),
-        (("--explain", "noon"), "'noon' is no bucket's start such as 2026-01-31T12:00:00Z"),
-        (("--explain", "12:00"), "'12:00' is no bucket's start"),
-        (("--explain", ""), "'' is no bucket's start"),
-        (("--explain", "1769860800000"), "'1769860800000' is no bucket's start"),
-        (("--explain", "2026-02-30T12:00:00Z"), "is no bucket's start"),
-        (("--explain", "0001-01-01T00:00:00+14:00"), "is no bucket's start"),
-        (("--explain", "9999-12-31T23:59:59-14:00"), "is no bucket's start"),
-        (("--explain", "1969-12-31T23:59:00Z"), "lies before 1970"),
+        (
+            ("--explain", "noon"),
+            "'noon' is not the start of a bucket, such as 2026-01-31T12:00:00Z",
+        ),
+        (("--explain", "12:00"), "'12:00' is not the start of a bucket"),
+        (("--explain", ""), "'' is not the start of a bucket"),
+        (("--explain", "1769860800000"), "'1769860800000' is not the start of a bucket"),
+        (("--explain", "2026-02-30T12:00:00Z"), "is not the start of a bucket"),
+        (("--explain", "0001-01-01T00:00:00+14:00"), "is not the start of a bucket"),
+        (("--explain", "9999-12-31T23:59:59-14:00"), "is not the start of a bucket"),
+        (("--explain", "1969-12-31T23:59:00Z"), "is before 1970"),
         (("-c", "elsewhere.yaml"), "elsewhere.yaml"),
         (("orders",), "unexpected extra argument"),
         (("--explain", NOON, "--since", "1d"), "--explain and --since exclude each other"),
@@ -61,7 +64,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(
     ended = pipeline.run("audit", "report", "--no-refresh", *options, env={"JAVA_HOME": "nowhere"})
     assert ended.code == 2
     assert f"there is no table of counts at {tmp_path / 'lake' / 'tables' / 'audit'}" in ended.err
-    assert "`window-consumer pipeline run audit` makes it" in ended.err
+    assert "`window-consumer pipeline run audit` creates it" in ended.err
 
 
 @pytest.mark.parametrize(

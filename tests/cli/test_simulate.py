@@ -116,7 +116,7 @@ def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
         (["--seed", "1"], "choose one with --only (charge, post)"),
         (["--values", "values"], "add --call-handlers"),
         (["--call-handlers", "--values", "nowhere"], "--values nowhere: cannot be read"),
-        (["--call-handlers", "--values", "empty"], "--values empty: holds no value"),
+        (["--call-handlers", "--values", "empty"], "--values empty: has no value"),
         (["--only", "chrage"], "there is no such worker"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The audit: counts of what was written and of what became of it, by time, that can be compared."""
+"""The audit: comparable counts, by time, of what was written and what became of it."""

@@ -1,6 +1,6 @@
-"""Adding counts of an audit up: what counts once, what was replaced, and whether it balances.
+"""Adds up audit counts: drops repeats, finds replaced counts, and judges the balance.
 
-Pure arithmetic on ``AuditCount``, in any order of the counts, those sent twice included.
+Pure arithmetic on ``AuditCount``. Counts may come in any order and more than once.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ Place = tuple[str, str, int]
 
 @frozen
 class Effective:
-    """What counts of all that was counted."""
+    """The counts that are valid, and those that were replaced."""
 
     counts: tuple[AuditCount, ...]
-    """Each of them once, in the order of their audit ids."""
+    """Each valid count once, in the order of the audit ids."""
     replaced: tuple[AuditCount, ...]
-    """Those whose records ran again, in a later epoch."""
+    """Counts whose records ran again in a later epoch."""
     open: Mapping[Place, Ranges]
-    """Offsets whose count was replaced and that have not been counted again (yet): their records
-    run again just now. Or somebody moved the group's offset into the middle of what was counted
-    together."""
+    """Offsets whose count was replaced and that have not been counted again.
+
+    Their records are running again, or somebody moved the group's offset into the middle of offsets
+    that were counted together.
+    """
 
 
 def effective(counts: Iterable[AuditCount]) -> Effective:
-    """Return what counts: each count once, and of each offset the count of the latest epoch."""
+    """Return the valid counts: each once, and for each offset the latest epoch's."""
     once = {count.audit_id: count for count in counts}
     ordered = [once[audit_id] for audit_id in sorted(once)]
     places: defaultdict[Place, list[AuditCount]] = defaultdict(list)
@@ -54,8 +56,8 @@ def effective(counts: Iterable[AuditCount]) -> Effective:
     unfinished: dict[Place, Ranges] = {}
     for place, theirs in places.items():
         again: Ranges = ()
-        # A topic that was made anew has the old one's offsets; who could not ask for its id, and
-        # counted as 0, may mean either.
+        # A recreated topic reuses the old one's offsets. A hash of 0 (the id could not be read) may
+        # mean either topic.
         for topic_hash in {each.topic_hash for each in theirs} - {0} or {0}:
             gone, rest = _replaced([c for c in theirs if c.topic_hash in {topic_hash, 0}])
             replaced.update(gone)
@@ -70,7 +72,7 @@ def effective(counts: Iterable[AuditCount]) -> Effective:
 
 
 def _replaced(counts: Sequence[AuditCount]) -> tuple[set[tuple[str, str, int]], Ranges]:
-    """Return who was replaced of one partition's counts, and the offsets that miss a count now."""
+    """Return the ids of one partition's replaced counts, and the offsets left without a count."""
     epochs: defaultdict[tuple[int, str, str], list[AuditCount]] = defaultdict(list)
     for count in counts:
         epochs[count.epoch_ms, count.client, count.incarnation].append(count)
@@ -91,7 +93,7 @@ def _replaced(counts: Sequence[AuditCount]) -> tuple[set[tuple[str, str, int]], 
 
 @define
 class Sum:
-    """Counts added up. Owner: whoever adds."""
+    """A sum of counts. Owner: its creator."""
 
     count: int = 0
     bytes: int = 0
@@ -100,7 +102,7 @@ class Sum:
     id_xor: int = 0
     id_sum: int = 0
     has_ids: bool = True
-    """Checksums were kept of all of them."""
+    """All counts had checksums."""
     latency: Counter[int] = field(factory=Counter)
 
     def add(self, count: AuditCount) -> None:
@@ -122,56 +124,58 @@ class Sum:
         return self.id_xor, self.id_sum
 
     def differs(self, other: Sum) -> bool | None:
-        """Tell whether these are other records than those; None where ids were not read."""
+        """Return whether the records differ; None where ids were not read."""
         if not (self.has_ids and other.has_ids):
             return None
         return self.checksums != other.checksums
 
 
 class BalanceVerdict(StrEnum):
-    """What the balance of a topic says, for one group and bucket."""
+    """The verdict on a topic's balance, for one group and bucket."""
 
     BALANCED = "balanced"
     WITHIN_UNKNOWN = "within unknown"
-    """The difference is explained by sends of which nobody knows whether they were written."""
+    """Sends with an unknown result explain the difference."""
     WITHIN_GONE = "within gone"
-    """Less has left the topic than came into it, by no more than what the group could not read,
-    because the log had lost it."""
+    """Fewer records left than came, by no more than the log had lost before the group read."""
     IN_PROGRESS = "in progress"
-    """Less has left the topic than came into it; no more can be said while it is consumed."""
+    """Fewer records left the topic than came. Nothing else is certain while the group consumes."""
     TOO_MANY = "too many"
-    """More has left the topic than came into it: some records were counted twice."""
+    """More records left the topic than came: some were counted twice."""
     EXCHANGED = "exchanged"
-    """As many, but others: a loss and a duplicate that cancel out."""
+    """The numbers match but the records differ: a loss and a duplicate cancel out."""
     UNAUDITED = "unaudited"
-    """Nobody has counted what was written to the topic: nothing can be said."""
+    """Nobody counted what was written to the topic, so no verdict is possible."""
 
 
 @frozen
 class Balance:
-    """What came into a topic and what left it, of the records of one bucket, for one group."""
+    """What came into a topic and left it: one bucket's records, for one group."""
 
     topic: str
     group: str
     bucket_ms: int
     tiers: Mapping[CountTier, Sum]
     gone: int = 0
-    """At most so many of the topic were gone before the group read them. It was noticed in this
-    bucket or later, so some of them may be of this one; each bucket has all of them."""
+    """The most records that the log lost before the group read them.
+
+    The loss was noticed in this bucket or a later one, so some of the records may be of this
+    bucket. Each bucket gets the whole number.
+    """
 
     @property
     def came(self) -> int:
-        """How many came into the topic for certain."""
+        """How many records certainly came into the topic."""
         return sum(each.count for tier, each in self.tiers.items() if tier in WRITTEN)
 
     @property
     def unknown(self) -> int:
-        """Of how many sends nobody knows."""
+        """How many sends have an unknown result."""
         return self.tiers[CountTier.UNKNOWN].count if CountTier.UNKNOWN in self.tiers else 0
 
     @property
     def left(self) -> int:
-        """How many have left the topic."""
+        """How many records left the topic."""
         return sum(
             each.count
             for tier, each in self.tiers.items()
@@ -180,7 +184,7 @@ class Balance:
 
     @property
     def verdict(self) -> BalanceVerdict:
-        """What this says, one of ``Verdict``."""
+        """The verdict on these sums."""
         if not (self.came or self.unknown):
             return BalanceVerdict.UNAUDITED
         if self.left > self.came + self.unknown:
@@ -205,8 +209,8 @@ class Balance:
 def balance(counts: Iterable[AuditCount]) -> list[Balance]:
     """Return what came into each topic and what left it, by group and bucket.
 
-    A topic is everything that was written to: a retry topic balances for itself, too. ``counts``
-    are to be those that count, see ``effective``. Without a group nobody has consumed the topic.
+    Each topic that was written to has its own balance, retry topics included. ``counts`` are the
+    valid ones (see ``effective``). An empty group means that nobody consumed the topic.
     """
     written: defaultdict[tuple[str, int], list[AuditCount]] = defaultdict(list)
     consumed: defaultdict[tuple[str, int, str], list[AuditCount]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""``window-consumer audit``: whether everything that was sent was also handled."""
+"""``window-consumer audit``: checks whether everything that was sent was also handled."""
 
 from __future__ import annotations
 

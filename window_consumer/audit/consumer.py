@@ -1,7 +1,7 @@
-"""Counts what becomes of a worker's records: listens to its Engine, and writes before it commits.
+"""Counts what becomes of a worker's records. Listens to its Engine, and writes before it commits.
 
-Counting is done on the poll thread, by the slice, and by the hundred where slices are short: what a
-commit covers has to be in the log before the commit is sent.
+Counting happens on the poll thread, by the slice, or by the hundred where slices are short. A
+commit's counts must be in the log before the commit is sent.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ TIERS: Final = {
     Outcome.EXPIRED: CountTier.EXPIRED,
     Outcome.DROPPED: CountTier.DROPPED,
 }
-"""What an outcome counts as."""
+"""The tier that counts each outcome."""
 
 _LOG_APPEND_TIME: Final = 2
-"""The first field of Message.timestamp() where it is the broker's."""
+"""The first field of Message.timestamp() where the broker set the time."""
 
 
 WriteRows = Callable[[Sequence[Mapping[str, Any]]], object]
-"""Writes counts down at once, each given by its own fields, see ``Journal.write``."""
+"""Writes counts at once, each given by its fields, see ``CountJournal.write``."""
 
 
 @frozen
@@ -72,7 +72,7 @@ class AuditRules:
 
     bucket_ms: int = 60_000
     ids: bool = False
-    """Checksums of the records' ids are kept."""
+    """Keep checksums of the records' ids."""
 
 
 @frozen(eq=False)
@@ -83,7 +83,7 @@ class _Tenure:
     pending: PendingCounts
     skew: SkewWatch
     gathered: Gathered = field(factory=Gathered)
-    """Of short slices: not among ``pending`` yet."""
+    """Records of short slices that are not in ``pending`` yet."""
 
 
 class ConsumerAudit(Observer):
@@ -98,12 +98,12 @@ class ConsumerAudit(Observer):
         self._wall_ms = wall_ms
         self._tenures: dict[Partition, _Tenure] = {}
         self._kept: WeakKeyDictionary[PartitionOutcomes, PendingCounts] = WeakKeyDictionary()
-        """Of lost partitions that may come back: as long as anybody remembers what had finished."""
+        """Counts of lost partitions that may come back, kept as long as their outcomes are."""
         self._epoch_ms = 0
 
     def assigned(self, partition: Partition, now: float) -> None:
         """Begin to count a partition."""
-        # Two assignments of one worker never have the same number, however coarse the clock is.
+        # A worker's assignments get distinct numbers, however coarse the clock is.
         self._epoch_ms = max(int(self._wall_ms()), self._epoch_ms + 1)
         recalled = partition.recalled
         pending = None if recalled is None else self._kept.pop(recalled, None)
@@ -112,20 +112,20 @@ class ConsumerAudit(Observer):
         self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now))
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Forget what no commit has covered: it runs again, unless it is kept."""
+        """Drop what no commit has covered: it runs again, unless its outcomes are kept."""
         tenure = self._tenures.pop(partition, None)
         if tenure is not None and partition.kept is not None:
             self._add_gathered(tenure, partition)
             self._kept[partition.kept] = tenure.pending
 
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
-        """Look at what the clocks say."""
+        """Check the clocks for skew."""
         tenure = self._tenures.get(partition)
         if tenure is not None and not partition.retry_level.is_copy:
             tenure.skew.check(partition.log_end, messages[-1], now, int(self._wall_ms()))
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:  # noqa: ARG002 - as declared
-        """Write down what nobody will read; where it is noticed again it is counted anew."""
+        """Count offsets that nobody will read, again each time they are noticed."""
         tenure = self._tenures.get(partition)
         if tenure is None:
             return
@@ -165,19 +165,19 @@ class ConsumerAudit(Observer):
         self._add(tenure, partition, tier, offsets, messages, wall_ms, skew=skew)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - as declared
-        """Count a record that has left the ladder, or has climbed it."""
+        """Count a record that left the ladder or moved up a level."""
         tenure = self._tenures.get(failed.partition)
         if tenure is not None:
             self._gather(tenure, failed.partition, TIERS[outcome], (failed.message,))
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:  # noqa: ARG002 - as declared
-        """Write down what the commit covers for the first time."""
+        """Write the counts that this commit is the first to cover."""
         tenure = self._tenures.get(partition)
         if tenure is None:
             return
         self._add_gathered(tenure, partition)
         if partition.commit.tight:
-            # Not everything may have had room: what the commit says is what it covers.
+            # The metadata may lack room for all ranges, so the commit covers only what it carries.
             note = decode(commit.metadata)
             finished = () if note is None else note.finished
         else:
@@ -189,7 +189,7 @@ class ConsumerAudit(Observer):
     def _gather(
         self, tenure: _Tenure, partition: Partition, tier: CountTier, messages: Sequence[Message]
     ) -> None:
-        """Leave records for later: most of what a short slice costs is done once for each slice."""
+        """Keep records for later: the cost of a count is mostly per slice, not per record."""
         gathered = tenure.gathered
         skew = tenure.skew.is_skewed
         if gathered.tier is not tier or gathered.skew is not skew:
@@ -250,7 +250,7 @@ class ConsumerAudit(Observer):
         )
 
     def _about(self, partition: Partition, tenure: _Tenure) -> dict[str, Any]:
-        """Return what all counts of a partition have in common."""
+        """Return the fields that all counts of a partition share."""
         name, retry_level = partition.name, partition.retry_level
         return {
             "group": self._group,
@@ -290,7 +290,7 @@ def _dense(messages: Sequence[Message]) -> Sequence[int]:
 
 
 def _offset_of(messages: Sequence[Message]) -> Callable[[Message], int]:
-    """Return what tells the offset of each of them: a third of the cost of a method's look-up."""
+    """Return the unbound ``offset``: a third of the cost of looking up the method each time."""
     offset_of: Callable[[Message], int] = type(messages[0]).offset
     return offset_of
 
@@ -298,15 +298,15 @@ def _offset_of(messages: Sequence[Message]) -> Callable[[Message], int]:
 def _timestamps(
     messages: Sequence[Message], hops: Sequence[Hop] | None
 ) -> tuple[Sequence[int], Sequence[Timestamp] | None]:
-    """Return the producers' timestamps; all that there are where some are not producers'.
+    """Return the producers' timestamps, or all kinds where some are not the producers'.
 
-    Those of copies are the ones of the first delivery, as their hops tell.
+    Copies have the timestamps of the first delivery, from their hops.
     """
     if hops is not None:
         stamps = [NO_TIMESTAMP if h.timestamp is None else (CREATE_TIME, h.timestamp) for h in hops]
         return (), stamps
     timestamp = type(messages[0]).timestamp
-    # One pass, in which each pair is gone before the next one is made: 50 ns less a record.
+    # One pass that frees each pair before it makes the next: 50 ns less per record.
     times_ms = [ms for kind, ms in map(timestamp, messages) if kind == CREATE_TIME]
     if len(times_ms) == len(messages):
         return times_ms, None
@@ -314,7 +314,7 @@ def _timestamps(
 
 
 def _sent_at(message: Message, stamp: Timestamp) -> Timestamp:
-    """Return when the producer says that it sent a record; the broker's time where it does not."""
+    """Return when the producer sent a record, as it says; else the broker's time."""
     if stamp[0] != _LOG_APPEND_TIME:
         return stamp
     for name, value in message.headers() or ():

@@ -1,13 +1,12 @@
-"""What an audit counts: the shape of one count, and its bytes. The wire contract of ``wc.audit``.
+"""One count of an audit, and its bytes: the wire contract of ``wc.audit``.
 
-A count says how many records of one partition became what, of those whose producer's timestamp
-lies in one bucket of time. Counts of the same kind are added up: everything in them is a sum, or
-can be merged like one.
+A count says how many records of one partition ended in the same way, among those whose producer's
+timestamp lies in one bucket of time. Counts of one kind can be added: each field is a sum or merges
+like one.
 
-On the wire counts travel as JSON, several of one topic and bucket in a record:
-``{"format": 1, "counts": [{...}, ...]}``, the keys of a count are the names of the fields of
-``AuditCount``. Who reads ignores keys that it does not know; a format that is not known is not
-read at all.
+On the wire counts are JSON, several of one topic and bucket in a record: ``{"format": 1, "counts":
+[{...}, ...]}``. A count's keys are the field names of ``AuditCount``. Readers ignore unknown keys
+and reject unknown formats.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from attrs import frozen
 FORMAT: Final = 1
 
 SUB_BUCKETS: Final = 8
-"""Buckets of latency from one power of two to the next: a figure is at most 12.5 % too small."""
+"""Latency buckets per power of two. A figure is at most 12.5 % too small."""
 
 
 class CountTier(StrEnum):
@@ -32,27 +31,30 @@ class CountTier(StrEnum):
     PRODUCED = "produced"
     """Written to the topic, and acked."""
     UNKNOWN = "unknown"
-    """Sent to the topic by a process that ended before it knew more: written, or not."""
+    """Sent to the topic by a process that ended before the ack: written, or not."""
     FINISHED = "finished"
     RETRIED = "retried"
-    """A copy lies in a retry topic; there it is counted again, by what becomes of it."""
+    """A copy lies in a retry topic, where its own outcome is counted."""
     DELAYED = "delayed"
     DEAD_LETTERED = "dead_lettered"
     EXPIRED = "expired"
     FILTERED = "filtered"
-    """Its handler skipped it, or it is for none of the handlers."""
+    """The handler skipped the record, or no handler takes it."""
     DEDUPLICATED = "deduplicated"
     DROPPED = "dropped"
     REDRIVEN = "redriven"
-    """A dead letter was put back, as a copy in the topic."""
+    """A dead letter was copied back to the topic."""
     GONE = "gone"
-    """The group could not read it: retention, or who cuts the log, had taken it, or
-    ``on_out_of_range: latest`` passed over it. Offsets are counted, which may be more than there
-    were records, in the bucket of the time when that was noticed: nobody knows the records' own."""
+    """The group could not read the record.
+
+    Retention or a deletion had removed it, or ``on_out_of_range: latest`` skipped it. This tier
+    counts offsets, which may outnumber the records. Its bucket is the time of the discovery, as the
+    records' own times are unknown.
+    """
 
 
 WRITTEN: Final = frozenset({CountTier.PRODUCED, CountTier.REDRIVEN})
-"""Tiers of what came into a topic; all others but ``UNKNOWN`` and ``GONE`` are of what left it."""
+"""Tiers that came into a topic. All others left it, except ``UNKNOWN`` and ``GONE``."""
 
 
 @frozen(kw_only=True)
@@ -60,59 +62,65 @@ class AuditCount:
     """One count. Times are in milliseconds since 1970."""
 
     client: str
-    """Who counted: with ``incarnation`` and ``sequence`` it tells a count that was sent again."""
+    """The counting client. With ``incarnation`` and ``sequence`` it identifies a count that was
+    sent twice.
+    """
     incarnation: str
-    """Which life of its process."""
+    """One run of the client's process."""
     sequence: int
     tier: CountTier
     app: str
     instance: str
     """The host and the process."""
     group: str = ""
-    """Who consumed, or wrote the copies; empty for other producers."""
+    """The group that consumed, or wrote the copies; empty for other producers."""
     topic: str
-    """Where the records lay, or were written to: a source, a retry topic, a topic of results."""
+    """Where the records are or were written: a source, a retry topic, a topic of results."""
     partition: int = -1
-    """-1 where it is not known."""
+    """-1 where it is unknown."""
     topic_hash: int = 0
-    """Of the topic's id, 0 where it is not known: a topic that was made anew has the same offsets
-    again."""
+    """Hash of the topic's id, 0 where it is unknown. It distinguishes a recreated topic, whose
+    offsets start again.
+    """
     origin: str = ""
-    """The source topic that the records were first delivered from; ``topic`` where it is that."""
+    """The source topic of the first delivery; empty where it is ``topic``."""
     bucket_ms: int
     """The start of the bucket, by the producer's timestamp; 0 for records without one."""
     length_ms: int
-    """The bucket reaches from its start to just before start and length."""
+    """The bucket's length. The end is exclusive."""
     epoch_ms: int = 0
-    """When the partition was assigned to who counted, 0 for what was written. The later epoch's
-    count of an offset replaces an earlier one's."""
+    """When the partition was assigned to the client, 0 for written records. The latest epoch's
+    count of an offset replaces earlier ones.
+    """
     offsets: tuple[tuple[int, int], ...] = ()
-    """Of what was consumed: which offsets were counted together, each range up to its second number
-    (exclusive). Several counts that were made together have the same."""
+    """Consumed offsets that were counted together, as (start, end) with an exclusive end. All
+    counts that were made together have the same ranges.
+    """
     count: int
     bytes: int = 0
     """The size of the values."""
     without_timestamp: int = 0
-    """So many had no timestamp of their producer's."""
+    """Records without a producer's timestamp."""
     skewed: int = 0
-    """So many came at a time that their producer's clock cannot have told: no latency is known."""
+    """Records whose timestamp shows a skewed clock: their latency is unknown."""
     id_xor: int | None = None
-    """All hashes of the records' ids, as signed 64-bit numbers, xor; None where ids are off."""
+    """Xor of the hashes of the records' ids, as a signed 64-bit number; None where ids are off."""
     id_sum: int | None = None
-    """Their sum, in 64 bits."""
+    """The sum of the hashes, in 64 bits."""
     latency: Mapping[int, int] = attrs.field(factory=dict, hash=False)
-    """From the producer's timestamp to the end of the record's way here: how many by bucket, see
-    ``latency_bucket``."""
+    """Records by the bucket of their latency, from the producer's timestamp to their outcome here,
+    see ``latency_bucket``.
+    """
     ids: tuple[str, ...] = ()
-    """Of what is unknown: the records' ids, as far as they are known."""
+    """The known ids of records whose send has an unknown result."""
     lost: int = 0
-    """So many records were counted before this count, and their counts could not be written."""
+    """Records counted before this count whose counts could not be written."""
     final: bool = False
-    """The last count of its incarnation, which ended in order."""
+    """The last count of an incarnation that ended in order."""
 
     @property
     def audit_id(self) -> tuple[str, str, int]:
-        """What tells a count that was sent again."""
+        """The identity of a count, equal when it was sent twice."""
         return self.client, self.incarnation, self.sequence
 
     @property
@@ -124,28 +132,28 @@ class AuditCount:
 def latency_bucket(milliseconds: int) -> int:
     """Return the bucket of a latency of 0 ms or more.
 
-    Its number is ``8 * s + (ms >> s)`` with ``s = max(0, bits(ms) - 4)``: each millisecond below 16
-    has one, and then each power of two has eight.
+    The number is ``8 * s + (ms >> s)`` with ``s = max(0, bits(ms) - 4)``: one bucket per
+    millisecond below 16, then eight per power of two.
     """
     shift = max(0, milliseconds.bit_length() - 4)
     return SUB_BUCKETS * shift + (milliseconds >> shift)
 
 
 def latency_bounds(bucket: int) -> tuple[int, int]:
-    """Return the milliseconds where a bucket begins, and where it ends (exclusive)."""
+    """Return where a bucket begins and ends (exclusive), in milliseconds."""
     shift = max(0, bucket // SUB_BUCKETS - 1)
     mantissa = bucket - SUB_BUCKETS * shift
     return mantissa << shift, mantissa + 1 << shift
 
 
 def signed64(number: int) -> int:
-    """Return the low 64 bits of a number as a signed number, the way that Spark holds it."""
+    """Return the low 64 bits of a number as a signed number, like Spark's long."""
     number &= 0xFFFF_FFFF_FFFF_FFFF
     return number - (1 << 64) if number >> 63 else number
 
 
 def to_plain(count: AuditCount) -> dict[str, Any]:
-    """Return a count as what JSON knows; what says nothing is left out."""
+    """Return a count as JSON types, without fields that have their default."""
     plain: dict[str, Any] = {}
     for name, default in _FIELDS:
         value = getattr(count, name)
@@ -157,7 +165,7 @@ def to_plain(count: AuditCount) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> AuditCount:
-    """Read a count back; ValueError for what is none."""
+    """Return the count of such a dict; ValueError where it is none."""
     try:
         known = {name: plain[name] for name, _ in _FIELDS if name in plain}
         known["tier"] = CountTier(plain["tier"])
@@ -176,7 +184,7 @@ def encode(counts: Iterable[AuditCount]) -> bytes:
 
 
 def decode(data: bytes) -> list[AuditCount]:
-    """Read what ``encode`` wrote; ValueError for anything else, and for other formats."""
+    """Return the counts that ``encode`` wrote; ValueError for other bytes or formats."""
     plain = json.loads(data)
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         found = plain.get("format") if isinstance(plain, dict) else None

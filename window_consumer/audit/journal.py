@@ -1,11 +1,11 @@
-"""The local log of counts: segments of a directory, until somebody has shipped them.
+"""The local log of counts: segments in a directory, kept until they are shipped.
 
-Each process has a directory of its own in the configured one, locked as long as it lives. What is
-written survives a kill -9: it lies in the system's page cache before ``write`` returns. A count
-that cannot be written is lost, and the next one that can be says how many records that were.
+Each process locks a directory of its own for as long as it lives. Written counts survive a kill -9:
+they are in the page cache before ``write`` returns. A count that cannot be written is lost, and the
+next written count carries the number of its records.
 
     <directory>/<incarnation>/lock
-    <directory>/<incarnation>/<client>.<number>.log    lines of counts, see ``model.audit_count``
+    <directory>/<incarnation>/<client>.<number>.log    lines of counts, see ``audit.count``
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from window_consumer.runtime.segment_log.writer import (
 
 SEGMENT_BYTES: Final = 1 << 20
 SEGMENT_S: Final = 10.0
-"""A file is not appended to for longer: only whole files can be deleted."""
+"""How long a file is appended to. Only whole files can be deleted."""
 
 MOST_BYTES: Final = 256 << 20
-"""What one writer keeps at most while nothing can be shipped: days of counts."""
+"""The most that one writer keeps while nothing can be shipped: days of counts."""
 
 SAY_AGAIN_S: Final = 60.0
 _AGAIN_S: Final = 0.01
@@ -50,7 +50,7 @@ _LOG = own_logger()
 
 @frozen
 class Identity:
-    """Who counts."""
+    """The process that counts."""
 
     app: str
     instance: str
@@ -58,7 +58,7 @@ class Identity:
 
 
 def new_incarnation(wall_ms: int) -> str:
-    """Return the name of a process's life: those of later ones sort behind it."""
+    """Return a new name for a run of a process. Later names sort behind earlier ones."""
     return f"{wall_ms:013d}-{secrets.token_hex(4)}"
 
 
@@ -66,20 +66,20 @@ _INCARNATION: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
 
 
 def is_journal_directory(path: Path) -> bool:
-    """Tell whether a process has made this directory; one that it is making now is none yet."""
+    """Return whether this is a process's directory, complete with its lock."""
     return _INCARNATION.fullmatch(path.name) is not None
 
 
 def is_begun(path: Path) -> bool:
-    """Tell whether a process makes this directory, or has died while it did."""
+    """Return whether a process is creating this directory, or died while it did."""
     return path.name.startswith(".") and is_journal_directory(path.with_name(path.name[1:]))
 
 
 class JournalDirectory:
-    """The directory of this life of the process, locked until it is closed or the process ends."""
+    """The directory of this run of the process, locked until ``close`` or the process ends."""
 
     def __init__(self, directory: Path, incarnation: str):
-        """Make it; UsageError where that cannot be."""
+        """Create and lock the directory; UsageError where that fails."""
         self.path = directory / incarnation
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -92,15 +92,15 @@ class JournalDirectory:
             ) from error
 
     def _made(self, hidden: Path) -> int | None:
-        """Make it by another name: unlocked it would be taken for one that is left over."""
+        """Create it under a hidden name: unlocked, it would look like a dead process's."""
         while True:
             hidden.mkdir(exist_ok=True)
             try:
                 descriptor = lock(hidden)
             except FileNotFoundError:
-                continue  # it was taken for one whose process has died over making it
+                continue  # another process took it for the directory of a dead process
             if descriptor is None:
-                sleep(_AGAIN_S)  # somebody is about to
+                sleep(_AGAIN_S)  # another process is about to remove it
                 continue
             try:
                 hidden.rename(self.path)
@@ -110,7 +110,7 @@ class JournalDirectory:
                 return descriptor
 
     def close(self) -> None:
-        """Unlock it, and remove it where nothing is left in it."""
+        """Unlock the directory, and remove it if it is empty."""
         if self._lock is not None:
             abandon(self.path, self._lock)
             self._lock = None
@@ -122,13 +122,13 @@ def lock(path: Path) -> int | None:
 
 
 def abandon(path: Path, descriptor: int) -> None:
-    """Unlock a process's directory; remove it where only the lock is left."""
+    """Unlock a process's directory; remove it if only the lock is left."""
     try:
         if [each.name for each in path.iterdir()] == ["lock"]:
             (path / "lock").unlink()
             path.rmdir()
     except OSError as error:
-        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:  # else somebody else does it
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:  # else another process removes it
             _LOG.warning(
                 "audit: %s could not be removed: %s",
                 path,
@@ -140,7 +140,7 @@ def abandon(path: Path, descriptor: int) -> None:
 
 
 class CountJournal:
-    """Where one thread writes its counts. Owner: that thread; others may read its figures."""
+    """One thread's log of counts. Owner: that thread; other threads may read the figures."""
 
     def __init__(
         self,
@@ -158,21 +158,21 @@ class CountJournal:
         rules = SegmentRules(max_bytes=SEGMENT_BYTES, max_age_s=SEGMENT_S, fsync=fsync)
         self._log = SegmentLog(self._path, rules, self._room)
         self.sequence = 0
-        """Of the last count."""
+        """Sequence number of the last count."""
         self.trimmed_bytes = 0
-        """Of files that were deleted since, by whoever ships them."""
+        """Bytes of files that the shipper has deleted."""
         self.lost = 0
-        """Records whose counts could not be written and that no count has told of."""
+        """Records whose counts could not be written, and that no count has reported yet."""
         self.lost_in_all = 0
         self._said_at = float("-inf")
 
     @property
     def written_bytes(self) -> int:
-        """How much was written so far."""
+        """How many bytes were written so far."""
         return self._log.appended_bytes
 
     def write(self, rows: Sequence[Mapping[str, Any]], *, final: bool = False) -> bool:
-        """Append counts, each given by its own fields, as one line; True where they are kept."""
+        """Append counts, each given by its fields, as one line; return whether they are kept."""
         counts = [self._count(row, final=final) for row in rows]
         if not counts:
             return True
@@ -183,28 +183,28 @@ class CountJournal:
         except OSError as error:
             self.lost += records
             self.lost_in_all += records
-            what = f"counts cannot be written, those of {self.lost_in_all} records are lost so far"
+            what = f"counts cannot be written, {self.lost_in_all} records are uncounted so far"
             why = error.strerror or str(error)
             if isinstance(error, LogFullError):
-                why = f"{self._most_bytes} bytes wait to be shipped already"
+                why = f"{self._most_bytes} bytes are already waiting to be shipped"
             self._complain(LogEvent.AUDIT_COUNTS_LOST, what, why)
             return False
         self.lost = 0
         return True
 
     def missed(self, records: int, why: str) -> None:
-        """Have the next count tell of records that its owner could not note."""
+        """Report, with the next count, records that the owner could not track."""
         self.lost += records
         self._complain(
-            LogEvent.AUDIT_SENDS_MISSED, f"{records} records were sent without being noted", why
+            LogEvent.AUDIT_SENDS_MISSED, f"{records} records were sent without being tracked", why
         )
 
     def begin_after(self, number: int) -> None:
-        """Write to files behind this one."""
+        """Write to files after this one."""
         self._log.number = number
 
     def close(self) -> None:
-        """Append nothing more."""
+        """Close the log; nothing may be appended afterwards."""
         self._log.close_segment()
 
     def _count(self, row: Mapping[str, Any], *, final: bool) -> AuditCount:
@@ -249,7 +249,7 @@ def segment_name(client: str, number: int) -> str:
 
 
 def segments(journal_directory: Path) -> list[tuple[str, int, Path]]:
-    """Return the files of a process's directory: whose, its number, and where; oldest first."""
+    """Return a directory's files as (client, number, path), oldest first."""
     found = []
     for path in journal_directory.iterdir():
         match = _SEGMENT.fullmatch(path.name)

@@ -1,12 +1,12 @@
-"""What of one assignment is finished and not yet covered by a commit: pure arithmetic on offsets.
+"""Finished records of one assignment that no commit covers yet: pure arithmetic on offsets.
 
 A commit covers offsets by ``next_offset`` and by the finished ranges in its metadata. What it
-covers for the first time is counted, each stretch of offsets for itself: if that commit does not
-arrive its stretches run again as a whole, and if a later one has no room for a range, that
-range does. So a count is valid or replaced, and never half of both.
+covers for the first time is counted, each stretch of offsets separately. If that commit does not
+arrive, its stretches run again as a whole. If a later commit has no room for a range, that whole
+range runs again. So a count is either valid or replaced, never partly.
 
-A stretch begins and ends with a record that is in it: a hole of the log may have been a record for
-an earlier assignment, which counted it together with its neighbours.
+A stretch begins and ends with a record that it contains. A hole of the log may have been a record
+for an earlier assignment, which counted it together with its neighbours.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from window_consumer.model.offset_ranges import (
 )
 
 FOLD_RECORDS = 4096
-"""Records of which columns are kept before it is looked whether the window has passed them."""
+"""Records whose columns are kept before those behind the window are added up."""
 
 
 class _Portion(NamedTuple):
-    """Records that became the same at the same time."""
+    """Records that finished together with the same outcome."""
 
     tier: CountTier
     offsets: Sequence[int]
@@ -47,14 +47,14 @@ class _Portion(NamedTuple):
 
 @frozen(eq=False)
 class BucketStretch:
-    """What one commit covers for the first time and may only be replaced as a whole."""
+    """Offsets that one commit is the first to cover, and that can only be replaced together."""
 
     offsets: Ranges
     sums: SumsByBucket
 
 
 class PendingCounts:
-    """One assignment's records that are finished and that no commit has covered.
+    """One assignment's finished records that no commit has covered.
 
     Owner: poll thread.
     """
@@ -63,21 +63,21 @@ class PendingCounts:
         """``finished`` beyond the committed offset was counted by an earlier assignment."""
         self._length_ms = length_ms
         self._beyond: Ranges = _pairs(finished)
-        """What beyond it was counted."""
+        """The ranges beyond the committed offset that were counted."""
         self._starts = [start for start, _ in self._beyond]
         self._portions: list[_Portion] = []
         self._kept = 0
         self._below = SumsByBucket(length_ms)
-        """Of those that the window has passed: the next commit covers them, whatever it carries."""
+        """Sums behind the window: the next commit covers them, whatever it carries."""
         self._gaps: dict[int, tuple[int, int]] = {}
-        """Between which of ``_beyond`` they lie: the first and the last offset there."""
+        """Where they lie between ranges of ``_beyond``: the first and last offset per gap."""
 
     def add(
         self, tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int
     ) -> None:
-        """Add records that are finished; the window has slid to ``next_offset``.
+        """Add finished records; the window has slid to ``next_offset``.
 
-        ``offsets`` in the order of the columns.
+        ``offsets`` are in the order of the columns.
         """
         count = len(offsets)
         if type(offsets) is not range:
@@ -93,7 +93,7 @@ class PendingCounts:
             self._fold(next_offset)
 
     def cover(self, next_offset: int, finished: Iterable[range]) -> list[BucketStretch]:
-        """Take what a commit covers for the first time; the rest goes on waiting."""
+        """Return what a commit is the first to cover; the rest stays pending."""
         beyond = without(_pairs(finished), ((0, next_offset),))
         stretches = self._cover_beyond(next_offset, without(beyond, self._beyond))
         self._fold(next_offset)
@@ -107,7 +107,7 @@ class PendingCounts:
         return stretches
 
     def _cover_beyond(self, next_offset: int, pieces: Ranges) -> list[BucketStretch]:
-        """Take what lies in these pieces, which are beyond next_offset, and split what spans it."""
+        """Return the stretches of these pieces beyond next_offset; split portions at their ends."""
         starts = [start for start, _ in pieces]
         sums: dict[int, SumsByBucket] = {}
         extents: dict[int, tuple[int, int]] = {}
@@ -154,7 +154,7 @@ class PendingCounts:
             begin = end
 
     def _fold(self, next_offset: int) -> None:
-        """Add up what the window has passed: its columns are not needed any more."""
+        """Add up the records behind the window, whose columns are no longer needed."""
         left = []
         for portion in self._portions:
             if portion.offsets[-1] < next_offset:
@@ -176,7 +176,7 @@ class PendingCounts:
 
 
 def _extend(extents: dict[int, tuple[int, int]], where: int, low: int, high: int) -> None:
-    """Let an extent reach from ``low`` to ``high`` at least."""
+    """Extend an extent to cover ``low`` to ``high``."""
     before = extents.get(where, (low, high))
     extents[where] = (min(low, before[0]), max(high, before[1]))
 

@@ -1,4 +1,4 @@
-"""The audit of one process: its local log, who counts into it, and the thread that ships it."""
+"""The audit of one process: its local log, its counting clients, and the thread that ships it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
 FLUSH_S: Final = 1.0
-"""How often producers' counts are written down, and all counts are shipped."""
+"""How often producers' counts are written, and all counts shipped."""
 
 LAST_DEADLINE_S: Final = 3.0
-"""For the acks of the last counts: who ends is waited for."""
+"""How long ``close`` waits for the acks of the last counts."""
 
 _LOG = own_logger()
 
@@ -65,15 +65,14 @@ class AuditSettings:
     app: str
     rules: AuditRules = field(factory=AuditRules)
     fsync: bool = False
-    """Every line is on the disk before the commit that it is about is sent: for machines that may
-    lose power."""
+    """Sync each line to disk before its commit is sent, for machines that may lose power."""
 
 
 class Audit:
     """Counts for all workers and producers of a process, until it is closed.
 
-    ``make_outlet`` makes what writes the counts to Kafka; without it they stay in the directory.
-    Raises UsageError where the directory cannot be written to.
+    ``make_outlet`` makes the writer to Kafka; without it the counts stay in the directory. Raises
+    UsageError where the directory is not writable.
     """
 
     def __init__(
@@ -95,15 +94,15 @@ class Audit:
         self._shipper: Shipper | None = None
         self._deadline_s = DEADLINE_S
         self._said: dict[str, float] = {}
-        """What was last said to be wrong, and when."""
+        """Recent warnings, and when each was logged."""
         self._broken_at: float | None = None
-        """Since when shipping has raised something."""
+        """Since when shipping has failed."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wc-audit", daemon=True)
         self._thread.start()
 
     def consumer(self, client: str, group: str) -> ConsumerAudit:
-        """Return who counts what becomes of a worker's records."""
+        """Return a counter for what becomes of a worker's records."""
         journal = self._journal(client)
         return ConsumerAudit(group, self._settings.rules, journal.write, self._clock_ms)
 
@@ -114,7 +113,7 @@ class Audit:
         origins: Callable[[str], str] = lambda _topic: "",
         tier: CountTier = CountTier.PRODUCED,
     ) -> ProducerAudit:
-        """Return who counts what a producer writes."""
+        """Return a counter for what a producer writes."""
         journal = self._journal(client)
         rules = self._settings.rules
         producer = ProducerAudit(
@@ -145,7 +144,7 @@ class Audit:
         return AuditFigures(shipper.shipped, lost, shipper.torn, held, blocked_s)
 
     def close(self) -> None:
-        """Write down and ship what is there; what does not arrive in time stays in the log."""
+        """Write and ship the rest; what does not arrive in time stays in the log."""
         self._stop.set()
         self._thread.join()
         for client, producer in self._producers.items():
@@ -169,7 +168,7 @@ class Audit:
 
     def _journal(self, client: str) -> CountJournal:
         if client in self._journals:
-            raise ValueError(f"{client} counts already: each needs a name of its own")
+            raise ValueError(f"{client} already counts: each client needs its own name")
         journal = CountJournal(
             self._journal_directory.path, client, self._identity, fsync=self._settings.fsync
         )
@@ -207,7 +206,7 @@ class Audit:
             self._journals[client].trimmed_bytes += size
 
     def _adopt(self) -> None:
-        """Look after what processes have left behind that are gone."""
+        """Take over the directories of processes that are gone."""
         for path in sorted(self._settings.directory.iterdir()):
             if path == self._journal_directory.path or not (
                 is_journal_directory(path) or is_begun(path)
@@ -216,7 +215,7 @@ class Audit:
             try:
                 descriptor = lock(path)
             except FileNotFoundError:
-                continue  # its process has just named it, or somebody has removed it
+                continue  # its process has just renamed it, or another process removed it
             if descriptor is None:
                 continue
             try:
@@ -228,11 +227,11 @@ class Audit:
                 abandon(path, descriptor)
 
     def _carefully(self, do: Callable[[], object]) -> bool:
-        """Do something; False where it raised, which is said once in a while."""
+        """Call ``do``; return whether it succeeded. Log each error at most once a minute."""
         try:
             do()
         except Exception as error:
-            # Who only counts must never stop the work, nor fill the log: this comes every second.
+            # A failing audit must neither stop the work nor fill the log: this runs every second.
             text = f"{type(error).__name__}: {error}"
             now = monotonic()
             if now - self._said.get(text, float("-inf")) >= SAY_AGAIN_S:
@@ -244,10 +243,10 @@ class Audit:
 
 
 def inherit(journal_directory: Path, heir: Identity, rules: AuditRules) -> None:
-    """Count what producers had sent whose process is gone; raises OSError.
+    """Count what producers of a gone process had sent; raises OSError.
 
-    Their counts are written in their own name, and in that of their incarnation with a plus: nobody
-    knows how far they had counted themselves.
+    The counts carry the producer's name, and its incarnation with a plus: how far it had counted
+    itself is unknown.
     """
     for client in sends.clients(journal_directory):
         own = [
@@ -272,22 +271,22 @@ def _read(path: Path) -> Iterator[AuditCount]:
         try:
             yield from decode(line)
         except ValueError:
-            continue  # whoever ships it says so
+            continue  # the shipper reports unreadable lines
 
 
 def _left_behind(
     journal_directory: Path, client: str, sequence: int, rules: AuditRules
 ) -> list[dict[str, Any]]:
-    """Return the counts of what a producer had sent and not counted, with its log at a sequence."""
+    """Return counts of what a producer sent but did not count, its log being at a sequence."""
     group = sends.group_of(journal_directory, client)
     found = sends.left_behind(journal_directory, client)
-    # What was about to be counted has been if the log has gone on since.
+    # A record that was being counted has been counted if the log went on since.
     missing = [each for each in found if each.sequence is None or each.sequence >= sequence]
     unknown = [each for each in missing if not each.is_acked]
     acked = [each for each in missing if each.is_acked]
     if unknown:
         _LOG.warning(
-            "audit: %s of %s ended with %d sends of which nobody knows whether they were written;"
+            "audit: %s of %s ended with %d sends whose result is unknown;"
             " they are counted as unknown",
             client,
             journal_directory.name,

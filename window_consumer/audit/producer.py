@@ -1,7 +1,7 @@
-"""Counts what a producer has written: acked, or unknown where its process ended before it knew.
+"""Counts what a producer has written: acked, or unknown where its process ended too early.
 
-For a ``TracedProducer``, and for what workers write: copies and results. Timestamps have to be
-those that the records get, so that both ends count in the same bucket.
+Serves ``TracedProducer`` and what workers write: copies and results. The timestamps must be those
+that the records get, so that producer and consumer count in the same bucket.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from window_consumer.audit.sums import (
 )
 
 MOST_IDS: Final = 1_000
-"""In one count of what is unknown; there are several where there are more."""
+"""The most ids in one count of unknown sends; more ids need more counts."""
 
 
 @define(eq=False)
 class _Written:
     sums: Sums = field(factory=Sums)
     has_ids: bool = True
-    """The ids of all of them are known."""
+    """The ids of all records are known."""
     ids: list[str] = field(factory=list)
 
 
 class ProducerAudit:
-    """A producer's watcher. ``flush`` has an owner; anything else may be called on any thread.
+    """Counts for one producer. ``flush`` has an owner; other methods may run on any thread.
 
-    Who sends hears of no trouble: what cannot be noted is counted in ``untracked``.
+    The sender sees no error: records that cannot be tracked are counted in ``untracked``.
     """
 
     def __init__(  # noqa: PLR0913 - what it counts with, and how
@@ -52,7 +52,7 @@ class ProducerAudit:
         origins: Callable[[str], str] = lambda _topic: "",
         tier: CountTier = CountTier.PRODUCED,
     ):
-        """``origins`` tells the source topic of a retry or dead-letter topic, else nothing.
+        """``origins`` returns the source of a retry or dead-letter topic, else "".
 
         ``tier`` is what an acked record counts as.
         """
@@ -65,7 +65,7 @@ class ProducerAudit:
         self._acks: deque[int] = deque()
         self._doubts: deque[int] = deque()
         self.untracked = 0
-        """Records that were sent while the table had no room: nobody counts them."""
+        """Records sent while the table had no room: nobody counts them."""
         self._told = 0
 
     def sent(
@@ -76,7 +76,7 @@ class ProducerAudit:
         timestamp_ms: int,
         record_id: bytes,
     ) -> int | None:
-        """Note a record that is about to be sent; what is returned tells it later."""
+        """Track a record that is about to be sent; return a token for ``acked`` and ``failed``."""
         try:
             row = self._sends.sent(topic, size, timestamp_ms, record_id)
         except Exception as error:
@@ -87,7 +87,7 @@ class ProducerAudit:
         return row
 
     def _fails(self, error: Exception) -> None:
-        # The record goes its way all the same, and others have to hear of it.
+        # The record is sent anyway, and the next flush reports the error.
         self._sends.trouble = str(error) or type(error).__name__
         self.untracked += 1
 
@@ -102,9 +102,9 @@ class ProducerAudit:
             self._fails(error)
 
     def failed(self, token: int | None, error: object) -> None:
-        """Hear that a record was not acked: unknown, but where the error says that it was refused.
+        """Count a record that was not acked as unknown, unless it was refused.
 
-        A record whose ack did not arrive in time may have been written.
+        A record whose ack is late may have been written.
         """
         if token is None:
             return
@@ -117,12 +117,12 @@ class ProducerAudit:
             self._fails(trouble)
 
     def flush(self) -> None:
-        """Write down what was acked since the last time."""
+        """Write the counts of what was acked since the last call."""
         sequence = self._journal.sequence
         rows = [self._acks.popleft() for _ in range(len(self._acks))]
         doubts = [self._doubts.popleft() for _ in range(len(self._doubts))]
         if self.untracked > self._told:
-            why = self._sends.trouble or "too many are on their way"
+            why = self._sends.trouble or "too many sends are waiting for acks"
             self._journal.missed(self.untracked - self._told, why)
             self._told = self.untracked
         if not (rows or doubts):
@@ -135,7 +135,7 @@ class ProducerAudit:
             self._sends.free(row)
 
     def close(self) -> None:
-        """Write down the rest; what is still on its way is unknown from now on."""
+        """Write the rest; sends without an ack become unknown."""
         self.flush()
         self._doubts.extend(self._sends.taken())
         self.flush()
@@ -151,13 +151,13 @@ def counted(
     ids: bool,  # noqa: FBT001 - one of two rules
     tier: CountTier = CountTier.PRODUCED,
 ) -> list[dict[str, Any]]:
-    """Return the counts of what was acked."""
+    """Return the counts of acked records."""
     found = _summed(sends, tier, bucket_ms)
     return [_row(key, each, bucket_ms, ids=ids) for key, each in found.items()]
 
 
 def listed(sends: Iterable[Send], bucket_ms: int, ids: bool) -> list[dict[str, Any]]:  # noqa: FBT001 - one of two rules
-    """Return the counts of what is unknown, with the records' ids."""
+    """Return the counts of unknown sends, with the records' ids."""
     rows = []
     sends = list(sends)
     for start in range(0, len(sends), MOST_IDS):

@@ -1,9 +1,9 @@
 """What a producer has sent and not yet counted, in memory that outlives its process.
 
-A table in a shared mapping of a file: a row is filled before its record is sent, and emptied
-when the record has been counted in the journal. Stores to the mapping survive a kill -9 without a
-system call; whoever finds the table of a process that is gone reads from it what was sent and
-not acked (unknown), and what was acked and not counted yet.
+A table in a shared mapping of a file. A row is filled before its record is sent, and emptied when
+the journal has the record's count. Stores to the mapping survive a kill -9 without a system call.
+After the process ends, another one reads from its table what was sent and not acked (unknown), and
+what was acked and not counted yet.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from attrs import frozen
 from window_consumer.audit.sums import id_hash
 
 AGAIN_S: Final = 1.0
-"""So long after there was no room on the disk it is tried again."""
+"""How long to wait after the disk had no room before trying again."""
 
 ROWS: Final = 16_384
-"""Of one file; the client's own queue holds 100,000 records."""
+"""Rows of one file. The client's own queue holds 100,000 records."""
 
 MOST_FILES: Final = 64
-"""A million records on their way: who sends further ones is not told apart from a lost one."""
+"""Room for a million sends without an ack; the table does not track further ones."""
 
 _ROW_BYTES: Final = 96
 _FIELDS: Final = struct.Struct("<BBHIqQiqQ")
-"""State, length of the id, topic, size, timestamp, hash of a long id, partition, offset,
-sequence."""
+"""The state, the id's length, topic, size, timestamp, hash of a long id, partition, offset and
+sequence.
+"""
 _ACK: Final = struct.Struct("<iq")
 _ACK_AT: Final = 24
 _SEQUENCE: Final = struct.Struct("<Q")
@@ -54,38 +55,38 @@ class Send:
     size: int
     timestamp_ms: int
     record_id: bytes
-    """As much of it as there is room for; empty where it has none of its own."""
+    """As much of the id as the row has room for; empty where the record has none."""
     hash: int
-    """Of the whole id, where there was no room for it, else 0."""
+    """Hash of the whole id if the row lacked room for it, else 0."""
     is_acked: bool
     partition: int
     offset: int
     sequence: int | None
-    """The journal's, when it was about to be counted; None where it was not."""
+    """The journal's sequence when counting began; None where it has not."""
 
 
 class Sends:
-    """The table of one producer. Any thread may send, and hear of an ack."""
+    """One producer's table. ``sent`` and ``acked`` may run on any thread."""
 
     def __init__(self, journal_directory: Path, client: str, group: str = ""):
-        """``lair`` is this process's directory. Without room on its disk rows come later."""
+        """Create the table in this process's directory; if the disk is full, add rows later."""
         self._stem = journal_directory / client
         self._group = group
         self.trouble = ""
-        """Why there were no rows last, empty where there are so many that they do not end."""
+        """Why the last rows could not be added; empty where the table is at its limit."""
         self._again_at = float("-inf")
         self._maps: list[mmap.mmap] = []
         self._free: deque[int] = deque()
         self._topics: dict[str, int] = {}
         self._known: list[str] = []
-        """Their names, by number."""
+        """Topic names, by number."""
         self._growing = threading.Lock()
         self._grow()
 
     def sent(self, topic: str, size: int, timestamp_ms: int, record_id: bytes) -> int | None:
-        """Note a record that is about to be sent; return its row, None where there is no room.
+        """Fill a row for a record that is about to be sent; return it, None if there is no room.
 
-        Raises what a name or a number raises that cannot be noted.
+        Raises the error of a name or number that does not fit.
         """
         try:
             row = self._free.popleft()
@@ -112,13 +113,13 @@ class Sends:
         return row
 
     def acked(self, row: int, partition: int, offset: int) -> None:
-        """Note that a record was acked."""
+        """Mark a record as acked."""
         table, at = self._place(row)
         _ACK.pack_into(table, at + _ACK_AT, partition, offset)
         table[at] = ACKED
 
     def counting(self, row: int, sequence: int) -> Send:
-        """Note that a record is about to be counted, with the journal at ``sequence``."""
+        """Mark a record as being counted, with the journal at ``sequence``; return it."""
         table, at = self._place(row)
         send = _read(table, at, self._known)
         _SEQUENCE.pack_into(table, at + _SEQUENCE_AT, sequence)
@@ -126,17 +127,17 @@ class Sends:
         return send
 
     def free(self, row: int) -> None:
-        """Forget a record: it was counted, or has not been sent."""
+        """Free a row: its record was counted, or was not sent."""
         table, at = self._place(row)
         table[at] = FREE
         self._free.append(row)
 
     def taken(self) -> list[int]:
-        """Return the rows that are not free, in no order."""
+        """Return the rows that are not free, ascending."""
         return sorted(set(range(len(self._maps) * ROWS)).difference(self._free))
 
     def close(self) -> None:
-        """Let go of the table, which holds nothing any more; remove it where that is so."""
+        """Close the table; remove its files if no row is taken."""
         holds_something = len(self._free) < len(self._maps) * ROWS
         for table in self._maps:
             table.close()
@@ -179,10 +180,10 @@ class Sends:
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    """Make a file of rows and map it; raises OSError, and leaves none, where there is no room."""
+    """Create a file of rows and map it; raise OSError and leave no file if there is no room."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # Without it a full disk would end the process at some later store.
+        # Without this a full disk would kill the process at a later store.
         os.posix_fallocate(descriptor, 0, ROWS * _ROW_BYTES)
         return mmap.mmap(descriptor, ROWS * _ROW_BYTES)
     except OSError:
@@ -193,7 +194,7 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 def _append(path: Path, line: str, at: int) -> None:
-    """Write a whole line at the end, which is at so many bytes; or nothing, with an OSError."""
+    """Write a whole line at offset ``at``, the file's end; or nothing, with an OSError."""
     whole = line.encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -223,7 +224,7 @@ def _read(table: mmap.mmap | bytes, at: int, topics: Sequence[str]) -> Send:
 
 
 def left_behind(journal_directory: Path, client: str) -> Iterator[Send]:
-    """Yield what the table of a process says that is gone; raises OSError."""
+    """Yield the sends in the tables of a gone process; raises OSError."""
     _, *topics = _names(journal_directory, client)
     for path in files(journal_directory, client):
         if path.suffix == ".sends":
@@ -234,7 +235,7 @@ def left_behind(journal_directory: Path, client: str) -> Iterator[Send]:
 
 
 def group_of(journal_directory: Path, client: str) -> str:
-    """Return in whose name a producer wrote copies; empty for other producers."""
+    """Return the group for which a producer wrote copies; empty for other producers."""
     return _names(journal_directory, client)[0]
 
 
@@ -244,7 +245,7 @@ def _names(journal_directory: Path, client: str) -> list[str]:
 
 
 def clients(journal_directory: Path) -> list[str]:
-    """Return whose tables lie in a process's directory."""
+    """Return the clients with a table in a process's directory."""
     return sorted({path.name.rsplit(".", 2)[0] for path in journal_directory.glob("*.sends")})
 
 

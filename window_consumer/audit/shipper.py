@@ -1,8 +1,6 @@
 """Ships counts from the local log to the topic, and deletes what was acked.
 
-Directories of processes that are gone are adopted: their counts are shipped, what their producers
-had sent is counted or listed as unknown, and they are removed. A count may be sent twice, after a
-crash between ack and deletion; its audit id tells.
+After a crash between ack and deletion a count is sent twice; both have the same audit id.
 """
 
 from __future__ import annotations
@@ -23,17 +21,18 @@ from window_consumer.runtime.segment_log.shipper import Outgoing, SegmentOutlet,
 _LOG = own_logger()
 
 CHUNK_BYTES: Final = 512 * 1024
-"""Of a log that are shipped in one go, as long as no single line is longer: the counts of one topic
-and bucket among them are one message."""
+"""Bytes of a log that are shipped together, unless one line is longer. Counts of one topic and
+bucket among them become one message.
+"""
 
 DEADLINE_S: Final = 10.0
-"""For the acks of one go: the thread that waits also writes producers' counts down."""
+"""For the acks of one batch: the waiting thread also writes producers' counts."""
 
 
 class Shipper(SegmentShipper):
     """Ships one process's directory after another. Owner: one thread.
 
-    No count is given up, whatever the broker says: the balance would miss it.
+    It never drops a count, whatever the broker answers: the balance would miss it.
     """
 
     def __init__(self, outlet: SegmentOutlet):
@@ -46,9 +45,9 @@ class Shipper(SegmentShipper):
         self._outlet = outlet
 
     def ship(self, journal_directory: Path, *, is_over: Callable[[str], bool]) -> dict[str, int]:
-        """Ship what is there; return how many bytes of each writer were deleted.
+        """Ship a directory; return how many bytes of each writer were deleted.
 
-        ``is_over`` tells whether a writer will write no more. Raises OSError.
+        ``is_over`` returns whether a writer is closed. Raises OSError.
         """
         trimmed: defaultdict[str, int] = defaultdict(int)
         found = segments(journal_directory)
@@ -63,14 +62,14 @@ class Shipper(SegmentShipper):
         return trimmed
 
     def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
-        """Return a message for the counts of each topic and bucket; torn lines are left out."""
+        """Return a message for each topic and bucket; skip unreadable lines."""
         groups: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         torn: list[Exception] = []
         for line in lines:
             try:
                 plain = json.loads(line)
                 if plain["format"] != FORMAT:
-                    raise ValueError(f"format {plain['format']!r}")  # noqa: TRY301 - as all that cannot be read
+                    raise ValueError(f"format {plain['format']!r}")  # noqa: TRY301 - handled like other unreadable lines
                 counts = [dict(each) for each in plain["counts"]]
             except (ValueError, TypeError, KeyError) as error:
                 torn.append(error)
@@ -79,7 +78,7 @@ class Shipper(SegmentShipper):
                 groups[f"{count.get('topic')}|{count.get('bucket_ms')}"].append(count)
         if torn:
             self.torn += len(torn)
-            text = "audit: %s: %d lines cannot be read (%s): they are left out"
+            text = "audit: %s: %d lines cannot be read (%s) and are skipped"
             _LOG.warning(
                 text, path, len(torn), torn[-1], extra={"event": LogEvent.AUDIT_LINE_SKIPPED}
             )

@@ -1,4 +1,4 @@
-"""Counts what is written: copies for the ladder, results, and dead letters that are put back."""
+"""Counts what is written: copies for the ladder, results, and redriven dead letters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from window_consumer.model.protocols import (
 
 
 class CountingWriter:
-    """A writer of batches that tells an audit of what is put into one topic. Owner: one thread.
+    """A writer of batches whose records for one topic are counted. Owner: one thread.
 
-    In a transaction a copy counts when that was committed; what was in one that was not is
-    unknown, like all others of which no answer came.
+    In a transaction a copy counts once the transaction is committed. Copies of an uncommitted one
+    are unknown, like all sends without an answer.
     """
 
     def __init__(
@@ -36,12 +36,13 @@ class CountingWriter:
         self._clock = clock
         self._transactional = transactional
         self._sent: list[tuple[int | None, int] | None] = []
-        """Since the last acks: what the audit knows each copy by, None where it is no dead letter,
-        and its partition."""
+        """Sends since the last acks: token and partition, or None where the copy is for another
+        topic.
+        """
         self._acked: list[tuple[int | None, int]] = []
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """Send copies on their way; see ``Writer``."""
+        """Send copies; see ``Writer``."""
         for copy in copies:
             self._sent.append(self._count_sent(copy) if copy.topic == self._to else None)
         self._writer.send(copies)
@@ -71,7 +72,7 @@ class CountingWriter:
         self._count()
 
     def close(self) -> None:
-        """Give up what is not finished."""
+        """Abandon what is not finished."""
         self._writer.close()
         self._doubt([*(each for each in self._sent if each is not None), *self._acked])
         self._sent, self._acked = [], []
@@ -95,7 +96,7 @@ class CountingWriter:
 
 
 class CountingSink:
-    """A Sink that tells an audit of all that it is given. As many threads as the Sink's."""
+    """A Sink whose records are counted. Threads: those of the wrapped Sink."""
 
     def __init__(self, sink: Sink, audit: ProducerAudit, clock: Clock):
         self._sink = sink
@@ -103,7 +104,7 @@ class CountingSink:
         self._clock = clock
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy or a result; what has no time of its own gets that of now."""
+        """Send a copy or a result; without a timestamp it gets the current time."""
         stamp = copy.timestamp or self._clock.wall_ms()
         headers = dict(copy.headers)
         original = headers.get(names.ORIGINAL_TIMESTAMP) or b""
@@ -128,9 +129,9 @@ class CountingSink:
         self._sink.write(copy._replace(timestamp=stamp), answer)
 
     def serve(self, timeout_s: float) -> None:
-        """Wait for answers and hand them out."""
+        """Wait for answers and pass them on."""
         self._sink.serve(timeout_s)
 
     def close(self, timeout_s: float) -> int:
-        """Wait for the answers that are missing; return how many are still missing then."""
+        """Wait for outstanding answers; return how many are still missing."""
         return self._sink.close(timeout_s)

@@ -1,4 +1,4 @@
-"""Words of the audit's report: how far a bucket is, and what was found in it."""
+"""Words of the audit's report: the state of a bucket, and its finding."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class State(StrEnum):
     """How far the counting of a bucket is."""
 
     OPEN = "open"
-    """Its time has not ended. Records without a timestamp are in one that never does."""
+    """Its time has not ended. Records without a timestamp are in a bucket that never ends."""
     CLOSING = "closing"
-    """It may still be counted for: its end, or its last count, is no longer ago than the grace
-    period."""
+    """Its end, or its last count, is within the grace period: more counts may come."""
     REOPENED = "re-opened"
-    """As closing, by a count that came when the bucket was final: after more than the grace period
-    without one."""
+    """Closing again: a count came when the bucket was final, after more than the grace period
+    without one.
+    """
     FINAL = "final"
 
 
@@ -25,29 +25,30 @@ class Finding(StrEnum):
 
     BALANCED = "balanced"
     IN_PROGRESS = "in progress"
-    """Records of it are on their way, or their counts are. Where it is final the group has not got
-    to them yet."""
+    """Records are on their way, or their counts are. In a final bucket, the group has not reached
+    them.
+    """
     LOST = "lost"
-    """Records were written, the group has read beyond them, and nobody knows what became of
-    them."""
+    """Records were written, the group has read beyond them, and their outcome is unknown."""
     EXCHANGED = "exchanged"
-    """As many, but others: a loss and a duplicate that cancel out."""
+    """The numbers match but the records differ: a loss and a duplicate cancel out."""
     DUPLICATED = "duplicated"
-    """More has left the topic than was sent: a record was written twice."""
+    """More left the topic than was sent: a record was written twice."""
     UNCOUNTED = "uncounted"
-    """Records may be missing, or their counts: who had the partition then did not tell all that it
-    counted."""
+    """Records or their counts may be missing: an owner of the partition did not report all its
+    counts.
+    """
     WITHIN_UNKNOWN = "within unknown"
-    """The difference is explained by sends of which nobody knows whether they were written."""
+    """Sends with an unknown result explain the difference."""
     WITHIN_GONE = "within gone"
-    """The difference is explained by what retention, compaction or truncation took."""
+    """Retention, compaction or truncation explains the difference."""
     BEFORE = "before"
-    """The group began to count within it, or after it."""
+    """The group began to count within the bucket, or after it."""
     NOT_CONSUMED = "not consumed"
-    """No group that counts reads the topic."""
+    """No counting group reads the topic."""
     UNAUDITED = "unaudited"
-    """Not all who write to the topic count: nothing can be said."""
+    """Some writers do not count, so no finding is possible."""
 
 
 ALARMING: Final = frozenset({Finding.LOST, Finding.EXCHANGED})
-"""What is found missing. Only buckets that are final are found to be so."""
+"""Findings about missing records. Only final buckets have them."""

@@ -1,11 +1,11 @@
 """Sums of records by outcome and by time bucket: the hot path of the audit.
 
-Records come by the slice, and only what differs within a slice costs a step in Python. Slices too
-short to be counted alone are gathered, within a bound, because their messages are kept meanwhile.
+Records come by the slice, and only differences within a slice cost a step in Python. Slices too
+short to count alone are gathered, up to a bound, as their messages stay in memory meanwhile.
 
-A record that arrived after we had heard of the log's end is younger than that news. If its
-timestamp is much older, or in the future, the producer's clock differs from ours and no latency
-is reported.
+A record beyond a known end of the log was written after that end was reported. If its timestamp is
+much older, or in the future, the producer's clock differs from ours, and its latency is not
+reported.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from window_consumer.audit.count import (
 from window_consumer.model.record import Message
 
 CREATE_TIME: Final = 1
-"""The first field of Message.timestamp() where it is the producer's."""
+"""The first field of Message.timestamp() where the producer set the time."""
 
 MAX_SKEW_MS: Final = 5_000
-"""Clocks that agree to this are not called skewed: the same figure as for what is due."""
+"""Clock differences up to this are tolerated, as for due times."""
 
 Timestamp = tuple[int, int]
 """What Message.timestamp() returns: the kind, and milliseconds since 1970."""
@@ -42,21 +42,21 @@ NO_TIMESTAMP: Final = (0, 0)
 def id_hash(record_id: bytes) -> int:
     """Return the 64-bit hash of a record's id: the first 8 bytes of its MD5, big-endian.
 
-    Not for safety: it is one that Spark has, too.
+    Chosen because Spark has it, not for security.
     """
     return int.from_bytes(hashlib.md5(record_id, usedforsecurity=False).digest()[:8], "big")
 
 
 def id_hashes(record_ids: Iterable[bytes]) -> list[int]:
-    """Return ``id_hash`` of each, without a call of ours for it."""
+    """Return ``id_hash`` of each id, without a function call per id."""
     md5, number = hashlib.md5, int.from_bytes
     return [number(md5(each, usedforsecurity=False).digest()[:8], "big") for each in record_ids]
 
 
 class Columns(NamedTuple):
-    """What an audit needs of some records, a column each; what is not needed is None.
+    """What an audit needs of some records, by column; None where it is not needed.
 
-    A tuple because it is made for each slice, in a third of the time.
+    A tuple, because one is made for each slice, and it takes a third of the time.
     """
 
     times_ms: Sequence[int]
@@ -64,14 +64,14 @@ class Columns(NamedTuple):
     sizes: Sequence[int]
     hashes: Sequence[int] | None
     wall_ms: int | Sequence[int]
-    """When what became of them was heard of; of each by itself where they were gathered."""
+    """When their outcome was known; one time per record where they were gathered."""
     skew: bool = False
-    """The clocks are known to differ: no latency can be told."""
+    """The clocks are known to differ, so latencies are unknown."""
     stamps: Sequence[Timestamp] | None = None
-    """In place of ``times_ms``, where not all timestamps are producers'."""
+    """Replaces ``times_ms`` where some timestamps are not the producer's."""
 
     def part(self, start: int, stop: int) -> Columns:
-        """Return the columns of some of the records that follow each other."""
+        """Return the columns of consecutive records."""
         hashes, stamps, wall_ms = self.hashes, self.stamps, self.wall_ms
         return Columns(
             self.times_ms[start:stop],
@@ -97,7 +97,7 @@ class Columns(NamedTuple):
 
 @define(eq=False)
 class Sums:
-    """The sums of one tier and bucket. Owner: whoever adds."""
+    """The sums of one tier and bucket. Owner: its creator."""
 
     count: int = 0
     bytes: int = 0
@@ -114,7 +114,7 @@ class Sums:
         self.id_sum += sum(hashes)
 
     def add_latencies(self, times_ms: Sequence[int], wall_ms: int) -> None:
-        """Add how long records took, whose timestamps are sorted, up to ``wall_ms``."""
+        """Add the latencies of records, with sorted timestamps, up to ``wall_ms``."""
         begin = 0
         while begin < len(times_ms):
             latency_ms = wall_ms - times_ms[begin]
@@ -141,17 +141,17 @@ class Sums:
 
 
 class SumsByBucket(dict[tuple[CountTier, int], Sums]):
-    """Sums by tier and by the start of the bucket, in milliseconds. Owner: whoever adds."""
+    """Sums by tier and by the bucket's start, in milliseconds. Owner: its creator."""
 
     def __init__(self, length_ms: int):
         super().__init__()
         self._length_ms = length_ms
 
     def add(self, tier: CountTier, columns: Columns) -> None:
-        """Add records that became the same."""
+        """Add records with the same outcome."""
         stamps, length_ms = columns.stamps, self._length_ms
         if stamps is None:
-            # In C, and nearly free where they are in order already.
+            # Sorting runs in C, and is nearly free for sorted input.
             times_ms = sorted(columns.times_ms)
             first_ms, last_ms = times_ms[0], times_ms[-1]
             if first_ms > 0 and first_ms // length_ms == last_ms // length_ms:
@@ -165,7 +165,7 @@ class SumsByBucket(dict[tuple[CountTier, int], Sums]):
                 elif isinstance(columns.wall_ms, int):
                     sums.add_latencies(times_ms, columns.wall_ms)
                 else:
-                    # As if all had been heard of at one moment, which is 0.
+                    # Relative to a common end of 0.
                     sums.add_latencies(sorted(map(sub, columns.times_ms, columns.wall_ms)), 0)
                 return
             stamps = [(CREATE_TIME, each) for each in columns.times_ms]
@@ -199,28 +199,28 @@ class SumsByBucket(dict[tuple[CountTier, int], Sums]):
 
 
 SHORT_RECORDS: Final = 32
-"""A slice of fewer records is gathered."""
+"""Shorter slices are gathered."""
 
 MOST_RECORDS: Final = 256
-"""What is done once for so many costs each next to nothing, and takes half a millisecond in all."""
+"""Enough to spread the fixed cost of a count; one such batch takes half a millisecond."""
 
 MOST_BYTES: Final = 256 << 10
-"""Values that are kept alive, of each partition."""
+"""The most bytes of values kept alive, for each partition."""
 
 
 @define(eq=False)
 class Gathered:
-    """Records of one partition that became the same. Owner: poll thread."""
+    """Records of one partition with the same outcome. Owner: poll thread."""
 
     tier: CountTier = CountTier.FINISHED
     skew: bool = False
-    """The clocks were known to differ when they were heard of."""
+    """The clocks were known to differ when the outcome was known."""
     messages: list[Message] = field(factory=list)
     _walls_ms: list[int] = field(factory=list)
     _bytes: int = 0
 
     def take(self, messages: Sequence[Message], wall_ms: float) -> bool:
-        """Keep records that were heard of at ``wall_ms``; True where no more should be kept."""
+        """Keep records with their outcome known at ``wall_ms``; return whether it is full."""
         count = len(messages)
         self.messages += messages
         if count == 1:
@@ -232,27 +232,27 @@ class Gathered:
         return len(self.messages) >= MOST_RECORDS or self._bytes >= MOST_BYTES
 
     def all(self) -> tuple[list[Message], list[int]]:
-        """Return them, with the times of the wall at which they were heard of, and forget them."""
+        """Return the records and the times of their outcomes, and clear both."""
         messages, walls_ms = self.messages, self._walls_ms
         self.messages, self._walls_ms, self._bytes = [], [], 0
         return messages, walls_ms
 
 
 TOLERANCE_MS: Final = 60_000
-"""What batching, retries of the producer and old news of the log's end may make of it."""
+"""Allows for batching, producers' retries and an outdated end of the log."""
 
 
 class SkewWatch:
-    """Of one assignment of one partition. Owner: poll thread."""
+    """Detects clock skew in one assignment of one partition. Owner: poll thread."""
 
     def __init__(self, now: float):
         self.is_skewed = False
         self._log_end: int | None = None
         self._since = now
-        """Since when the log was known to end there."""
+        """Since when this end of the log is known."""
 
     def check(self, log_end: int | None, last: Message, now: float, wall_ms: int) -> None:
-        """Look at the last of the records that have come; ``log_end`` is what was heard before."""
+        """Check the last of the records taken; ``log_end`` is the end reported before them."""
         known, since = self._log_end, self._since
         if log_end is not None and log_end != known:
             self._log_end, self._since = log_end, now

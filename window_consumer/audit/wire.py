@@ -1,4 +1,4 @@
-"""The message audit of an application: its topic, its directory, and who counts for it."""
+"""Wires the message audit into an application: its topic, its directory, its counters."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Auditing:
     audit: Audit
 
     def observer_of(self, worker: PreparedWorker) -> Observer:
-        """Return who counts what becomes of a worker's records."""
+        """Return the observer that counts what becomes of a worker's records."""
         return self.audit.consumer(worker.plan.name, worker.plan.config.group)
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return a Sink that counts what a worker writes."""
 
         def origin_of(topic: str) -> str:
-            # Looked at each time: with patterns there are more and more topics.
+            # Looked up each time: with patterns the number of topics grows.
             retry_level = worker.retry_levels.get(topic)
             return "" if retry_level is None else retry_level.source
 
@@ -79,9 +79,9 @@ class Auditing:
 def auditing_of(
     application: str, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Auditing | None:
-    """Start the audit, None where the configuration asks for none, or its disk is full.
+    """Start the audit; None where the configuration disables it, or its disk is full.
 
-    Raises UsageError where its directory cannot be written to.
+    Raises UsageError where its directory is not writable.
     """
     config = plan.config.audit
     if not config.enabled:
@@ -98,9 +98,9 @@ def auditing_of(
 
 
 def begun(rules: AuditSettings, make_outlet: Callable[[], SegmentOutlet]) -> Audit | None:
-    """Begin to count; None where the disk is full, which passes and is no reason not to run.
+    """Start to count; None where the disk is full, a passing state that must not prevent a start.
 
-    Raises UsageError where the directory is one that cannot be written to.
+    Raises UsageError where the directory is not writable.
     """
     try:
         return Audit(rules, make_outlet)
@@ -135,9 +135,9 @@ def counting_redrives(
     *,
     transactional: bool,
 ) -> Iterator[LogWriter]:
-    """Yield a writer that counts what is put back into ``to``, where the configuration says so.
+    """Yield a writer that counts what is put back into ``to``, if the configuration says so.
 
-    It is closed in the end. Raises UsageError where the audit's directory cannot be written to.
+    It is closed at the end. Raises UsageError where the audit's directory is not writable.
     """
     config = loaded.config.audit
     if not config.enabled:

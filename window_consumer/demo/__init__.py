@@ -1,4 +1,4 @@
-"""``window-consumer demo``: an embedded broker, a shop that misbehaves, and an unbiased checker."""
+"""``window-consumer demo``: an embedded broker, a shop that misbehaves, an independent checker."""
 
 from __future__ import annotations
 

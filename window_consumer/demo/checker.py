@@ -1,6 +1,6 @@
 """The demo's checker: counts only what was produced, what handlers saw and what topics hold.
 
-It does not look at the framework's own counters, so that it can contradict them.
+It ignores the framework's own counters, so that it can contradict them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from window_consumer.demo.shop import ShopCall
 
 @frozen
 class DemoRun:
-    """What the checker may look at."""
+    """The checker's input."""
 
     produced: Mapping[int, tuple[int, int]]
     """Partition and offset of each order."""
@@ -45,7 +45,7 @@ class DemoReport:
 
     @property
     def good(self) -> bool:
-        """Nothing was lost, no order was violated, and everything is committed."""
+        """Whether nothing was lost, no order was violated, and everything is committed."""
         return not self.lost and not self.order_violations and self.committed_equals_end
 
 
@@ -73,7 +73,7 @@ def judge(evidence: DemoRun) -> DemoReport:
 def order_violations(calls: Iterable[ShopCall]) -> int:
     """Count calls that break the order of their key.
 
-    Of one key in one partition: a call may start only after the one before it has ended, first
+    Within one key of one partition: a call may start only after the previous one has ended, first
     calls come in offset order, and nothing comes between the attempts of a record.
     """
     lanes: dict[tuple[int, bytes], list[ShopCall]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The command itself: fill, run, watch, judge."""
+"""``window-consumer demo``: fills the topic, runs the shop, draws the windows and judges."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from window_consumer.model import headers as names
 from window_consumer.runtime.running import Running
 
 LONGEST_S = 28.0
-"""The demo gives up then and reports what is missing."""
+"""After this the demo gives up and reports what is missing."""
 
 Show = Callable[[TopScene], object]
-"""Gets what is to be seen at a moment."""
+"""Takes the current picture."""
 
 _TITLE = "demo"
 _CHECK_S = 0.1
 _SETTLE_S = 0.6
-"""The last picture stays for a moment: a window that has slid to its end."""
+"""How long the last picture stays: a window that has slid to its end."""
 
 
 @click.command("demo")
@@ -69,7 +69,7 @@ _SETTLE_S = 0.6
 def demo_command(*, as_json: bool, no_ui: bool) -> int:
     """Show a worker at work: 20,000 orders, some fail, some are poison, one hangs."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
-    # What fails here fails on purpose; the report tells about it.
+    # Failures here are intended; the report lists them.
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
     console = Console(stderr=as_json)
     if no_ui or not console.is_terminal:
@@ -81,7 +81,7 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
 
 
 def conclude(report: DemoReport, console: Console, *, as_json: bool) -> int:
-    """Print a report and return the exit code for it."""
+    """Print a report and return its exit code."""
     if as_json:
         click.echo(json.dumps(attrs.asdict(report)))
     else:
@@ -90,7 +90,7 @@ def conclude(report: DemoReport, console: Console, *, as_json: bool) -> int:
 
 
 def run_demo(show: Show | None = None) -> DemoReport:
-    """Run the demo once and return what the checker says; ``show`` is called now and then."""
+    """Run the demo once and return the checker's report; ``show`` is called repeatedly."""
     shop = Shop()
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
         produced = _fill(broker)

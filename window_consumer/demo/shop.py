@@ -1,4 +1,4 @@
-"""The demo's shop: orders, some of which fail once, are poison, or hang; and a journal."""
+"""The demo's shop: orders that fail once, are poison, or hang; and a journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORTEST_S, _LONGEST_S = 0.001, 0.005
 
 @frozen
 class Order:
-    """What a record of the demo says."""
+    """The content of a demo record."""
 
     number: int
     customer: int
@@ -64,7 +64,7 @@ class ShopCall:
 
 
 class PaymentDeclinedError(Exception):
-    """What the demo's payment provider raises."""
+    """The error of the demo's payment provider."""
 
 
 class Shop:
@@ -76,7 +76,7 @@ class Shop:
         self.app.handler(TOPIC, name="charge")(self.charge)
 
     def charge(self, record: Record) -> None:
-        """Charge an order: takes a few milliseconds, and now and then it goes wrong."""
+        """Charge an order: takes a few milliseconds, and sometimes fails."""
         started = time.perf_counter()
         succeeded = False
         number = int(record.json()["order"])

@@ -1,4 +1,4 @@
-"""``window-consumer simulate``: a configuration on random schedules, every promise checked."""
+"""``window-consumer simulate``: checks every promise of a configuration on random schedules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from window_consumer.simulator.worker_profile import (
 SEEDS = 1000
 
 _TOLD = 5
-"""So many broken schedules of a worker are told; the others are counted."""
+"""How many broken schedules of a worker are printed; the others are only counted."""
 
 
 class Seeds(click.ParamType[range]):
@@ -63,7 +63,7 @@ class Seeds(click.ParamType[range]):
         except ValueError:
             self.fail(f"{value!r} is neither a number nor a range such as 200..300", param, ctx)
         if not seeds or seeds.start < 0:
-            self.fail(f"{value!r} has no seed: they count from 0", param, ctx)
+            self.fail(f"{value!r} has no seed: seeds start at 0", param, ctx)
         return seeds
 
 
@@ -77,11 +77,12 @@ class SimulatedWorker:
     values: tuple[bytes, ...]
     calling: bool
     replay: str
-    """How to call the command again, but for worker and seed."""
+    """The command to repeat, without worker and seed."""
     subject: SystemUnderTest = FRAMEWORK
     stop_asked: Callable[[], bool] = lambda: False
-    """Asked between two schedules. An exception would be lost where Python ignores those: in the
-    callback of a weak reference, say."""
+    """Asked between schedules, instead of raising an exception: Python may ignore one, for instance
+    in the callback of a weak reference.
+    """
 
 
 @click.command("simulate")
@@ -96,17 +97,17 @@ class SimulatedWorker:
     metavar="N|A..B",
     help=f"How many schedules, or which ones. [default: {SEEDS}]",
 )
-@click.option("--seed", type=click.IntRange(0), help="Only this schedule, told step by step.")
+@click.option("--seed", type=click.IntRange(0), help="Only this schedule, printed step by step.")
 @click.option("--steps", type=click.IntRange(1), help="End the faults after so many steps.")
 @click.option(
     "--call-handlers",
     is_flag=True,
-    help="Call the handlers, middleware and lifespan included, instead of making outcomes up.",
+    help="Call the handlers, middleware and lifespan included, instead of inventing outcomes.",
 )
 @click.option(
     "--values",
     type=click.Path(path_type=Path),
-    help="A file with what records hold, one value a line, for --call-handlers. [default: {}]",
+    help="A file with records' values, one per line, for --call-handlers. [default: {}]",
 )
 def simulate_command(**given: Any) -> int:
     """Run a configuration through random schedules and check every promise.
@@ -116,7 +117,7 @@ def simulate_command(**given: Any) -> int:
     the configuration. Needs no Kafka. Ends with 1 where a promise was broken.
     """
     if given["values"] is not None and not given["call_handlers"]:
-        raise UsageError("--values is for handlers that are called: add --call-handlers")
+        raise UsageError("--values has no effect without calls: add --call-handlers")
     app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
     seed = given["seed"]
@@ -131,7 +132,7 @@ def simulate_command(**given: Any) -> int:
     )
     if task.tell and len(plan.workers) > 1:
         names = ", ".join(worker.name for worker in plan.workers)
-        raise UsageError(f"--seed tells one worker's schedule: choose one with --only ({names})")
+        raise UsageError(f"--seed prints one worker's schedule: choose one with --only ({names})")
     return run(app, plan, task)
 
 
@@ -155,7 +156,7 @@ def run(app: App, plan: AppPlan, task: SimulatedWorker) -> int:
 def _simulate_worker(
     plan: AppPlan, worker: PlannedWorker, task: SimulatedWorker, make_fault_plan: MakeWeather
 ) -> bool:
-    """Run all schedules of a worker; tell whether every promise was kept."""
+    """Run all schedules of a worker; return whether every promise was kept."""
     config = worker.config
     likeness = Likeness(
         worker.engine,
@@ -184,14 +185,14 @@ def _simulate_worker(
             click.echo("\n".join(told), nl=bool(told))
         tally.ran += 1
         if task.stop_asked():
-            break  # somebody has seen enough: what was found so far is worth knowing
+            break  # interrupted: still print what was found
     click.echo(f"{worker.name}: {tally.in_words()}")
     return not tally.broken
 
 
 @define
 class _Tally:
-    """What became of one worker's schedules."""
+    """The results of one worker's schedules."""
 
     wanted: int
     ran: int = 0
@@ -258,5 +259,5 @@ def _values(file: Path | None) -> tuple[bytes, ...]:
         raise UsageError(f"--values {file}: cannot be read: {error.strerror}") from error
     values = tuple(line for line in lines if line.strip())
     if not values:
-        raise UsageError(f"--values {file}: holds no value: write one a line")
+        raise UsageError(f"--values {file}: has no value: write one per line")
     return values

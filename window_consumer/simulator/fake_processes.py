@@ -1,7 +1,7 @@
-"""Slots that are processes, and die: what their parent makes of it, in steps.
+"""Simulates slots that are processes, and die: what their parent does, in steps.
 
-``runtime.parcels`` and ``batch_parcels`` with the deaths at any pause: what was over counts, what
-had not begun is dealt again, and the record or the batch that the process was on fails.
+Follows ``runtime/pools/processes``, with deaths at any pause: finished records count, those not
+begun are dispatched again, and the record or batch in progress fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _DeathError(Exception):
 
 
 class FakeProcesses(SteppedSlots):
-    """A pool of processes. One whose call is to end dies of it, too."""
+    """A pool of processes. Ending a call kills its process."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class FakeProcesses(SteppedSlots):
         now: Callable[[], float],
         deaths: float,
     ):
-        """``deaths`` is the share of steps at which one dies by itself."""
+        """``deaths`` is the share of steps at which a process dies without a cause."""
         super().__init__(slots, handler, history, now, ends=True)
         self._deaths = deaths
 
@@ -83,7 +83,7 @@ class FakeProcesses(SteppedSlots):
         self.member.completions.put(slice_)
 
     def _end(self, slice_: Slice, messages: list[Message]) -> None:
-        """Let what the process was on fail, or stay open where its partition is given up."""
+        """Let the records in progress fail, or stay open where their partition is given up."""
         history, noted = self._history, slice_.deviate()
         is_told, why = slice_ in self._ending, self._ending.pop(slice_, None)
         calls = self._calls.pop(slice_, None)
@@ -106,7 +106,7 @@ class FakeProcesses(SteppedSlots):
             noted.failed.append((message, made_failure(error, message.offset())))
 
     def _begun(self, slice_: Slice, messages: list[Message]) -> list[SimulatedCall]:
-        """Begin the calls for records that are claimed: nobody can tell that they had not."""
+        """Begin the calls for claimed records: nobody can tell whether they had begun."""
         tenure = self._history.tenure_of(self.member, slice_.partition)
         attempt = slice_.call.attempt
         if slice_.is_batch:
@@ -115,7 +115,7 @@ class FakeProcesses(SteppedSlots):
 
 
 def _is_held(slice_: Slice, noted: Deviations, message: Message) -> bool:
-    """Tell whether a record would have been held behind another one of its lane."""
+    """Return whether a record would have been held behind another one of its lane."""
     lane_of: Any = slice_.lane_of
     if slice_.is_batch or lane_of is None or lane_of(message) is None:
         return False

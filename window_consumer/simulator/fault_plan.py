@@ -1,4 +1,4 @@
-"""The weather of a simulation: how calls, commits and copies end, until it is calm."""
+"""The fault plan of a simulation: how calls, commits and copies end, until it is calm."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class FaultPlan:
         self.calm = False
         """Nothing fails any more, and calls that hang return."""
         self.wall_ms: Callable[[], int] = lambda: 0
-        """The simulation's time of day, milliseconds since 1970; it sets this."""
+        """The simulated time in milliseconds since 1970; set by the simulation."""
         self.commits_fail = False
         self.copies_fail = False
         self.outage = False
         """Every call fails."""
 
     def steps(self, call: SimulatedCall) -> int:
-        """How many steps a call takes beyond its first."""
+        """Return how many steps a call takes beyond its first."""
         handlers = self._handlers
         chance = self._rng.random()
         if chance < handlers.hangs:
@@ -65,7 +65,7 @@ class FaultPlan:
         return 0
 
     def must_end(self) -> bool:
-        """Tell whether calls that last have to end now."""
+        """Return whether long calls must end now."""
         return self.calm
 
     def ending(self, call: SimulatedCall) -> Exception | None:
@@ -89,9 +89,9 @@ class FaultPlan:
         return None
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Return what the call of a batch handler says of each record, None where it is done.
+        """Return each record's result of a batch handler's call, None where it is done.
 
-        Some calls fail as a whole; the others tell the failed records one by one.
+        Some calls fail as a whole; the others report the failed records one by one.
         """
         errors = [self.ending(call) for call in calls]
         whole = errors[0]
@@ -99,7 +99,7 @@ class FaultPlan:
             return [whole] * len(calls)
         return errors
 
-    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - others look at it
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - subclasses use it
         """Return how many results a call returns, and why the last is refused for good."""
         rng = self._rng
         if not self._handlers.returns or rng.random() >= self._handlers.returns:
@@ -115,16 +115,16 @@ class FaultPlan:
         return self._rng.choice(ends)
 
     def commit_fault(self, _commit: Commit) -> RefusedCommit | None:
-        """Decide about a commit."""
+        """Decide how a commit ends."""
         if self.calm or not self.commits_fail or self._rng.random() < 0.5:
             return None
         return self._rng.choice(_REFUSALS)
 
     def fate_of(self, copy: Copy) -> Fate:
-        """Decide about a copy or a result."""
+        """Decide how a copy or a result ends."""
         if self.calm or not self.copies_fail or self._rng.random() < 0.4:
             return Fate.ACKED
         fate = self._rng.choice(_FATES)
-        # What has no place in the queue is answered before the others are sent: the watch of
-        # results judges them together.
+        # Refusals by a full queue come before other answers, and the watch of results judges all
+        # answers together.
         return Fate.LOST if fate is Fate.QUEUE_FULL and copy.topic in RESULT_TOPICS else fate

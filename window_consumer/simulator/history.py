@@ -1,7 +1,7 @@
-"""The history of a simulation: hears of every record and call, and notices broken promises.
+"""The history of a simulation: receives every record and call, and detects broken promises.
 
-It judges by what went over the borders (records delivered, calls begun and ended), not by what
-the Engine believes. Commits and copies have their own watches.
+It judges by what crosses the borders (records delivered, calls begun and ended), not by the
+Engine's state. Commits and copies have their own watches.
 """
 
 from __future__ import annotations
@@ -84,24 +84,26 @@ class SimulationHistory:
         self.now = now
         self.wall_ms = wall_ms
         self.retry_levels = retry_levels
-        """The retry topics that there are."""
+        """The existing retry topics."""
         self.violations: list[str] = []
         self.trace: list[str] | None = None
-        """What happened in words, where somebody wants to read it."""
+        """What happened, in words; None where nobody reads it."""
         self.events: list[Event] = []
         self.ledgers: dict[FakeLog, LogLedger] = {}
         self.catch_up: Callable[[], None] = lambda: None
-        """Takes note of what the broker has committed lately."""
+        """Makes the commit watch process the broker's recent commits."""
         self._records: dict[int, KnownRecord] = {}
         self._batches = 0
         self._running: dict[tuple[TopicPartition, Lane], list[SimulatedCall]] = {}
-        """The calls that run now, over all members: by the lane's source partition, and lane."""
+        """The running calls of all members, by the lane's source partition, and lane."""
         self._tenures: dict[Partition, Tenure] = {}
         self._latest: dict[tuple[Member, TopicPartition], Tenure] = {}
         self._known_partitions: dict[str, int] = {}
         """How many partitions each topic had when the group first committed something."""
         self._out_of_range: set[tuple[Member, TopicPartition]] = set()
-        """Whose next assignment of what begins by the rule for positions outside of the log."""
+        """Members and partitions whose next assignment starts by the rule for offsets out of
+        range.
+        """
         self.outages = Outages(self)
         self.poison = PoisonWatch(self)
         self.pace = PaceWatch(self)
@@ -109,12 +111,12 @@ class SimulationHistory:
         self._outlived: set[tuple[Member, TopicPartition, int]] = set()
 
     def record(self, text: str) -> None:
-        """Note what happens; callers that format look at ``trace`` first."""
+        """Record what happens; callers check ``trace`` before they format."""
         if self.trace is not None:
             self.trace.append(f"{self.now():9.4f} {text}")
 
     def violate(self, text: str) -> None:
-        """Note a broken promise."""
+        """Record a broken promise."""
         self.violations.append(text)
         self.record(f"VIOLATION: {text}")
 
@@ -137,7 +139,7 @@ class SimulationHistory:
         copy_of: KnownRecord | None = None,
         put_back: bool = False,
     ) -> None:
-        """A record was written; ``put_back`` where it was a dead letter."""
+        """Record that a record was written; ``put_back`` marks a redriven dead letter."""
         ledger = self.ledger(log)
         offset = message.offset()
         hop = self._retry_level(log.name).hop_of(message)
@@ -158,20 +160,20 @@ class SimulationHistory:
         )
 
     def excuse(self, ledger: LogLedger, below: int, why: str) -> None:
-        """Nobody has to handle the records below an offset."""
+        """Excuse the records below an offset from being handled."""
         for offset, record in ledger.records.items():
             if offset < below:
                 record.excused = True
         self.record(f"{ledger.log.name}: records below {below} need not be handled: {why}")
 
     def sweep(self, ledger: LogLedger) -> None:
-        """Excuse the records that a log does not hold any more."""
+        """Excuse the records that a log no longer holds."""
         there = {message.offset() for message in ledger.log.messages}
         for offset, record in ledger.records.items():
             record.excused = record.excused or offset not in there
 
     def cut(self, log: FakeLog, end: int) -> None:
-        """A log that ended at ``end`` was cut: offsets from its new end on come again."""
+        """Record a truncation from ``end``: offsets from the new end on are reused."""
         ledger = self.ledger(log)
         ledger.excused_below = max(ledger.excused_below, end)
         ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
@@ -180,7 +182,7 @@ class SimulationHistory:
         self.record(f"{log.name} is cut from {end} to {log.end}")
 
     def topic_of(self, ledger: LogLedger) -> str:
-        """Name a log's topic so that one made anew has another name."""
+        """Return a name for a log's topic that differs for a recreated one."""
         return f"{ledger.log.name.topic}#{list(self.ledgers).index(ledger.log)}"
 
     # ---- assignments
@@ -230,7 +232,7 @@ class SimulationHistory:
         return tenure
 
     def sought(self, member: Member, name: TopicPartition, offset: int) -> None:
-        """A member reads on elsewhere."""
+        """Record that a member continues to read elsewhere."""
         if self.trace is not None:
             self.record(f"{member} seeks {name} to {offset}")
         if member.source.is_out_of_range(name):
@@ -240,13 +242,13 @@ class SimulationHistory:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
     def _only_others_committed(self, topic: str) -> bool:
-        """Tell whether nothing that is committed of a topic tells how many partitions it had."""
+        """Return whether no commit of a topic carries its number of partitions."""
         group, count = self.broker.group(GROUP), self.broker.topics.partitions(topic)
         found = (group.committed(TopicPartition(topic, partition)) for partition in range(count))
         return all(decode(each.metadata) is None for each in found)
 
     def _excuse_as_latest(self, tenure: Tenure) -> None:
-        """Nobody asked for what was there before the group, except in partitions that are new."""
+        """Excuse records from before the group, except in new partitions."""
         group, topic = self.broker.group(GROUP), tenure.name.topic
         if not any(each.commit.name.topic == topic for each in group.applied):
             self._known_partitions[topic] = self.broker.topics.partitions(topic)
@@ -255,7 +257,7 @@ class SimulationHistory:
             self.excuse(tenure.ledger, tenure.start, "latest")
 
     def delivered(self, member: Member, name: TopicPartition, messages: Sequence[Message]) -> None:
-        """A Source hands these to its member."""
+        """Record the messages that a Source delivers to its member."""
         tenure = self.tenure(member, name)
         if self.trace is not None:
             self.record(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
@@ -274,7 +276,7 @@ class SimulationHistory:
                 tenure.lines.setdefault(lane, deque()).append(offset)
 
     def is_stray(self, name: TopicPartition, record: KnownRecord) -> bool:
-        """Tell whether a copy lies in another partition of its topic than it should."""
+        """Return whether a copy is in the wrong partition of its topic."""
         number = record.hop.origin.partition
         exists = number < self.broker.topics.partitions(name.topic)
         is_ordered = self.plan.engine.ordering != "unordered"
@@ -283,7 +285,7 @@ class SimulationHistory:
         )
 
     def lane_of(self, message: Message) -> Lane | None:
-        """Tell a record's lane; None where it has no order to keep."""
+        """Return a record's lane; None where it has no order to keep."""
         ordering = self.plan.engine.ordering
         if ordering == "partition":
             return "partition"
@@ -292,7 +294,7 @@ class SimulationHistory:
     # ---- calls
 
     def claimed(self, member: Member, slice_: Slice, message: Message) -> Tenure:
-        """A slot claimed a record; from a partition that is given up it may claim none."""
+        """Record that a slot claimed a record; it may claim none of a revoked partition."""
         self.pace.taken(member, slice_, message)
         tenure = self.tenure_of(member, slice_.partition)
         if not tenure.current or not slice_.partition.is_active:
@@ -302,14 +304,14 @@ class SimulationHistory:
         return tenure
 
     def started(self, tenure: Tenure, message: Message, attempt: int) -> SimulatedCall:
-        """A handler call begins."""
+        """Record that a handler call begins."""
         record = tenure.delivered.get(message.offset() or 0) or self._records[id(message)]
         return self._started(SimulatedCall(tenure, record, self.lane_of(message), attempt))
 
     def started_together(
         self, tenure: Tenure, messages: Sequence[Message], attempt: int
     ) -> list[SimulatedCall]:
-        """A batch handler is called: one call begins for each record, all of them at once."""
+        """Record a batch handler's call: one simulated call begins for each record."""
         if [m.offset() for m in messages] != sorted(m.offset() for m in messages):
             self.violate(f"{tenure.name}: a batch is not in order: {messages}")
         self._batches += 1
@@ -325,7 +327,7 @@ class SimulationHistory:
         return calls
 
     def _started(self, call: SimulatedCall, together: Collection[int] = ()) -> SimulatedCall:
-        """Note that a call begins, in one batch with those of these offsets."""
+        """Record that a call begins, in one batch with these offsets."""
         tenure, attempt = call.tenure, call.attempt
         if self.trace is not None:
             self.record(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
@@ -376,26 +378,26 @@ class SimulationHistory:
             self.violate(f"{place} is called before it is due")
 
     def _check_name(self, call: SimulatedCall) -> None:
-        """A record that is started alone has to be known as that to the broker."""
+        """Check that a record started alone is named in a commit."""
         tenure = call.tenure
         if self.broker.topics.log(tenure.name) is not tenure.ledger.log:
-            return  # the topic was made anew, and what was committed of the old one is gone
+            return  # the topic was recreated, and the commits of the old one are gone
         if not self.broker.group(GROUP).has(tenure.member.source):
-            return  # it was thrown out, cannot know it yet, and a new owner has committed since
+            return  # it was evicted, cannot know it yet, and a new owner has committed since
         note = decode(self.broker.group(GROUP).committed(tenure.name).metadata)
         if note is None or note.suspect != call.offset:
             self.violate(f"{tenure.name}@{call.offset} is started alone before a commit names it")
-        # A call that was given up may go on beside it: a thread cannot be stopped.
+        # An abandoned call may run beside it: a thread cannot be stopped.
         others = tenure.running - tenure.abandoned
         if others:
             self.violate(f"{tenure.name}@{call.offset} is not alone: {others} run")
 
     def has_crashed(self, record: KnownRecord) -> bool:
-        """Tell whether the process ended on a record as often as it may."""
+        """Return whether the process ended on a record as often as it may."""
         return record.named_ends >= self.plan.engine.retry.crash_attempts
 
     def is_over(self, tenure: Tenure, offset: int) -> bool:
-        """Tell whether a record needs nothing more; one that crashed may be dropped silently."""
+        """Return whether a record is finished; a crashed one may be dropped silently."""
         if tenure.is_over(offset):
             return True
         record = tenure.delivered.get(offset)
@@ -411,7 +413,7 @@ class SimulationHistory:
         in_line = call.offset not in tenure.abandoned and not call.record.reborn
         first = line[0] if line else call.offset
         if together and line:
-            # Earlier ones of the lane are in the list, too, or were in one with it and are leaving.
+            # Earlier records of the lane are in the batch, too, or were, and are leaving.
             first = next(
                 (
                     offset
@@ -441,7 +443,7 @@ class SimulationHistory:
         running.append(call)
 
     def _may_overlap(self, call: SimulatedCall) -> bool:
-        """Tell whether a call was given up, and its member said so, or cannot know yet."""
+        """Return whether a call was given up and logged, or its member cannot know yet."""
         tenure = call.tenure
         if (tenure.member, tenure.name, call.offset) in self._outlived:
             return True
@@ -451,7 +453,7 @@ class SimulationHistory:
         return False
 
     def ended(self, call: SimulatedCall, error: Exception | None, *, is_open: bool = False) -> None:
-        """A handler call is over; its record ``is_open`` where results have to be acked first."""
+        """Record that a call has ended; ``is_open``: its results must be acked first."""
         tenure = call.tenure
         tenure.running.discard(call.offset)
         if isinstance(error, NotCalled) and call.offset not in tenure.abandoned:
@@ -492,7 +494,7 @@ class SimulationHistory:
                 tenure.dropped.add(call.offset)
 
     def interrupted(self, call: SimulatedCall) -> None:
-        """A call was ended because its partition is given up; its record stays open."""
+        """Record that a call was ended with its partition; its record stays open."""
         tenure = call.tenure
         tenure.running.discard(call.offset)
         if call.lane is not None:
@@ -513,9 +515,9 @@ class SimulationHistory:
         )
 
     def died(self, calls: Sequence[SimulatedCall]) -> None:
-        """The process of a slot has died on these calls, and nobody can tell on which of them.
+        """Record that a slot's process died on these calls.
 
-        Whoever was alone is to blame; of several none is charged.
+        A single call is to blame. Of several none is charged, as the cause is unknown.
         """
         if len(calls) == 1:
             (call,) = calls
@@ -530,9 +532,9 @@ class SimulationHistory:
     def ended_together(
         self, calls: Sequence[SimulatedCall], errors: Sequence[Exception | None]
     ) -> None:
-        """A call of a batch handler is over; it tells what became of each record.
+        """Record the end of a batch handler's call, with the result of each record.
 
-        Of one lane all that may be called again wait as long as the first of them. Where a lane
+        All records of a lane that are retried wait as long as the first of them. Where a lane
         blocks, all behind that one are called again.
         """
         firsts: dict[Lane, Exception] = {}
@@ -550,12 +552,12 @@ class SimulationHistory:
             self.ended(call, error)
 
     def acked(self, call: SimulatedCall) -> None:
-        """All results of a call are acked: its record is done."""
+        """Record that all results of a call are acked: its record is done."""
         self._conclude(call, None, "done")
         self._after_results(call, "done")
 
     def refused(self, call: SimulatedCall) -> None:
-        """A result of a call was refused for good: the call counts as failed."""
+        """Record that a result was refused for good: the call counts as failed."""
         error = ResultRefusedError("made to be refused")
         result = self._result(call, error)
         self.outages.ended(call, result)
@@ -565,7 +567,7 @@ class SimulationHistory:
             self._after_results(call, result)
 
     def _after_results(self, call: SimulatedCall, result: Result) -> None:
-        """Note for the guarantees that a record is over, some time after its call."""
+        """Record for the guarantees that a record ended some time after its call."""
         tenure = call.tenure
         lane = None if call.lane is None else str(call.lane)
         place = (self.topic_of(call.record.ledger), tenure.name.partition, call.offset)
@@ -573,7 +575,7 @@ class SimulationHistory:
         self.events.append(Ended(str(tenure.member), *place, lane, now, result, call.attempt))
 
     def abandoned(self, member: Member, stalled: Stalled) -> None:
-        """A member gives up a call that does not return; its record leaves, or all of a batch."""
+        """Record that a member abandons a stuck call; its record or batch leaves."""
         for message in stalled.slice_.messages if stalled.slice_.is_batch else ():
             self._abandoned(member, stalled, message)
         if not stalled.slice_.is_batch:
@@ -583,7 +585,7 @@ class SimulationHistory:
         tenure = self.tenure_of(member, stalled.slice_.partition)
         offset: int = message.offset()
         self.record(f"{member} abandons the call for {tenure.name}@{offset}")
-        # Where its slot has claimed it and not begun yet, the call begins later.
+        # A slot may have claimed it without beginning the call, which then begins later.
         tenure.attempts[offset] = stalled.slice_.call.attempt
         tenure.abandoned.add(offset)
         retry = tenure.member.rules.retry
@@ -595,7 +597,7 @@ class SimulationHistory:
             tenure.leaving.add(offset)
 
     def _dropped(self, tenure: Tenure, stalled: Stalled, message: Message) -> None:
-        """Note for the guarantees that a record is over although its call goes on."""
+        """Record for the guarantees that a record ended although its call continues."""
         lane = self.lane_of(message)
         self.events.append(
             Ended(
@@ -611,14 +613,14 @@ class SimulationHistory:
         )
 
     def finished(self, tenure: Tenure, offset: int) -> None:
-        """A record has its final outcome in an assignment."""
+        """Record a final outcome in an assignment."""
         tenure.final.add(offset)
         record = tenure.delivered.get(offset)
         if record is not None:
             record.handled = True
 
     def dropped(self, tenure: Tenure, record: KnownRecord) -> None:
-        """A record on which the process ended too often was dropped without a call."""
+        """Record that a record was dropped without a call: the process ended on it too often."""
         offset = record.message.offset()
         self.finished(tenure, offset)
         place = (self.topic_of(record.ledger), tenure.name.partition, offset)
@@ -650,11 +652,11 @@ class SimulationHistory:
         return self.retry_levels.get(name.topic) or RetryTopicLevel(name.topic)
 
     def _calls_of(self, call: SimulatedCall, lane: Lane) -> list[SimulatedCall]:
-        """Return the calls that run now of a lane, whose records may lie in several topics."""
+        """Return the running calls of a lane, whose records may be in several topics."""
         return self._running.setdefault((call.record.hop.origin, lane), [])
 
     def _due_ms(self, record: KnownRecord, level: Level) -> float:
-        """Return when a copy may be called: as its header says, unless a clock was wrong."""
+        """Return when a copy may be called: as its header says, within the clocks' tolerance."""
         not_before = record.hop.not_before or 0
         return min(not_before, record.written_ms + (level.delay_s + MAX_SKEW_S) * 1000)
 
@@ -668,7 +670,7 @@ class SimulationHistory:
     # ---- members
 
     def reported(self, member: Member, calls: Iterable[Outlived]) -> None:
-        """A member's log says that calls outlived their partition."""
+        """Record the calls that a member logged as outlived."""
         for call in calls:
             self._outlived.add((member, call.name, call.offset))
             self.record(f"{member} reports {call.name}@{call.offset} as outlived")
@@ -679,14 +681,14 @@ class SimulationHistory:
                 self.events.append(OutlivedLogged(topic, call.name.partition, call.offset))
 
     def gone(self, member: Member) -> None:
-        """A member's process has ended, and its calls with it."""
+        """Record that a member's process has ended, and its calls with it."""
         for running in self._running.values():
             running[:] = [call for call in running if call.tenure.member is not member]
         self.events.append(Killed(str(member), self.now()))
 
 
 def _further(retry: RetryRules, level: Level | None) -> list[Level]:
-    """Return the levels that a record of this one may still climb."""
+    """Return the levels that a record at this level may still reach."""
     return [each for each in retry.levels if level is None or each.delay_s > level.delay_s]
 
 

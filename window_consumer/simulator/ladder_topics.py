@@ -1,7 +1,7 @@
-"""The ladder of a simulation: its topics, the levels that are configured now, who reads what.
+"""The ladder of a simulation: its topics, the configured levels, and their readers.
 
-The levels may be edited while members run: one is taken out, renamed, added or put back. Who starts
-later begins with the levels of that moment; the others keep theirs, as in a rolling change.
+Levels may be edited while members run: removed, renamed, added or put back. New members start with
+the present levels; running ones keep theirs, as in a rolling change.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class LadderTopics:
         self._broker = broker
         self._reads_on = reads_on
         self.levels: tuple[Level, ...] = ()
-        """Those that are configured now, shortest delay first."""
+        """The levels configured now, shortest delay first."""
         self.retry_levels: dict[str, RetryTopicLevel] = {}
-        """The retry topics that there are, by name; those of levels that were taken out, too."""
+        """The existing retry topics by name, those of removed levels included."""
 
     def create(self) -> None:
-        """Make the topics of the plan; the sources are there."""
+        """Create the topics of the plan, after the sources."""
         for source in self._plan.sources:
             self._create(copy_topic(source), source, self._plan.copy_limit)
             if "redrive" in self._plan.actions:
@@ -54,10 +54,10 @@ class LadderTopics:
         return [*map(copy_topic, self._plan.sources), *self.retry_levels]
 
     def read_by(self, levels: Sequence[Level]) -> dict[str, RetryTopicLevel]:
-        """Return the retry topics that a member with these levels has to read now.
+        """Return the retry topics that a member with these levels must read now.
 
-        As a real worker finds out: those of its levels, those of others while the group has not
-        finished everything in them, and those that dead letters go back to.
+        Follows a real worker: the topics of its levels, those of others while the group has
+        unfinished records in them, and those that redriven dead letters enter.
         """
         return {
             topic: retry_level
@@ -66,7 +66,7 @@ class LadderTopics:
         }
 
     def backlog(self, topic: str) -> int:
-        """Return how many of a topic's records the group has not finished, as it commits."""
+        """Return how many of a topic's records the group has not finished, by its commits."""
         group = self._broker.group(GROUP)
         logs = self._broker.topics.by_name[topic].logs
         return sum(
@@ -74,7 +74,7 @@ class LadderTopics:
         )
 
     def edit(self, rng: Random) -> None:
-        """Change one of the configured levels; most often one where records wait goes."""
+        """Change one of the configured levels; usually remove one with waiting records."""
         levels = list(self.levels)
         chance = rng.random()
         delays = [each for each in DELAYS_S if all(each != level.delay_s for level in levels)]
@@ -90,7 +90,7 @@ class LadderTopics:
         self._configure(sorted(levels, key=lambda level: level.delay_s))
 
     def widen(self, source: str, partitions: int) -> None:
-        """Give the levels as many partitions, so that equal numbers stay with one member."""
+        """Widen the levels with their source, so that equal numbers stay with one member."""
         for topic, retry_level in self.retry_levels.items():
             if retry_level.source == source:
                 self._broker.topics.widen(topic, partitions + self._plan.wider)
@@ -113,6 +113,6 @@ class LadderTopics:
 
 
 def _renamed(level: Level) -> Level:
-    """Return a level with the same delay, written in another way."""
+    """Return a level with the same delay, written differently."""
     name = level.name.removesuffix("s")
     return Level(name if name != level.name else f"{name}s", level.delay_s)

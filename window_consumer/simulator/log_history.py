@@ -1,4 +1,4 @@
-"""What a simulation knows of each record, log and assignment, apart from what the Engine says."""
+"""What a simulation knows of each record, log and assignment, independent of the Engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Lane = Hashable
 
 
 class Member(Protocol):
-    """What is judged of a simulated member. It is hashed by its identity."""
+    """What the watches read from a simulated member. It is hashed by identity."""
 
     dead: bool
     slices_out: int
@@ -40,7 +40,7 @@ class Member(Protocol):
 
     @property
     def rules(self) -> EngineRules:
-        """Those of the configuration with which it began."""
+        """The rules of the configuration that it started with."""
 
     @property
     def source(self) -> FakeSource:
@@ -52,13 +52,13 @@ class Member(Protocol):
 
 
 class Chronicle(Protocol):
-    """What watches ask of the history that asks them."""
+    """What watches need from the history."""
 
     plan: SchedulePlan
     now: Callable[[], float]
 
     def violate(self, text: str) -> None:
-        """Write down a broken promise."""
+        """Record a broken promise."""
 
     def tenure(self, member: Member, name: TopicPartition) -> Tenure | None:
         """Return the assignment that a member's Engine has of a partition."""
@@ -67,7 +67,7 @@ class Chronicle(Protocol):
         """Return whether a record needs nothing more."""
 
     def dropped(self, tenure: Tenure, record: KnownRecord) -> None:
-        """A record on which the process ended too often was dropped without a call."""
+        """Record that a record was dropped without a call: the process ended on it too often."""
 
 
 class KnownRecord:
@@ -101,11 +101,11 @@ class KnownRecord:
         self.ledger = ledger
         self.message = message
         self.hop = hop
-        """Where it came from, and what happened to it before."""
+        """Its origin, and its earlier failures."""
         self.first: KnownRecord = self if copy_of is None else copy_of.first
-        """The record of a source topic that it is a copy of, however many hops ago."""
+        """The record of the source topic that this is a copy of, over all hops."""
         self.redrives: int = _redrives(message) if copy_of is None else copy_of.redrives
-        """How often it was put back."""
+        """How often it was redriven."""
         self.written_ms = written_ms
         self.poison = poison
         """Every call for it fails."""
@@ -116,9 +116,9 @@ class KnownRecord:
         self.handled = False
         """Some assignment gave it a final outcome."""
         self.reborn = message.offset() < ledger.excused_below
-        """Its offset was another record's before the log was cut: nobody can tell them apart."""
+        """Its offset was another record's before the log was cut, and the two look the same."""
         self.excused = self.reborn
-        """Nobody has to handle it: its log lost it, or a rule or an administrator skipped it."""
+        """Nobody has to handle it: the log lost it, or a rule or an administrator skipped it."""
 
 
 class LogLedger:
@@ -130,19 +130,19 @@ class LogLedger:
         self.log = log
         self.records: dict[int, KnownRecord] = {}
         self.durable: set[int] = set()
-        """Offsets that the group's committed offset and metadata say are finished."""
+        """Offsets that the group's committed offset and metadata declare finished."""
         self.doubtful: set[int] = set()
-        """Were durable, until the log was cut below the end of the ranges that say so."""
+        """Formerly durable offsets: the log was cut below the end of their ranges."""
         self.entry: Commit | None = None
-        """What was committed last."""
+        """The last commit."""
         self.excused_below = 0
-        """The log was cut: offsets below this come twice."""
+        """Offsets below this were reused after the log was cut."""
 
     def check_ranges(self, note: CommitNote) -> None:
-        """Take note of whether an assignment that begins now heeds the committed ranges.
+        """Set whether an assignment that begins now uses the committed ranges.
 
-        While the log ends below them nobody knows which records they speak of. Where nothing else
-        was committed until it has grown beyond them, they count again.
+        While the log ends below them, it is unknown which records they mean. If nothing else is
+        committed until the log has grown beyond them, they are valid again.
         """
         if note.finished[-1].stop > self.log.end:
             self.doubtful |= {o for o in self.durable if o >= note.next_offset}
@@ -196,56 +196,56 @@ class Tenure:
     def __init__(self, member: Member, partition: Partition, ledger: LogLedger):
         self.member = member
         self.partition = partition
-        """The Engine's: its identity is the epoch."""
+        """The Engine's partition: its identity is the epoch."""
         self.name: TopicPartition = partition.name
         self.ledger = ledger
         self.start = self.next_offset = self.committed_to = partition.window.next_offset
         self.restarted = False
-        """It begins below what was committed: the log was cut, or made anew."""
+        """It begins below the committed offset: the log was cut, or recreated."""
         self.durable = set(ledger.durable)
         """What was finished and committed when it began."""
         self.kept: set[int] = set()
-        """What the same member had finished when it lost the partition, and may count still."""
+        """What this member had finished when it lost the partition, and may still count."""
         self.never_again: set[int] = set()
-        """Those of them that must not be called again."""
+        """Those of ``kept`` that must not be called again."""
         self.entry = ledger.entry
-        """What was committed when it began."""
+        """The last commit when it began."""
         self.excused_below = ledger.excused_below
-        """Its log's at that time, by which a later cut is known."""
+        """The log's value at that time, to detect a later cut."""
         self.sent: list[Commit] = []
         self.lost: LostAssignment | None = None
-        """Set when it was lost."""
+        """Set when the partition was lost."""
         self.delivered: dict[int, KnownRecord] = {}
         self.final: set[int] = set()
-        """Offsets with a final outcome that this assignment gave."""
+        """Offsets with a final outcome from this assignment."""
         self.running: set[int] = set()
         self.abandoned: set[int] = set()
-        """Offsets whose call was given up."""
+        """Offsets whose call was abandoned."""
         self.dropped: set[int] = set()
-        """Of those in ``final``: they may be called once more instead of being dropped."""
+        """Those in ``final`` that may be called once more instead of being dropped."""
         self.attempts: dict[int, int] = {}
         self.deaths: dict[int, int] = {}
-        """How often the process of a slot died while it was on nothing else."""
+        """How often a slot's process died with this record alone in progress."""
         self.not_before: dict[int, float] = {}
         """When a failed record may be called again."""
         self.leaving: set[int] = set()
         """Offsets whose attempts are spent: their copies may be written."""
         self.lines: dict[Lane, deque[int]] = {}
-        """Delivered offsets of each lane, the first one that is not over in front."""
+        """Delivered offsets of each lane; the first is not over."""
 
     @property
     def current(self) -> bool:
-        """The member still has it."""
+        """Whether the member still has it."""
         member = self.member
         return not member.dead and member.engine.partitions.get(self.name) is self.partition
 
     def is_over(self, offset: int) -> bool:
-        """Tell whether a record needs nothing more in this assignment."""
+        """Return whether a record needs nothing more in this assignment."""
         return offset in self.final or offset in self.durable or offset in self.kept
 
 
 class SimulatedCall:
-    """A handler call that runs."""
+    """A running handler call."""
 
     __slots__ = ("attempt", "batch", "lane", "offset", "record", "tenure")
 
@@ -256,9 +256,9 @@ class SimulatedCall:
         self.lane = lane
         self.attempt = attempt
         self.batch: str | None = None
-        """Names the list that it is for, where a batch handler is called."""
+        """Names the batch, where a batch handler is called."""
 
 
 def _redrives(message: FakeMessage) -> int:
-    """Return how often a record of a source topic says that it was put back there."""
+    """Return how often a source record's header says that it was redriven."""
     return count(dict(message.headers() or ()).get(names.REDRIVES)) or 0

@@ -1,6 +1,6 @@
-"""A simulated member: the real poll loop and Engine, on one thread, with the world in our hands.
+"""A simulated member: the real poll loop and Engine on one thread, in a controlled world.
 
-What the poll loop would wait on lets the simulation go on instead, so everything that can happen
+Where the poll loop would wait, the simulation continues instead. So everything that can happen
 while a real one waits happens here, too.
 """
 
@@ -101,7 +101,7 @@ class SharedSimulation:
 
 
 class WatchedSource(FakeSource):
-    """A fake Source whose traffic the history hears of."""
+    """A fake Source that reports its traffic to the history."""
 
     def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.group(GROUP))
@@ -130,7 +130,7 @@ class WatchedSource(FakeSource):
         super()._give_up(tell, names)
 
     def record_assignment(self) -> None:
-        """Let the history see what the Engine has been assigned."""
+        """Show the history what the Engine has been assigned."""
         for name in self.held:
             self._scene.history.tenure(self.member, name)
 
@@ -145,13 +145,13 @@ class WatchedSource(FakeSource):
         return super().commit_now(commits, timeout_s)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading elsewhere."""
+        """Continue reading elsewhere."""
         self._scene.history.sought(self.member, name, offset)
         super().seek(name, offset)
 
 
 class WatchedSink(FakeSink):
-    """A fake Sink whose copies and results the history hears of."""
+    """A fake Sink that reports its copies and results to the history."""
 
     def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.fate)
@@ -166,14 +166,14 @@ class WatchedSink(FakeSink):
         return self._scene.results if copy.topic in RESULT_TOPICS else self._scene.copies
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        """Let the history know what lies there now."""
+        """Append it, and report it to the history."""
         message = super().append(name, copy)
         self._watch(copy).written(name, copy, message)
         return message
 
 
 class MemberListener(WorkerLog):
-    """The log of a member, of which the history hears what counts."""
+    """A member's log, which reports outlived calls to the history."""
 
     def __init__(self, member: SimulatedMember, scene: SharedSimulation):
         super().__init__(str(member), _SILENT, scene.clock.now)
@@ -181,18 +181,18 @@ class MemberListener(WorkerLog):
         self._history = scene.history
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
-        """Write down calls that go on although their partition was given up."""
+        """Record calls that continue although their partition was given up."""
         calls = list(calls)
         self._history.reported(self._member, calls)
         super().outlived(calls)
 
     def warn(self, event: LogEvent, text: str) -> None:
-        """Write a warning."""
+        """Record a warning."""
         self._history.record(f"{self._member} warns ({event}): {text}")
 
 
 class Completions(SimpleQueue[Any]):
-    """A completions queue on which waiting lets the world go on."""
+    """A completions queue on which waiting lets the simulation continue."""
 
     def __init__(self, member: SimulatedMember, wait: Callable[[float], None]):
         self._member = member
@@ -205,7 +205,7 @@ class Completions(SimpleQueue[Any]):
         self._items.append(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Return the next item; what would block lets time pass instead."""
+        """Return the next item; let time pass where a real queue would block."""
         if not self._items and timeout:
             self._check_late()
             self._wait(timeout)
@@ -225,11 +225,11 @@ class Completions(SimpleQueue[Any]):
         return item
 
     def empty(self) -> bool:
-        """Tell whether nothing waits."""
+        """Return whether the queue is empty."""
         return not self._items
 
     def _check_late(self) -> None:
-        """Whoever asks for the next item is through with the last one."""
+        """Check the last item's effect: asking for the next one means it was processed."""
         if self._before is not None and self._before != self._member.impression():
             self._member.scene.history.violate(f"{self._member}: a late result changed something")
         self._before = None
@@ -259,12 +259,12 @@ class SimulatedMember:
         self.scene = scene
         self.dead = False
         self.on_stack = False
-        """It waits for something at this moment: it cannot take another turn."""
+        """It is waiting now, and cannot take another turn."""
         self.source = WatchedSource(scene)
         self.sink = WatchedSink(scene)
         levels = scene.ladder.levels
         self.rules = attrs.evolve(plan.engine, retry=attrs.evolve(plan.engine.retry, levels=levels))
-        """Those of the configuration with which it began."""
+        """The rules of the configuration that it started with."""
         self.retry_levels: dict[str, RetryTopicLevel] = {}
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.retry_levels)
@@ -318,7 +318,7 @@ class SimulatedMember:
         return self.name
 
     def find_topics(self) -> list[str]:
-        """Find out, as a real worker does now and then, which topics it has to read."""
+        """Return the topics to read, as a real worker finds them periodically."""
         read = self.scene.ladder.read_by(self.rules.retry.levels)
         self.retry_levels.update(read)
         return [*self.scene.plan.sources, *read]
@@ -330,21 +330,21 @@ class SimulatedMember:
 
     @property
     def is_captive(self) -> bool:
-        """It waits within a rebalance or a stop, where nobody else drives it."""
+        """Whether it waits within a rebalance or a stop, where nobody else drives it."""
         return self.source.in_callback or self.loop.phase is Phase.DRAINING
 
     def turn(self) -> bool:
-        """Take one turn of the poll loop; False where it had to stop, and has stopped."""
+        """Take one turn of the poll loop; return False if it had to stop, and has stopped."""
         self.on_stack = True
         try:
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
-            # What began late may end before the next poll, at a stop.
+            # Assignments that began late may end before the next poll, at a stop.
             self.source.record_assignment()
         except WorkerStoppedError as error:
             self.scene.history.record(f"{self} stops by itself: {error}")
             self.stop()
         except Exception as error:
-            # Whatever else leaves the loop is what a real worker would die of.
+            # A real worker would die of any other error.
             place = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
             self.scene.history.violate(f"{self} dies of a bug: {text}")
@@ -366,7 +366,7 @@ class SimulatedMember:
         self._end()
 
     def kill(self) -> None:
-        """End without a word; the group does not know it yet."""
+        """End abruptly; the group does not know it yet."""
         self.scene.history.record(f"{self} is killed")
         self.source.die()
         self._end()
@@ -381,7 +381,7 @@ class SimulatedMember:
         self.scene.history.violate(f"{self}: a listener raises {text}")
 
     def impression(self) -> tuple[object, ...]:
-        """Return what a late result must not change.
+        """Return the state that a late result must not change.
 
         Copies that have become due meanwhile may enter the window.
         """

@@ -1,4 +1,4 @@
-"""Processes that put dead letters back: the real Redrive on the fake broker, killed at any step."""
+"""Processes that redrive dead letters: the real Redrive on the fake broker, killed at any step."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ _CONDITIONS: dict[str, Matches | None] = {
 
 
 _MEANWHILE = 0.15
-"""The share of steps between which and the next the world goes on."""
+"""The share of steps after which the simulation continues elsewhere."""
 
 _STOPS = 0.05
-"""The share of batches after which somebody asks for a stop."""
+"""The share of batches after which a stop is requested."""
 
 
 class KilledError(BaseException):
@@ -117,7 +117,7 @@ class _Sink(FakeSink):
 
 
 class _Clock:
-    """Time that passes for everyone while one waits."""
+    """A clock on which time passes for everyone while one waits."""
 
     def __init__(self, scene: SharedSimulation, step: Step):
         self._step = step
@@ -132,7 +132,7 @@ class _Clock:
 
 @frozen
 class _Wish:
-    """What somebody wants to put back."""
+    """What somebody wants to redrive."""
 
     source: str
     what: str = "all"
@@ -161,13 +161,13 @@ class Redrives:
 
     @property
     def at_work(self) -> bool:
-        """Tell whether somebody puts dead letters back."""
+        """Whether a redrive is running."""
         return bool(self._at_work)
 
     def begin(self) -> None:
-        """Put dead letters back until the end is reached or the process ends before.
+        """Redrive until the end is reached or the process ends.
 
-        Where somebody does that already the same is done beside it.
+        While one runs, start the same a second time beside it.
         """
         rng = self._rng
         if self._at_work:
@@ -185,13 +185,13 @@ class Redrives:
         )
 
     def finish(self) -> None:
-        """Put back what is left when nothing fails any more."""
+        """Redrive what is left when nothing fails any more."""
         for source in self._plan.sources:
             if "redrive" in self._plan.actions:
                 self._watch.check_the_end(self._go(_Wish(source)))
 
     def _go(self, wish: _Wish) -> WatchedRun:
-        """Run one process to its end, whatever that is."""
+        """Run one process until it ends in any way."""
         self._begun += 1
         run = WatchedRun(
             f"redrive {self._begun}", self._rules(wish), copy_topic(wish.source), wish.restart
@@ -231,7 +231,7 @@ class Redrives:
         )
 
     def _put_back(self, run: WatchedRun) -> Mapping[TopicPartition, int]:
-        """Do what ``app.redrive`` does; return the progress at the end."""
+        """Do what ``window_consumer.dlq`` does for a redrive; return the progress at the end."""
         scene, step = self._scene, self._step
         rules = run.rules
         known = read_resolved(self._memory.messages, run.topic, rules.topic_id)
@@ -261,7 +261,7 @@ class Redrives:
             raise KilledError
 
     def _step(self) -> None:
-        """Come from one step to the next, or not."""
+        """Pass from one step to the next, or die."""
         self._may_die()
         if not self._fault_plan.calm and self._rng.random() < _MEANWHILE:
             self._meanwhile()
@@ -286,7 +286,7 @@ class Redrives:
         return self._topics.by_name[state_topic(GROUP)].logs[0]
 
     def _compact_memory(self) -> None:
-        """Leave the last word on each key."""
+        """Compact the memory topic: keep the last record of each key."""
         last = {message.key(): message.offset() for message in self._memory.messages}
         there = {message.offset() for message in self._memory.messages}
         self._memory.compact(there - set(last.values()))

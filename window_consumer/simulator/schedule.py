@@ -1,7 +1,7 @@
-"""What a seed decides beforehand: the configuration, the logs, the weather.
+"""What a seed decides in advance: the configuration, the logs, the faults.
 
-Everything is drawn small: windows of a few records, budgets of a few bytes, retries of some
-milliseconds. Bugs that need a window of 16,000 records to be full are found with one of six.
+Everything is small: windows of a few records, budgets of a few bytes, retries of some milliseconds.
+Bugs that need a full window of 16,000 records are found with one of six.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from window_consumer.runtime.poll_loop import LoopRules
 GROUP = "shop"
 TOPICS = ("orders", "returns")
 RESULT_TOPICS = ("invoices", "nowhere")
-"""Where handlers produce to; the second one is not there."""
+"""The topics that handlers produce to; the second does not exist."""
 
 DELAYS_S = (0.0, 0.05, 0.3, 1.0, 6.0)
-"""Of retry levels."""
+"""Delays of retry levels."""
 
 
 class InvalidOrderError(Exception):
-    """What simulated handlers raise and the rules call fatal."""
+    """Raised by simulated handlers; the rules call it fatal."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class Handlers:
     skips: float
     later: float
     leaves: float
-    """Not called at all: expired, or for nobody."""
+    """Not called at all: expired, or without a handler."""
     hangs: float
     """Calls that last until the faults are over."""
     slow: float
@@ -64,12 +64,12 @@ class Handlers:
     deadly: float
     """Records that end the process whenever they are called."""
     returns: float = 0.0
-    """Calls that return records to produce, of those that return."""
+    """The share of successful calls that return records to produce."""
 
 
 @frozen
 class RedrivePlan:
-    """How dead letters are put back."""
+    """How dead letters are redriven."""
 
     batch_records: int = 4
     max_redrives: int = 3
@@ -114,7 +114,7 @@ QUIET_WEIGHTS: dict[Action, float] = {
 }
 
 QUIET = frozenset(QUIET_WEIGHTS)
-"""Where nothing else happens nothing goes wrong but for what handlers do."""
+"""With these actions alone, only handlers cause trouble."""
 
 _NOW_AND_THEN: dict[Action, float] = {
     "rebalance": 1.5,
@@ -134,19 +134,19 @@ _NOW_AND_THEN: dict[Action, float] = {
 """A schedule has about half of these, so that some are quiet enough to go far."""
 
 _WITH_BATCHES = 0.2
-"""In so many schedules handlers get lists."""
+"""The share of schedules with batch handlers."""
 
 _WITH_COROUTINES = 0.3
-"""So many of the others have calls that can be ended."""
+"""The share of the others with calls that can be interrupted."""
 
 _WITH_CHILDREN = 0.4
-"""In so many of both slots are processes, which die."""
+"""The share of both with processes as slots, which die."""
 
 DEATHS = (0.0, 0.003, 0.03)
-"""At which shares of their steps they die by themselves."""
+"""Shares of steps at which processes die without a cause."""
 
 _CLIMBING = 0.25
-"""So many schedules are about records that fail and wait in retry levels."""
+"""The share of schedules about records that fail and wait in retry levels."""
 
 _FOR_CLIMBING: dict[Action, float] = {
     "turn": 70.0,
@@ -160,11 +160,11 @@ _FOR_CLIMBING: dict[Action, float] = {
 
 
 _WIDER = 0.1
-"""In so many schedules retry topics are wider than their sources."""
+"""The share of schedules whose retry topics are wider than their sources."""
 
 _LIMITED = 0.15
 _RATED = 0.2
-"""So many schedules have a limit that changes, and so many a rate."""
+"""The shares of schedules with a changing limit (_LIMITED), and with a rate (_RATED)."""
 
 
 @frozen
@@ -179,7 +179,7 @@ class SchedulePlan:
     on_no_offset: OnNoOffset
     on_out_of_range: OnOutOfRange
     partitions: int
-    """Of each topic."""
+    """Partitions of each topic."""
     keys: tuple[bytes | None, ...]
     members: int
     max_value: int
@@ -189,18 +189,18 @@ class SchedulePlan:
     """How much time passes in a step, on average."""
     handlers: Handlers
     waits_s: tuple[float, ...] = (0.001, 0.02, 0.2, 1.0, 20.0)
-    """How long the world may stand still for everyone."""
+    """How long everything may stand still."""
     wider: int = 0
     """How many more partitions retry topics have than their sources."""
     strays: float = 0.0
-    """The share of copies in retry topics that are written by key, as by an earlier version."""
+    """The share of copies in retry topics placed by key, as an earlier version did."""
     calm_step_s: float = 0.3
     """How much time passes in a round without a fault."""
     values: tuple[bytes, ...] = ()
-    """What records hold; made up where there are none."""
+    """The records' values; invented where there are none."""
     actions: tuple[Action, ...] = ()
     weights: tuple[float, ...] = field(factory=tuple)
-    """Cumulative, of ``actions``."""
+    """Cumulative weights of ``actions``."""
     redriving: RedrivePlan = field(factory=RedrivePlan)
     deaths: float | None = None
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
@@ -208,7 +208,7 @@ class SchedulePlan:
 
 def draw(rng: Random) -> SchedulePlan:
     """Draw a schedule."""
-    # Batches are drawn from numbers of their own: the schedules without them stay what they were.
+    # Batches use a generator of their own, so that schedules without them stay the same.
     own = Random(str(rng.getstate()))
     plan = _drawn(rng)
     engine = evolve(plan.engine, enough=_enough(Random(str(rng.getstate()))))
@@ -223,7 +223,7 @@ def draw(rng: Random) -> SchedulePlan:
 
 
 def _fake_processes(rng: Random, plan: SchedulePlan) -> SchedulePlan:
-    """Let slots be processes that die, of themselves or of some records."""
+    """Make slots processes, which die without a cause or of some records."""
     engine = plan.engine
     deadly = 0.0 if engine.retry.when_spent == "stop" else rng.choice((0.0, 0.05, 0.2))
     return evolve(
@@ -250,7 +250,7 @@ def _drawn(rng: Random) -> SchedulePlan:
     }
     on_no_offset: OnNoOffset = "latest" if rng.random() < 0.15 else "earliest"
     if on_no_offset == "latest":
-        # Nobody can tell what "latest" meant for a topic that is gone.
+        # The meaning of "latest" is lost with a deleted topic.
         actions.pop("remake", None)
     engine = _engine(rng)
     sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
@@ -286,12 +286,12 @@ def _drawn(rng: Random) -> SchedulePlan:
     plan = _climbing(rng, plan) if rng.random() < _CLIMBING else plan
     returns = rng.choice((0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
     plan = evolve(plan, handlers=evolve(plan.handlers, returns=returns))
-    # Numbers of its own: the schedules that seeds stand for stay what they are.
+    # A generator of its own keeps the schedules of existing seeds the same.
     return _paced(Random(rng.getstate()[1][0]), plan)
 
 
 def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
-    """Let some schedules have a rate, or a limit that changes."""
+    """Give some schedules a rate, or a changing limit."""
     engine = plan.engine
     if rng.random() < _LIMITED:
         engine = evolve(engine, limit=LimitRules())
@@ -305,12 +305,12 @@ def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:
-    """Return where the copies of a topic's records go."""
+    """Return the topic for copies of a topic's records."""
     return f"{GROUP}.{topic}.dlq" if level is None else f"{GROUP}.{topic}.retry.{level.name}"
 
 
 def entry_topic(topic: str) -> str:
-    """Return where a topic's dead letters go back to."""
+    """Return the topic that a topic's redriven dead letters enter."""
     return f"{GROUP}.{topic}.retry.now"
 
 
@@ -356,7 +356,7 @@ def _engine(rng: Random) -> EngineRules:
         commit_interval_s=rng.choice((0.0, 0.02, 0.5)),
         hover_s=rng.choice((0.5, 30.0)),
         breaker=BreakerRules(
-            # Forgetting calls is left out: it takes nothing but time.
+            # Expiry of calls is left out: it only takes time.
             window_s=1e6,
             min_calls=rng.randint(2, 6),
             cool_down_s=rng.choice((0.05, 1.0)),
@@ -394,7 +394,7 @@ def _handlers(rng: Random, *, deadly: bool, many_die: bool) -> Handlers:
 
 
 def _climbing(rng: Random, plan: SchedulePlan) -> SchedulePlan:
-    """Make a schedule in which much waits in retry levels, and lanes meet their copies there."""
+    """Return a schedule with many records in retry levels, and lanes that meet their copies."""
     engine, handlers = plan.engine, plan.handlers
     if rng.random() < 0.4:
         handlers = evolve(handlers, hangs=0.1)
@@ -424,7 +424,7 @@ def _climbing(rng: Random, plan: SchedulePlan) -> SchedulePlan:
         partitions=rng.randint(1, 2),
         copy_limit=100_000,
         on_no_offset="earliest",
-        # Not so long that the process seems to have stood still.
+        # Shorter than what looks like a frozen process.
         waits_s=(0.02, 0.2, 1.0),
         pace_s=rng.choice((0.0005, 0.003, 0.02)),
         actions=tuple(actions),

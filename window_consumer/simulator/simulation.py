@@ -35,7 +35,7 @@ from window_consumer.testing.fakes.log import FakeLog
 from window_consumer.testing.fakes.source import FakeSource
 
 MOST_DEADLY = 3
-"""Records that end their process: each takes a handful of lives."""
+"""The most records that end their process: each ends a handful of them."""
 
 _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
 
@@ -56,7 +56,7 @@ class Simulation:
         fault_plan.wall_ms = self.clock.wall_ms
         self.members: list[SimulatedMember] = []
         self.unnoticed: list[FakeSource] = []
-        """Members that were killed and that the group still counts."""
+        """Killed members that the group still counts."""
         self.redrives = Redrives(scene, fault_plan, self._meanwhile)
         self._born = 0
         self._most_members = plan.members
@@ -95,14 +95,14 @@ class Simulation:
     # ---- one step
 
     def step(self) -> None:
-        """Do one thing, whatever the seed says."""
+        """Do one random thing."""
         plan = self.plan
         self.clock.advance(plan.pace_s * 2 * self.rng.random())
         index = bisect(plan.weights, self.rng.random() * plan.weights[-1])
         self._actions[plan.actions[index]]()
 
     def pass_time(self, member: SimulatedMember, timeout_s: float) -> None:
-        """Let the world go on while a member waits."""
+        """Let the simulation continue while a member waits."""
         if not member.is_captive:
             self.clock.advance(min(timeout_s, self.plan.pace_s))
             self._work()
@@ -120,7 +120,7 @@ class Simulation:
             self.broker.evict(member.source)
 
     def settle(self) -> None:
-        """Let everybody do what can be done without a fault."""
+        """Let every member do what it can without a fault."""
         for member in list(self.members):
             for _ in range(200):
                 if member.slots.idle or member.dead:
@@ -162,7 +162,7 @@ class Simulation:
             self._step(member)
 
     def _step(self, member: SimulatedMember) -> None:
-        """Let one of a member's slots go on; its process may end by that."""
+        """Advance one of a member's slots; its process may die of it."""
         if not member.dead:
             member.slots.step(self.rng)
         if member.slots.dying and not member.dead and not member.on_stack:
@@ -177,7 +177,8 @@ class Simulation:
     def _wait(self) -> None:
         self.clock.advance(self.rng.choice(self.plan.waits_s))
         if self.rng.random() < 0.7:
-            # Time passed in which real members would have taken many turns; else they were frozen.
+            # Mostly, real members would have taken many turns meanwhile; otherwise they were
+            # frozen.
             for member in self.members:
                 member.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
 
@@ -230,7 +231,7 @@ class Simulation:
         return free[int(self.rng.random() * len(free))] if free else None
 
     def deliver_news(self) -> None:
-        """Let the topic watches find out what there is."""
+        """Let the topic watches detect the present topics."""
         for member in self.members:
             topics = member.find_topics()
             facts = {topic: self.broker.topics.facts(topic) for topic in topics}
@@ -283,7 +284,7 @@ class Simulation:
         if self.rng.random() < 0.7:
             return ()
         if self.rng.random() < 0.3:
-            # A producer that says something twice, and records that were put back elsewhere.
+            # A producer's repeated headers, and records redriven elsewhere.
             return ((names.TAGS, b"a"), (names.TAGS, b"b"), (names.REDRIVES, b"1"), (names.ID, b""))
         return (
             ("trace", b"1"),
@@ -329,7 +330,7 @@ class Simulation:
         self.scene.ladder.widen(topic, partitions)
         self.scene.audit.tampered.add(topic)
         self.broker.remake_topic(topic, partitions)
-        self.history.record(f"{topic} is deleted and made anew")
+        self.history.record(f"{topic} is deleted and recreated")
         if self.rng.random() < 0.5:
             self._rebalance()
 
@@ -342,9 +343,9 @@ class Simulation:
             self.history.record(f"{topic} has {partitions + 1} partitions now")
 
     def _edit_levels(self) -> None:
-        """Change the configured levels, and restart one member or all of them with it."""
+        """Change the configured levels, and restart one member or all of them."""
         if self.plan.engine.retry.on_failure == "block":
-            return  # a record that blocks its lane climbs no ladder
+            return  # a record that blocks its lane does not use the ladder
         ladder = self.scene.ladder
         ladder.edit(self.rng)
         self.history.record(f"levels are {', '.join(each.name for each in ladder.levels)} now")
@@ -359,21 +360,21 @@ class Simulation:
             self.start()
 
     def _redrive(self) -> None:
-        """Put dead letters back, unless that is being done; sometimes the same is begun twice."""
+        """Redrive dead letters; rarely start a second redrive while one runs."""
         if not self.redrives.at_work or self.rng.random() < 0.05:
             self.redrives.begin()
 
     def _meanwhile(self) -> None:
-        """Let the world go on while somebody puts dead letters back."""
+        """Let the simulation continue during a redrive."""
         if self.fault_plan.calm:
             return
         for _ in range(1 + int(self.rng.random() * 3)):
             self.step()
 
-    # ---- trouble
+    # ---- faults
 
     def _move_offset(self) -> None:
-        """Stop everybody, move an offset, and let somebody begin."""
+        """Stop all members, move an offset, and start one."""
         while (member := self._anybody()) is not None:
             self.stop(member)
         if self.members:
@@ -425,7 +426,7 @@ class Simulation:
             self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()
         if self.plan.wider:
-            # Where counts differ so do the members' shares: copies may wait until one has all.
+            # With unequal counts, shares differ, and copies may wait until one member has all.
             self._most_members = 1
             while len(self.members) > 1:
                 self.stop(self.members[-1])

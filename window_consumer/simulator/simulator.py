@@ -1,11 +1,11 @@
 """The simulator: a thousand hours of faults in a minute, each schedule from one number.
 
-A seed decides everything: the configuration, the records, who takes a turn when, what fails. The
-members run the real poll loop and the real Engine on a fake broker, with a clock that only moves
-when the simulation says so. Promises are checked all along; at the end the faults stop, and
-everything has to drain.
+A seed decides everything: the configuration, the records, the order of turns, the faults. The
+members run the real poll loop and the real Engine on a fake broker, with a clock that only the
+simulation advances. Promises are checked throughout. At the end the faults stop, and everything
+must drain.
 
-    python -m window_consumer.simulator.simulator --seed 17      # tells what happens
+    python -m window_consumer.simulator.simulator --seed 17      # prints what happens
     python -m window_consumer.simulator.simulator --seeds 0..2000
 """
 
@@ -39,10 +39,10 @@ from window_consumer.testing.guarantees import (
 )
 
 ROUNDS = 300
-"""Within so many rounds without a fault, of 0.3 s each, everything has to be finished."""
+"""Rounds without a fault, of 0.3 s each, within which everything must finish."""
 
 LAST_LINES = 30
-"""How much of its history a violation tells."""
+"""How many lines of history a violation prints."""
 
 
 FRAMEWORK = SystemUnderTest(make_audit=ConsumerAudit)
@@ -52,7 +52,7 @@ MakeWeather = Callable[[SchedulePlan, Random], FaultPlan]
 
 
 class ViolationError(AssertionError):
-    """A promise was broken; the message says which one, in which schedule, and how it came."""
+    """A promise was broken; the message says which one, in which schedule, and what led to it."""
 
     def __init__(self, seed: int, step: int, violations: Sequence[str], trace: Sequence[str]):
         self.seed = seed
@@ -89,7 +89,7 @@ class ScheduleRun:
             self.history.trace = []
 
     def go(self, steps: int | None) -> None:
-        """Run all of it; ViolationError at the first broken promise."""
+        """Run the whole schedule; ViolationError at the first broken promise."""
         steps = self.rng.randint(60, 250) if steps is None else steps
         for _ in range(self.rng.randint(0, self.plan.members)):
             self.simulation.start()
@@ -129,7 +129,7 @@ class ScheduleRun:
 
     @property
     def _read(self) -> list[str]:
-        """The topics that have to be read to their ends."""
+        """The topics that must be read to their ends."""
         return [*self.plan.sources, *self.simulation.scene.ladder.retry_levels]
 
     def _logs(self, names: Iterable[str]) -> list[FakeLog]:
@@ -140,13 +140,13 @@ class ScheduleRun:
         return not self._rest()
 
     def _rest(self) -> list[str]:
-        """Say what is not finished."""
+        """Return what is not finished, in words."""
         group = self.simulation.broker.group(GROUP)
         rest = []
         for log in self._logs(self._read):
             committed = group.committed(log.name).next_offset
             if committed is None and not log.end and log.name.topic not in self.plan.sources:
-                continue  # nobody may have read it: its level came and went
+                continue  # perhaps nobody has read it: its level came and went
             if committed != log.end:
                 rest.append(f"{log.name} ends at {log.end}, committed is {committed}")
         for member in self.simulation.members:
@@ -178,7 +178,7 @@ class ScheduleRun:
         self._judge()
 
     def _broken_guarantees(self) -> list[str]:
-        """Let the guarantees judge the same history by their own rules."""
+        """Return what the guarantees find in the same history by their own rules."""
         history = self.history
         group = history.broker.group(GROUP)
         wanted = {
@@ -210,11 +210,11 @@ def simulate(
     draw: Draw = draw,
     make_fault_plan: MakeWeather = FaultPlan,
 ) -> list[str]:
-    """Run the schedule of a seed; ViolationError, with what led to it, at a broken promise.
+    """Run the schedule of a seed; at a broken promise raise ViolationError with its history.
 
     ``steps`` replaces the drawn length. With ``tell`` it returns what happened, line by line.
-    ``draw`` makes a schedule of random numbers, ``make_weather`` decides how its calls end,
-    ``subject`` is what is tested.
+    ``draw`` makes a schedule from random numbers, ``make_fault_plan`` decides how its calls end,
+    ``subject`` is the system under test.
     """
     run = ScheduleRun(seed, subject, tell=tell, draw=draw, make_fault_plan=make_fault_plan)
     try:
@@ -222,7 +222,7 @@ def simulate(
     except ViolationError:
         if tell:
             raise
-        # The same again, in words: telling all the time would cost more than everything else.
+        # Repeat it with a trace: tracing always would cost more than everything else.
         again = ScheduleRun(seed, subject, tell=True, draw=draw, make_fault_plan=make_fault_plan)
         again.go(steps)
         raise
@@ -230,7 +230,7 @@ def simulate(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run schedules from the command line; 1 where a promise was broken."""
+    """Run schedules from the command line; return 1 where a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m window_consumer.simulator.simulator")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run one schedule and tell what happens")

@@ -1,4 +1,4 @@
-"""Slots without threads: they go on by one step at a time, in any order that the seed likes."""
+"""Slots without threads: they advance step by step, in any order that the seed draws."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.watches.limits import check_start
 
 _REFUSES = 4
-"""One coroutine in so many goes on when it is cancelled."""
+"""One coroutine in this many ignores its cancellation."""
 
 _LONG = "\u00e4\u4e16"
 _FAULTS = (
     Fault("SimulatedError", "made to fail", "no stack", "00"),
     Fault("SimulatedError", f"made to fail {_LONG}" * 500, f"a frame {_LONG}\n" * 900, "01"),
 )
-"""Copies bound what they say of a failure, whatever there is to say."""
+"""Copies must bound the texts about a failure."""
 
 
 class Handler(Protocol):
     """Decides about simulated calls."""
 
     def steps(self, call: SimulatedCall) -> int:
-        """How many steps a call takes beyond its first."""
+        """Return how many steps a call takes beyond its first."""
 
     def must_end(self) -> bool:
-        """Tell whether calls that last have to end now."""
+        """Return whether long calls must end now."""
 
     def ending(self, call: SimulatedCall) -> Exception | None:
         """Return what a call raises, None where it returns."""
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Return what the call of a batch handler says of each record, None where it is done."""
+        """Return each record's result of a batch handler's call, None where it is done."""
 
     def returns(self, call: SimulatedCall) -> tuple[int, str]:
         """Return how many results a call returns, and why the last is refused for good."""
 
 
 class SteppedSlots:
-    """The pool of a simulated member. What a thread does without a pause is one step here.
+    """The pool of a simulated member. What a thread does without a pause is one step.
 
-    ``_call_each`` is ``runtime.thread_pool.call_each`` with its pauses made visible: a thread may
-    be interrupted between claiming a record and calling the handler, and after the call.
+    ``_call_each`` follows ``call_each`` of the thread pool, with its pauses made explicit: a thread
+    may be interrupted between claiming a record and calling the handler, and after the call.
     """
 
     ending: ClassVar[Ending] = "cancelled"
@@ -74,11 +74,11 @@ class SteppedSlots:
         *,
         ends: bool = False,
     ):
-        """``ends`` says that calls can be ended: they are coroutines."""
+        """``ends``: calls can be ended, as they are coroutines."""
         self._handler = handler
         self._ends = ends
         self._ending: dict[Slice, Exception | None] = {}
-        """Calls that are told to end, and what their records fail with; None: they stay open."""
+        """Calls told to end, and the error of their records; None leaves them open."""
         self._history = history
         self._now = now
         self._waiting: deque[Slice] = deque()
@@ -86,22 +86,22 @@ class SteppedSlots:
         self._slices: list[Slice | None] = [None] * slots
         self._abandoned: list[Iterator[None]] = []
         self._calls: dict[Slice, list[SimulatedCall]] = {}
-        """Of a slice: those that have begun and are not over."""
+        """The running calls of each slice."""
         self.dying = False
         """A call is about to end the process."""
         self.member: Any = None
-        """Whose slots these are; set when the member is complete."""
+        """The owner of the slots; set when the member is complete."""
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing: there are no threads to start."""
 
-    def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - a step ends when it is told to
-        """There is nothing to stop."""
+    def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - nothing to wait for
+        """Do nothing; return 0 threads left."""
         return 0
 
     @property
     def idle(self) -> bool:
-        """Nothing is queued and nothing runs."""
+        """Whether nothing is queued and nothing runs."""
         return not self._waiting and not (any(self._steps) or self._abandoned)
 
     def submit(self, slice_: Slice) -> None:
@@ -110,7 +110,7 @@ class SteppedSlots:
         self._waiting.append(slice_)
 
     def step(self, rng: Random) -> None:
-        """Let one slot go on."""
+        """Advance one slot."""
         steps = self._steps
         index = int(rng.random() * (len(steps) + len(self._abandoned)))
         if index >= len(steps):
@@ -127,7 +127,7 @@ class SteppedSlots:
         except StopIteration:
             steps[index] = self._slices[index] = None
 
-    def _step(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - for others
+    def _step(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - subclasses use them
         next(work)
 
     def _step_abandoned(self, index: int) -> None:
@@ -137,7 +137,7 @@ class SteppedSlots:
             del self._abandoned[index]
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Say that a call still runs; where it is abandoned its slot is free again."""
+        """Report that a call still runs; abandoning it frees its slot."""
         if stalled.slice_ not in self._slices:
             return None
         index = self._slices.index(stalled.slice_)
@@ -152,7 +152,7 @@ class SteppedSlots:
         return made_failure(StalledError("does not return"), stalled.offset)
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
-        """End calls where they are coroutines; a thread cannot be ended."""
+        """End calls that are coroutines; a thread cannot be ended."""
         if self._ends:
             for slice_ in slices:
                 if slice_ in self._slices:
@@ -189,7 +189,7 @@ class SteppedSlots:
         self.member.completions.put(slice_)
 
     def _call_batch(self, slice_: Slice) -> Iterator[None]:
-        """Do what ``runtime.batch_calls.call_batch`` does: all of it is claimed, or nothing."""
+        """Do what the real ``call_batch`` does: claim the whole batch, or nothing."""
         history = self._history
         messages = list(slice_.unclaimed)
         if not messages:
@@ -216,7 +216,7 @@ class SteppedSlots:
         self.dying = True
 
     def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
-        """Note how a call ends; tell whether its lane waits for it."""
+        """Record how a call ends; return whether its lane waits for it."""
         if slice_ in self._ending:
             error = self._ending.pop(slice_)
             if error is None:
@@ -238,7 +238,7 @@ class SteppedSlots:
         return count > 0
 
     def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:
-        """Let a call last; one that is to end does, unless it is one of those that refuse to."""
+        """Let a call last; one told to end does, unless it ignores that."""
         handler = self._handler
         steps = handler.steps(call)
         while steps and not handler.must_end():
@@ -249,5 +249,5 @@ class SteppedSlots:
 
 
 def made_failure(error: Exception, offset: int) -> Failure:
-    """Return what is told of a record that failed; some of it is long."""
+    """Return the failure of a record; some have long texts."""
     return Failure(error, _FAULTS[offset % len(_FAULTS)])

@@ -1,6 +1,6 @@
-"""What a simulation tests: the parts of the framework that it runs.
+"""The parts of the framework that a simulation tests.
 
-Whoever tests the simulator itself plants a bug in one of them.
+Tests of the simulator plant a bug in one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from window_consumer.engine.retry.retry_topics import (
 from window_consumer.model.protocols import Copy
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
-"""Tells whether a retry topic is read that no level names; see ``is_read_on``."""
+"""Returns whether to read a retry topic without a configured level; see ``is_read_on``."""
 
 MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
@@ -52,4 +52,4 @@ class SystemUnderTest:
     reads_on: ReadsOn = is_read_on
     make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
     make_audit: MakeAudit | None = None
-    """None keeps no audit: what looks for other bugs is faster without."""
+    """None keeps no audit: searches for other bugs are faster without."""

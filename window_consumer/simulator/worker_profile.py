@@ -1,8 +1,8 @@
 """Schedules with the rules of a user's worker: its order, its windows, its ladder.
 
 Everything else is drawn: records, keys, failures, rebalances, crashes, refused commits. Half of the
-schedules have the worker's rules on windows of a few records and a few bytes: what goes wrong only
-where a window is full is not found in one of 16,000 records.
+schedules shrink the windows to a few records and bytes, because a window of 16,000 records never
+fills up, and the bugs of full windows would stay hidden.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from window_consumer.simulator.schedule import (
 from window_consumer.simulator.simulator import ROUNDS
 
 MAX_SLOTS = 16
-"""More do not do more in a schedule of some hundred steps."""
+"""More slots do nothing more in a schedule of some hundred steps."""
 
 _LONGEST_WAITS = 10
-"""How many of a ladder's longest waits, one after the other, the end of a schedule has time for."""
+"""How many of the longest waits in a row fit into the end of a schedule."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class Likeness:
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "earliest"
     values: tuple[bytes, ...] = ()
-    """What records hold, where handlers are called."""
+    """The records' values, where handlers are called."""
     has_children: bool = False
     """Its slots are processes, which die."""
 
@@ -63,7 +63,7 @@ class Likeness:
         deaths = DEATHS[rng.randrange(len(DEATHS))] if self.has_children else None
         handlers = drawn.handlers
         if engine.retry.when_spent == "stop":
-            handlers = attrs.evolve(handlers, deadly=0.0)  # somebody would have to mend them
+            handlers = attrs.evolve(handlers, deadly=0.0)  # somebody would have to fix them
         return attrs.evolve(
             drawn,
             engine=engine,
@@ -72,7 +72,7 @@ class Likeness:
                 revoke_timeout_s=self.revoke_timeout_s,
                 stop_timeout_s=self.stop_timeout_s,
             ),
-            # A worker that stops at once, because a rule says so, shows nothing.
+            # A worker that a rule stops at once shows nothing.
             on_no_offset=drawn.on_no_offset if self.on_no_offset == "fail" else self.on_no_offset,
             on_out_of_range=drawn.on_out_of_range
             if self.on_out_of_range == "fail"
@@ -86,7 +86,7 @@ class Likeness:
 
 
 def _waits_s(engine: EngineRules) -> tuple[float, ...]:
-    """Return how long records may have to wait, by one rule or another."""
+    """Return how long records may wait under each rule."""
     delays = (each.delay_s for each in engine.retry.levels)
     cool_down = (engine.breaker.cool_down_s,) if engine.breaker.enabled else ()
     company = () if engine.batch is None else (engine.batch.max_wait_s,)
@@ -104,7 +104,7 @@ def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:
 
 
 def _with_slots(engine: EngineRules, most: int) -> EngineRules:
-    """Return rules with at most so many slots: the lower end of ``auto: 4..200`` is no higher."""
+    """Return rules with at most ``most`` slots, the lower end of ``auto: 4..200`` included."""
     slots = min(engine.slots, most)
     limit = engine.limit
     if limit is not None:
@@ -113,26 +113,26 @@ def _with_slots(engine: EngineRules, most: int) -> EngineRules:
 
 
 class HandlerFaultPlan(FaultPlan):
-    """Weather in which calls end as a handler lets them end. Owner: one thread."""
+    """A fault plan in which a real handler decides how calls end. Owner: one thread."""
 
     def __init__(self, plan: SchedulePlan, rng: Random, state: Any):
         super().__init__(plan, rng)
         self.handler: Callable[[Record], object] = lambda _record: None
-        """What is called; whoever makes it knows the weather's time by then."""
+        """The handler to call; set once it is made with this plan's clock."""
         self.batch_handler: Callable[[list[Record]], object] = lambda _records: None
-        """The same, for a worker of batch handlers."""
+        """The same for batch handlers."""
         self._state = state
         self._results = 0
         """How many records the last call has returned to be produced."""
 
     def time_ms(self) -> int:
-        """Return the simulation's time of day, in milliseconds since 1970."""
+        """Return the simulated time in milliseconds since 1970."""
         return self.wall_ms()
 
     def ending(self, call: SimulatedCall) -> Exception | None:
         """Call the handler; return what it raises, None where it returns.
 
-        At the end, when everything has to become finished, calls return without it.
+        In the calm at the end, calls succeed without it.
         """
         self._results = 0
         if self.calm:
@@ -145,9 +145,9 @@ class HandlerFaultPlan(FaultPlan):
         return None
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Call the batch handler; return of what each record failed, None where it is done.
+        """Call the batch handler; return each record's error, None where it is done.
 
-        A record that no handler was called for, because one before it has failed, fails with it.
+        A record that was not handled because an earlier one failed gets that one's error.
         """
         self._results = 0
         if self.calm:
@@ -165,6 +165,6 @@ class HandlerFaultPlan(FaultPlan):
             ]
         return [None] * len(calls)
 
-    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - it was asked before
-        """Return how many results the handler has returned; where they go is not simulated."""
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - as declared
+        """Return how many results the handler has returned; their topics are not simulated."""
         return self._results, ""

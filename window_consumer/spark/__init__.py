@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: what the topics of events say, as tables that can be asked.
+"""The data pipeline on Spark: turns the topics of events into tables that can be queried.
 
-Depends on ``model`` alone. Everything here may import pyspark; nothing else of the package does.
+Outside the folders called ``spark``, pyspark is imported only when a command runs.
 """

@@ -1,9 +1,9 @@
-"""Where a job's checkpoint lies, and whether it still belongs to the topic and to the table.
+"""A job's checkpoint: its place, and whether it still matches the topic and the table.
 
-The checkpoint says what batch 17 is, the table says that it has batch 17. Each alone is worth
-nothing: a table whose job began anew would take the first batches for those that it has. So
-batches are numbered through the generations of a checkpoint, and a job that does not find its own
-says so before it reads anything.
+The checkpoint defines what batch 17 is; the table records that it has batch 17. Each needs the
+other: a job that restarted its numbers would lose the first batches as repeats. So batch numbers
+continue across generations of a checkpoint, and a job whose checkpoint is missing fails before it
+reads anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from window_consumer.spark.plan import (
 from window_consumer.spark.tables import last_batch
 
 _NOTE: Final = "window_consumer.json"
-"""The file within a checkpoint that tells which cluster it is of, and which topics."""
+"""The file within a checkpoint that names its cluster and topics."""
 
 
 Place = tuple[str, int]
@@ -34,7 +34,7 @@ Spans = Mapping[Place, tuple[int, int]]
 
 
 class CheckpointError(UsageError):
-    """A checkpoint is not there, or of something else; the message says what to do."""
+    """A checkpoint is missing, or belongs to something else; the message says what to do."""
 
 
 @frozen(kw_only=True)
@@ -42,14 +42,14 @@ class JobSource:
     """Where a job's records come from."""
 
     cluster: str | None = None
-    """The cluster's id, where it tells it."""
+    """The cluster's id, if it reports one."""
     topics: Mapping[str, str | None] = field(factory=dict)
-    """Those that are read, with their ids where the cluster has such."""
+    """The topics read, with their ids if the cluster has them."""
     is_pattern: bool = False
-    """Whether more topics may come, and others go."""
+    """Whether topics may come and go."""
 
     def with_news(self, now: JobSource) -> JobSource:
-        """Return it with what is known since, and what has come since."""
+        """Return this source, updated with what is known now."""
         told = {name: its for name, its in now.topics.items() if its or name not in self.topics}
         return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **told})
 
@@ -61,7 +61,7 @@ class Checkpoint:
     path: str
     generation: int
     written: int
-    """The number of the last batch that the table has, -1 before the first."""
+    """The number of the last batch in the table, -1 before the first."""
 
     def number(self, batch: int) -> int:
         """Return the number by which the table knows a batch."""
@@ -70,8 +70,8 @@ class Checkpoint:
     def spans(self, session: SparkSession, batch: int) -> Spans:
         """Return the offsets of a batch, by topic and partition: first and end (exclusive).
 
-        Partitions that no batch has read before are left out, as are all of the first batch: it
-        begins at what Kafka has.
+        Partitions that no earlier batch has read are left out. So the first batch has none: it
+        begins at Kafka's first offset.
         """
         if batch == 0:
             return {}
@@ -83,15 +83,15 @@ class Checkpoint:
         return {place: (before[place], end) for place, end in after.items() if place in before}
 
     def ends(self, session: SparkSession) -> dict[Place, int]:
-        """Return how far each partition is read when the last batch is done that was planned."""
+        """Return the end of each partition in the last planned batch."""
         files, place = _Files(session), posixpath.join(self.path, "offsets")
         numbers = files.numbers(place)
         return _offsets(files.read(posixpath.join(place, str(max(numbers))))) if numbers else {}
 
 
 def _offsets(text: str) -> dict[Place, int]:
-    """Return how far each partition is read after a batch, from Spark's note of it."""
-    last = json.loads(text.splitlines()[-1])  # a version, what all sources share, a line for each
+    """Return each partition's end after a batch, from Spark's offset file."""
+    last = json.loads(text.splitlines()[-1])  # a version, shared settings, then a line per source
     return {
         (topic, int(partition)): offset
         for topic, partitions in last.items()
@@ -108,10 +108,10 @@ def of(
     *,
     restart: bool,
 ) -> Checkpoint:
-    """Return where a job goes on, a new place with ``restart``.
+    """Return the checkpoint from which a job continues, a new one with ``restart``.
 
-    Raises CheckpointError where the table has batches and their checkpoint is away, or the other
-    way round, and where it is of another cluster, of another topic, or of one that was made anew.
+    Raises CheckpointError where the table or the checkpoint lacks the other's batches, and where
+    the checkpoint is of another cluster, of another topic, or of a recreated one.
     """
     files = _Files(session)
     version = last_batch(session, table, writer_of(job))
@@ -120,7 +120,7 @@ def of(
         generation += 1
     path = plan.checkpoint(job, generation)
     if restart:
-        files.remove(path)  # the table has no batch of it: what was begun there came to nothing
+        files.remove(path)  # the table has no batch of it, so it holds only unfinished work
     else:
         _compare(files, path, table, version, _again(job))
     confirm(session, plan, job, path, origin)
@@ -130,7 +130,7 @@ def of(
 def reached(
     session: SparkSession, plan: PipelinePlan, job: str, table: str
 ) -> Mapping[Place, int] | None:
-    """Return up to which offsets (exclusive) a table has what was read; None where nobody knows."""
+    """Return the end (exclusive) of the offsets in a table; None where it is unknown."""
     version = last_batch(session, table, writer_of(job))
     if version is None:
         return None
@@ -143,14 +143,13 @@ def reached(
 def confirm(
     session: SparkSession, plan: PipelinePlan, job: str, path: str, origin: JobSource
 ) -> None:
-    """Compare a checkpoint with where records come from now, and note what is new.
+    """Compare a checkpoint with the present source, and record what is new.
 
-    Raises CheckpointError where it is of another cluster, of another topic, or of one that was
-    made anew.
+    Raises CheckpointError where it is of another cluster, of another topic, or of a recreated one.
     """
     files, note = _Files(session), posixpath.join(path, _NOTE)
     text = files.read(note) if files.exists(note) else ""
-    if not text:  # or one that a kill has left empty
+    if not text:  # or a kill left it empty
         files.write(note, json.dumps(asdict(origin)))
         return
     said = json.loads(text)
@@ -185,7 +184,7 @@ def _compare(files: _Files, path: str, table: str, version: int | None, again: s
 
 
 def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, again: str) -> None:
-    """Raise CheckpointError where a checkpoint is not of what is to be read."""
+    """Raise CheckpointError where a checkpoint belongs to another source."""
     if before.cluster and origin.cluster and before.cluster != origin.cluster:
         raise CheckpointError(
             f"the checkpoint {path} is of the cluster {before.cluster}, and {bootstrap} is the"
@@ -223,7 +222,7 @@ class _Files:
         return place.getFileSystem(self._conf), place
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is such a file or directory."""
+        """Return whether the file or directory exists."""
         system, place = self._at(path)
         return bool(system.exists(place))
 
@@ -237,19 +236,19 @@ class _Files:
             stream.close()
 
     def numbers(self, path: str) -> list[int]:
-        """Return the files of a directory whose names are numbers; none where it is not there."""
+        """Return a directory's file names that are numbers; none where it does not exist."""
         system, place = self._at(path)
         found = system.listStatus(place) if system.exists(place) else ()
         names = [str(each.getPath().getName()) for each in found]
         return [int(name) for name in names if name.isdecimal()]
 
     def remove(self, path: str) -> None:
-        """Remove a directory with all that is in it, if it is there."""
+        """Remove a directory with its contents, if it exists."""
         system, place = self._at(path)
         system.delete(place, True)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, whole or not at all; an empty one of that name goes."""
+        """Write a file, whole or not at all, replacing an empty one."""
         system, place = self._at(path)
         _, part = self._at(f"{path}.part")
         stream = system.create(part)

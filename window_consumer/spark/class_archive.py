@@ -1,12 +1,12 @@
-"""An archive of the classes that Spark loads, which spares each session on this machine seconds.
+"""An archive of the classes that Spark loads, which saves each session on this machine seconds.
 
-Java reads tens of thousands of classes from Spark's jars, and checks them, before the first row. An
+Java reads and verifies tens of thousands of classes from Spark's jars before the first row. An
 archive of them is mapped into memory instead (dynamic class data sharing, JEP 350). Java itself
-looks whether the archive is of these jars, and goes on without it where it is not.
+checks that the archive matches the jars, and ignores it otherwise.
 
-Java runs what is in the archive as it stands there. So one that another user may have written is
-not used: it has to belong to this user or to root, as does its directory, and nobody else may
-write to either.
+Java executes the archive's content without further checks. So an archive that another user may have
+written is not used: the file and its directory must belong to this user or to root, and nobody else
+may have write access.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REHEARSAL: Final = "window_consumer.spark.rehearsal"
 _MAKING_S: Final = 600
 _MOST_TEXT: Final = 1000
 _MODE: Final = 0o644
-"""Of an archive, whatever the umask: one that a group may write is not trusted."""
+"""The archive's mode, whatever the umask: a group-writable one is not trusted."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -43,21 +43,21 @@ class NoArchiveError(RunError):
 
 
 def options(jars: Sequence[Path]) -> str:
-    """Return the options with which Java uses the archive of a directory's jars; none without."""
+    """Return the Java options that use the archive of a directory's jars; "" without one."""
     path = made(jars)
     return "" if path is None else f'"-XX:SharedArchiveFile={path}" {_SILENT}'
 
 
 def writing(path: str) -> str:
-    """Return the options with which Java writes the archive when it ends."""
+    """Return the Java options that write the archive at exit."""
     return f'"-XX:ArchiveClassesAtExit={path}" {_SILENT}'
 
 
 def made(jars: Sequence[Path]) -> Path | None:
-    """Return the archive of a directory's jars, for the Java and the Spark that are used here.
+    """Return the archive of a directory's jars, for the Java and Spark used here.
 
-    None where there is none, or not all of it: Java dies of an archive that was cut off. None with
-    a warning where others may have written it. Raises NoJavaError.
+    None where it is missing or incomplete: a truncated archive crashes Java. None with a warning
+    where others may have written it. Raises NoJavaError.
     """
     if not jars or not (found := _all(jars[0].parent)):
         return None
@@ -74,12 +74,12 @@ def made(jars: Sequence[Path]) -> Path | None:
                 extra={"event": LogEvent.CLASS_ARCHIVE_SKIPPED},
             )
         except FileNotFoundError:
-            continue  # another process makes it anew
+            continue  # another process is replacing it
     return None
 
 
 def _doubt(path: Path) -> str | None:
-    """Return why others may have written a file or directory, and what to do; None if not."""
+    """Return why others may have written a path, and what to do; None if they cannot."""
     found = path.stat() if path.is_dir() else path.lstat()
     if found.st_uid not in {os.geteuid(), 0}:
         return f"{path} belongs to another user, and is not trusted: remove it, or take it over"
@@ -91,12 +91,11 @@ def _doubt(path: Path) -> str | None:
 
 
 def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
-    """Make the archive where it is not there, or ``anew``; return its path.
+    """Make the archive if it is missing, or ``anew``; return its path.
 
-    Takes about a minute: Spark is started once, and does what commands do. Earlier ones beside it
+    Takes about a minute: it starts Spark once and does what commands do. Earlier archives beside it
     are removed. Several processes may call at once: one makes it, the others wait. Raises
-    NoArchiveError where Java cannot make it, or where others may write to the directory, and
-    NoJavaError.
+    NoArchiveError where Java cannot make it or others may write to the directory, and NoJavaError.
     """
     directory = jars[0].parent
     if (doubt := _doubt(directory)) is not None:
@@ -108,7 +107,7 @@ def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
         with tempfile.TemporaryDirectory(dir=directory, prefix="archive-") as place:
             written = _written(Path(place, "classes.jsa"), jars)
             written.chmod(_MODE)
-            for earlier in _all(directory):  # whoever has it mapped keeps it
+            for earlier in _all(directory):  # processes that have it mapped keep it
                 earlier.unlink(missing_ok=True)
             return written.replace(directory / _name(_whose(jars), written))
 
@@ -116,7 +115,7 @@ def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
 def _written(path: Path, jars: Sequence[Path]) -> Path:
     command = [sys.executable, "-m", _REHEARSAL, str(path), *map(str, jars)]
     try:
-        # It ends when Java has closed its end of the pipe, too: Python's end comes earlier.
+        # The pipe stays open until Java closes its end, which is after Python's.
         done = subprocess.run(  # noqa: S603 - Spark, with our own program
             command,
             stdin=subprocess.DEVNULL,
@@ -147,9 +146,9 @@ def _whose(jars: Sequence[Path]) -> str:
 
 
 def _spark() -> str:
-    """Return which Spark it is: where it lies, and its main jar.
+    """Return the identity of this Spark: its place, and its main jar.
 
-    By its time, too: where Spark is installed again, Java takes none of the classes of before.
+    The jar's time is included: Java rejects classes of an earlier installation.
     """
     home = os.environ.get("SPARK_HOME")
     if home is None:

@@ -1,10 +1,10 @@
-"""The connector jars that Spark's wheel has not: fetched once with Maven, checked against a lock.
+"""The connector jars that Spark's wheel lacks: fetched once with Maven, checked against a lock.
 
-Maven resolves nothing here: the lock names every jar, and Spark's own dependencies come with its
-wheel. A jar whose SHA-256 is not that of the lock is never used.
+Maven resolves nothing: the lock names every jar, and Spark's own dependencies come with its wheel.
+A jar whose SHA-256 differs from the lock is never used.
 """
 
-# ruff: noqa: S603 - starting Maven is what this is for
+# ruff: noqa: S603 - this module starts Maven
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _CHUNK: Final = 1024**2
 
 
 class MissingJarsError(UsageError):
-    """Spark's connectors are not there; the message says how to get them."""
+    """Spark's connectors are missing; the message says how to get them."""
 
 
 class JarsNotFetchedError(RunError):
-    """Maven did not bring what the lock names."""
+    """Maven did not download what the lock names."""
 
 
 class UnwritableDirectoryError(UsageError):
-    """The jars cannot be put where they are to be."""
+    """The jars' directory is not writable."""
 
 
 @frozen
@@ -59,7 +59,7 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
     def stands(self, directory: Path) -> bool:
-        """Tell whether it is in the directory, byte for byte."""
+        """Return whether it is in the directory, byte for byte."""
         path = directory / self.name
         return path.is_file() and _sha256(path) == self.sha256
 
@@ -77,7 +77,7 @@ def locked() -> tuple[Jar, ...]:
 
 
 def default_directory() -> Path:
-    """Return where they are kept: $WINDOW_CONSUMER_JARS, or a folder of the user's cache."""
+    """Return the jars' directory: $WINDOW_CONSUMER_JARS, or a folder of the user's cache."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -86,7 +86,7 @@ def default_directory() -> Path:
 
 
 def ready(directory: Path) -> list[Path]:
-    """Return the paths of all jars; raises MissingJarsError where one is missing or another."""
+    """Return the paths of all jars; raises MissingJarsError where one is missing or differs."""
     wrong = _missing(directory)
     if wrong:
         raise MissingJarsError(
@@ -97,17 +97,17 @@ def ready(directory: Path) -> list[Path]:
 
 
 def fetch(directory: Path) -> list[Jar]:
-    """Bring the jars that are not there yet; return those that were brought.
+    """Download the missing jars; return them.
 
-    Several processes may call at once: one downloads, the others wait. Where all are there
-    nothing is written. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
-    JarsNotFetchedError where the download fails or brings other bytes than the lock names; what
-    was there before stays.
+    Several processes may call at once: one downloads, the others wait. Nothing is written if all
+    jars are there. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
+    JarsNotFetchedError where the download fails or differs from the lock; then the previous jars
+    stay.
     """
     if not _missing(directory):
         return []
     try:
-        # Others must not write there, whatever the umask: see ``class_archive``.
+        # Nobody else may write there, whatever the umask: see ``class_archive``.
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         with alone(directory):
             missing = _missing(directory)
@@ -128,7 +128,7 @@ def _missing(directory: Path) -> list[Jar]:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Be the only process that changes the directory."""
+    """Hold the lock for changes of the directory."""
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -169,7 +169,7 @@ def _download(jars: Sequence[Jar], directory: Path) -> None:
 
 
 def _pom(jars: Sequence[Jar]) -> str:
-    """Return a pom with these jars and nothing that they depend on."""
+    """Return a pom with these jars and none of their dependencies."""
     wanted = "".join(
         f"<dependency><groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
         f"<version>{jar.version}</version><exclusions><exclusion><groupId>*</groupId>"

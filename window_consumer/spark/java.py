@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: which it is, and whether it will do."""
+"""The Java that Spark runs on: which one it is, and whether it is recent enough."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ADVICE: Final = (
 
 
 class NoJavaError(UsageError):
-    """Spark needs a Java that is not there; the message says which."""
+    """Spark needs a Java that is missing; the message says which."""
 
 
 def path() -> str:
-    """Return the `java` that is used; raises NoJavaError."""
+    """Return the `java` in use; raises NoJavaError."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None or not Path(found).is_file():
@@ -37,7 +37,7 @@ def path() -> str:
 
 @cache
 def version_text(path: str) -> str:
-    """Return what a `java` says of its version; raises NoJavaError where it cannot be started."""
+    """Return the output of `java -version`; raises NoJavaError where it cannot start."""
     try:
         done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
     except OSError as error:

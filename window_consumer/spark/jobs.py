@@ -1,4 +1,4 @@
-"""The jobs: which source goes through which transforms into which tables, and where it went on."""
+"""Runs jobs: each reads a source, transforms it, writes tables, and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ JOBS: Final = jobs()
 
 
 def explained(error: Exception) -> str:
-    """Return what a job ended with, and what to do, in a few lines."""
+    """Return why a job ended, and what to do, in a few lines."""
     said = str(error)
     text = said.split("=== Streaming Query ===", 1)[0].strip()
     for sign, advice in _ADVICE:
@@ -64,7 +64,7 @@ def explained(error: Exception) -> str:
 
 
 def is_absence(error: Exception) -> bool:
-    """Tell whether a job ended because Kafka did not answer: it can go on later."""
+    """Return whether a job ended because Kafka did not answer, so that it can resume later."""
     text = str(error)
     return any(sign in text for sign in _ABSENCES)
 
@@ -77,11 +77,11 @@ _ABSENCES: Final = (
 _MOST_TEXT: Final = 2000
 _RANGE: Final = re.compile(r"records in offset \[(\d+), (\d+)\) for topic partition (\S+)")
 _GONE: Final = (
-    "records are gone that were not read yet. `fail_on_data_loss: false` goes on with what is there"
+    "records were deleted before they were read. `fail_on_data_loss: false` continues with the rest"
 )
 _NO_ROOM: Final = (
-    "there is no room for the tables: what was written is as it was before the batch, and the next"
-    " run goes on with it"
+    "there is no room for the tables: they are as they were before the batch, and the next run"
+    " repeats it"
 )
 _ADVICE: Final = tuple(
     {
@@ -90,7 +90,7 @@ _ADVICE: Final = tuple(
         "No space left on device": _NO_ROOM,
         "File too large": _NO_ROOM,
         "Python worker exited unexpectedly": "a Python process of Spark's was killed, or had no"
-        " memory left: the table is as it was before the batch, and the next run goes on with it",
+        " memory left: the table is as it was before the batch, and the next run repeats it",
         "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
         " or `audit:` make theirs",
     }.items()
@@ -102,13 +102,13 @@ class JobOptions:
     """How a job runs."""
 
     origin: JobSource = field(factory=JobSource)
-    """The cluster and the topics that are read, as far as they are there when the job begins."""
+    """The cluster and the topics to read, as of the start."""
     origin_now: Callable[[], JobSource] | None = None
-    """Asks for them again before each batch: a topic may be made anew while a job runs."""
+    """Queries them again before each batch: a topic may be recreated while a job runs."""
     restart: bool = False
-    """Whether it begins at the first record that Kafka has."""
+    """Whether to start at Kafka's first record."""
     before_batch: Callable[[Spans], None] | None = None
-    """Gets the offsets of each batch before it is read."""
+    """Called with the offsets of each batch before it is read."""
 
 
 ONCE: Final = JobOptions()
@@ -117,11 +117,10 @@ ONCE: Final = JobOptions()
 def start(
     session: SparkSession, plan: PipelinePlan, job: Job, how: JobOptions = ONCE
 ) -> RunningJob:
-    """Start a job over what Kafka has now, in as many batches as that takes; it ends by itself.
+    """Start a job over what Kafka has now, in as many batches as needed; it ends by itself.
 
-    Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
-    says what a batch is, and the tables which batches they have. Raises CheckpointError, see
-    ``checkpoints.of``.
+    Each batch of records becomes rows exactly once, whatever is killed: the checkpoint defines the
+    batches, and the tables record which they have. Raises CheckpointError, see ``checkpoints.of``.
     """
     topic = job.topic_of(plan)
     given = sources.options(plan.kafka, topic, pattern=job.is_pattern)
@@ -164,29 +163,29 @@ class BatchSink:
     broken: str
     checkpoint: Checkpoint
     look: Callable[[int], None] = lambda _batch: None
-    """Gets the number of each batch before it is read."""
+    """Called with the number of each batch before it is read."""
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
     rows: int = field(default=0, init=False)
-    """How many rows the table got of them."""
+    """How many rows the table got from them."""
     quarantined: int = field(default=0, init=False)
     """How many of them could not be read."""
 
     failure: Exception | None = field(default=None, init=False)
-    """What the last batch has ended with."""
+    """Why the last batch failed."""
 
     def write(self, records: DataFrame, batch: int) -> None:
-        """Write one batch to the job's table, and what could not be read to the quarantine.
+        """Write one batch to the job's table, and unreadable records to the quarantine.
 
-        Raises BatchFailedError; why is in ``failure``: SecondWriterError where the table has the
-        batch already, from somebody else.
+        Raises BatchFailedError with the cause in ``failure``: SecondWriterError where another
+        process has written the batch.
         """
         try:
             self._write(records, batch)
         except Exception as error:
             self.failure = _second_writer(self.path) if _SAME_BATCH in str(error) else error
-            # Where it is being stopped, Spark looks through what it gets here with a pattern that
-            # overflows the stack of its thread, and prints that: so it gets a short text.
+            # When a query is stopping, Spark matches the error text against a pattern that
+            # overflows the stack, and prints that. A short text avoids it.
             raise BatchFailedError(f"batch {batch} of {self.job.name} was not written") from None
 
     def _write(self, records: DataFrame, batch: int) -> None:
@@ -206,13 +205,13 @@ class BatchSink:
             self.rows += _observed(made, self.path)["rows"]
             self.quarantined += found["bad"]
             has_broken = found["bad"] > 0
-        # Else it was written before a crash, and what could not be read of it perhaps was not.
+        # Else the batch was written before a crash, and its quarantine perhaps was not.
         if has_broken:
             BROKEN.append(quality.quarantined(judged, self.job.name), self.broken, name, number)
 
 
 def _observed(seen: Observation, path: str) -> dict[str, int]:
-    """Return what was counted while a batch was written; nothing is where the table has it."""
+    """Return the counts of a batch's write; raise where the table already has the batch."""
     answer: Future[dict[str, int]] = Future()
     Thread(target=lambda: answer.set_result(seen.get), name="wc-observed", daemon=True).start()
     try:
@@ -222,7 +221,7 @@ def _observed(seen: Observation, path: str) -> dict[str, int]:
 
 
 _SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
-"""What Delta says where somebody else has written the batch while it was being written."""
+"""Delta's error where another process wrote the batch meanwhile."""
 
 
 def _second_writer(path: str) -> SecondWriterError:
@@ -230,7 +229,7 @@ def _second_writer(path: str) -> SecondWriterError:
 
 
 _COUNTED_S: Final = 60.0
-"""The counts are there when the batch is; how long a busy machine may take to hand them over."""
+"""Counts arrive with the batch. This is the delay that a busy machine may add."""
 
 
 @frozen
@@ -242,7 +241,7 @@ class RunningJob:
     session: SparkSession
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Wait for its end; False where it goes on. Raises what it ended with."""
+        """Wait for the end; return False where the job is still running. Raises the job's error."""
         try:
             if timeout_s is None:
                 self.query.awaitTermination()
@@ -258,11 +257,11 @@ class RunningJob:
         return ended
 
     def read_to(self) -> Mapping[Place, int]:
-        """Return how far each partition is read, by topic and number; nothing before a batch."""
+        """Return each partition's end, by topic and number; empty before the first batch."""
         return self.sink.checkpoint.ends(self.session)
 
     def is_busy(self) -> bool:
-        """Tell whether a batch runs."""
+        """Return whether a batch is running."""
         return bool(self.query.status["isTriggerActive"])
 
     def batches(self) -> int:
@@ -271,5 +270,5 @@ class RunningJob:
         return 0 if last is None else int(last["batchId"]) + 1
 
     def stop(self) -> None:
-        """End it where it is."""
+        """Stop the query without waiting for its batch."""
         self.query.stop()

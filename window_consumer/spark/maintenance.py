@@ -1,7 +1,7 @@
-"""Keeping tables small and quick: compaction, old days, files that nobody needs, keys to forget.
+"""Keeps tables small and fast: compaction, expired days, unused files, deleted keys.
 
-All of it may run beside the jobs and beside questions. The jobs only append, which is in nobody's
-way here; where two of these meet, the one that comes second does its part again.
+All of it may run beside jobs and queries. Jobs only append, which conflicts with nothing here. Of
+two conflicting runs the second repeats its part.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from window_consumer.spark.tables import (
 )
 
 FULL_FILE_BYTES: Final = 128 * 1024**2
-"""What is smaller is put together with its neighbours."""
+"""Smaller files are merged with their neighbours."""
 
 SAFE_HOURS: Final = 168
-"""A week: whoever reads or writes a file that the log does not name has long ended by then."""
+"""One week: readers and writers of an unlisted file have long ended by then."""
 
 _TIMES: Final = 5
-"""So often something is done again that met another writer."""
+"""Attempts where another writer interferes."""
 
 _SORTED: Final = "spark.databricks.io.skipping.mdc.sortWithinFiles"
 _LETTERS: Final = JOBS["dlq"]
@@ -42,11 +42,11 @@ TRACE: Final = JOBS["trace"].table
 LETTERS: Final = _LETTERS.table
 _CONFLICTS: Final = ("DELTA_CONCURRENT", "ConcurrentModificationException")
 _LISTERS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
-"""Tasks that list files: Spark's own 10,000 are for stores with millions of them."""
+"""Tasks that list files. Spark's own 10,000 are for stores with millions of files."""
 
 
 class BusyTableError(RunError):
-    """Others changed the same part of a table again and again."""
+    """Others repeatedly changed the same part of a table."""
 
 
 @frozen
@@ -55,16 +55,16 @@ class TableMaintenance:
 
     name: str
     dropped: int
-    """Rows of days that are over."""
+    """Rows of expired days."""
     compacted: int
-    """Partitions whose small files were put together."""
+    """Partitions whose small files were merged."""
 
 
 def maintain(session: SparkSession, plan: PipelinePlan, today: date) -> Iterator[TableMaintenance]:
-    """Tidy up all tables of a plan, one after the other; those that are not made yet are left out.
+    """Maintain all tables of a plan, one after the other, except those not created yet.
 
-    ``today`` is that of UTC. What is older than the ``keep_days`` of its job goes, and what of the
-    job was quarantined before.
+    ``today`` is a UTC date. Rows older than the ``keep_days`` of their job are deleted, as are the
+    job's quarantined records of that age.
     """
     before = {
         job: today - timedelta(days=job.keep_days(plan))
@@ -90,7 +90,7 @@ def maintain(session: SparkSession, plan: PipelinePlan, today: date) -> Iterator
 
 @frozen
 class DeletedKey:
-    """What was taken out of the tables."""
+    """What was deleted from the tables."""
 
     steps: int
     letters: int
@@ -104,10 +104,10 @@ def delete_key(
     form: str | None,
     letters: Sequence[str] = (),
 ) -> DeletedKey:
-    """Take a key's records out of the tables and their files.
+    """Delete a key's records from the tables and their files.
 
     ``form`` is the key as the trace has it, None where it has no keys; ``letters`` are its forms in
-    the table of dead letters. Dead letters of records that had the key in the trace go as well.
+    the table of dead letters. Dead letters of records with the key in the trace are deleted, too.
     """
     has_trace, has_letters, has_broken = (
         DeltaTable.is_deltatable(plan.table(table.name)) for table in (TRACE, LETTERS, BROKEN)
@@ -130,9 +130,9 @@ def delete_key(
 
 
 def compact(session: SparkSession, table: Table, path: str) -> int:
-    """Put small files together, in the table's order; return of how many partitions.
+    """Merge small files, in the table's order; return the number of partitions.
 
-    Files of a partition become few, sorted by what is looked for first, with their bloom filters.
+    Each partition's files become few, sorted for lookups, with their bloom filters.
     """
     small: dict[tuple[str, ...], int] = defaultdict(int)
     for part, size in _files(table, path):
@@ -150,27 +150,27 @@ def compact(session: SparkSession, table: Table, path: str) -> int:
 
 
 def drop_days(session: SparkSession, path: str, before: date) -> int:
-    """Take out the days before a day; return how many rows these were."""
+    """Delete the days before a day; return the number of rows."""
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE day < {_day(before)}")  # noqa: S608 - our own
 
 
 def drop_written(session: SparkSession, path: str, before: date) -> int:
-    """Take out the days before a day, and rows without a day that were written before it."""
+    """Delete the days before a day, and rows without a day that were written before it."""
     timeless = f"day IS NULL AND written_at < {_begin(before)}"
     old = f"day < {_day(before)} OR ({timeless})"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - our own
 
 
 def drop_quarantined(session: SparkSession, path: str, subject: str, before: date) -> int:
-    """Take out what was quarantined before a day; return how many records these were."""
+    """Delete what was quarantined before a day; return the number of records."""
     old = f"subject = {_text(subject)} AND written_at < {_begin(before)}"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - literals
 
 
 def delete_trace_of_key(session: SparkSession, path: str, key: str) -> int:
-    """Take out all steps of the records with a key; return how many.
+    """Delete all steps of the records with a key; return the number.
 
-    Steps of such a record that were written without its key are among them. The files have them
+    This includes steps of such a record that were written without its key. The files keep them
     until ``wipe``.
     """
     has_key = f"key = {_text(key)}"
@@ -186,9 +186,9 @@ def delete_trace_of_key(session: SparkSession, path: str, key: str) -> int:
 def delete_dead_letters(
     session: SparkSession, path: str, forms: Sequence[str], trace: str | None, form: str | None
 ) -> int:
-    """Take out the dead letters of a key, in these forms or by the records that the trace names.
+    """Delete a key's dead letters, in these forms or by the records that the trace names.
 
-    Returns how many. The files have them until ``wipe``.
+    Returns the number. The files keep them until ``wipe``.
     """
     count = 0
     if trace is not None and form is not None:
@@ -205,7 +205,7 @@ def delete_dead_letters(
 
 
 def delete_quarantined(session: SparkSession, path: str, key: str) -> int:
-    """Take out quarantined events and dead letters that name a key; return how many."""
+    """Delete quarantined events and dead letters that contain a key; return the number."""
     quoted = _text(json.dumps(key))
     named = f"subject IN ('trace', 'dlq') AND contains(CAST(value AS STRING), {quoted})"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {named}")  # noqa: S608 - literals
@@ -218,10 +218,10 @@ def sweep(session: SparkSession, path: str) -> None:
 
 
 def wipe(session: SparkSession, path: str) -> None:
-    """Delete at once all files that the table's log has given up, and no others.
+    """Delete all files that the table's log has removed, at once, and no others.
 
-    Files that a running job is about to add are not in the log yet, and stay. Who is reading an
-    earlier version of the table may find its files gone, and has to ask again.
+    Files that a running job is about to add are not in the log yet, and stay. A reader of an
+    earlier version of the table may find its files missing, and must retry.
     """
     unchecked = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
     with _settings(session, {**_LISTERS, **unchecked}):
@@ -251,7 +251,7 @@ def _delete(session: SparkSession, sql: str) -> int:
 
 
 def _text(text: str) -> str:
-    """Return a text as a literal that nothing breaks out of: Delta's DELETE has no parameters."""
+    """Return a text as an injection-proof literal: Delta's DELETE has no parameters."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
@@ -260,12 +260,12 @@ def _day(day: date) -> str:
 
 
 def _begin(day: date) -> str:
-    """Return when a day begins in UTC: compared with a time, a date is one of the session's."""
+    """Return the beginning of a day in UTC: Spark compares dates in the session's time zone."""
     return f"TIMESTAMP'{day.isoformat()} 00:00:00 UTC'"
 
 
 def _again(action: Callable[[], Any]) -> Any:
-    """Do something, and once more where another writer came first."""
+    """Run the action, again where another writer came first."""
     for _ in range(_TIMES):
         try:
             return action()
@@ -281,7 +281,7 @@ def _again(action: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _settings(session: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """Set properties of a session for a while: it may be somebody else's."""
+    """Set properties of a session for a while: others may share it."""
     before = {key: session.conf.get(key, None) for key in given}
     for key, value in given.items():
         session.conf.set(key, value)

@@ -1,4 +1,4 @@
-"""What the pipeline is to do, as plain values; the configuration of it is read elsewhere."""
+"""The pipeline's plan as plain values; other modules read the configuration."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import KeyMode
 
 BUCKETS: Final = 8
-"""Of the table of events, by the hash of the root's id: a record's whole way is in one."""
+"""Buckets of the table of events, by the hash of the root's id, so that one has a record's whole
+way.
+"""
 
 GENERATION: Final = 10**9
-"""A table knows a batch by its own number, and so much more for each generation before."""
+"""Distance between the batch numbers of two generations in a table."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 MaskOf = Callable[[Iterable[str | None]], FieldMask]
-"""What hides what of a record, by the topics that it lies in and came from; None: not known."""
+"""Returns a record's mask by its present and original topics; None means unknown."""
 
 
 @frozen(kw_only=True)
@@ -39,11 +41,11 @@ class Reading:
 
     @property
     def needs_values(self) -> bool:
-        """Whether values have to be looked at: to keep them, or for what texts quote of them."""
+        """Whether values must be read: to keep them, or to mask quotes of them in texts."""
         return self.values or self.mask_of is not None
 
     def mask(self, topics: Iterable[str | None]) -> FieldMask:
-        """Return what hides what of one record."""
+        """Return the mask for one record."""
         return FieldMask(()) if self.mask_of is None else self.mask_of(topics)
 
 
@@ -66,28 +68,28 @@ class PipelinePlan:
     dlq_reading: Reading = field(factory=Reading)
     """What is kept of dead letters."""
     batch_records: int = 2_000
-    """The most Kafka records that one batch takes; each holds thousands of events."""
+    """The most Kafka records in one batch; each holds thousands of events."""
     fail_on_data_loss: bool = True
     keep_days: int = 30
-    """Of the trace."""
+    """Days that the trace is kept."""
     dlq_keep_days: int = 90
 
     @property
     def dlq_pattern(self) -> str:
-        """What the whole names of dead-letter topics match, in Java."""
+        """A Java pattern for the whole names of dead-letter topics."""
         names = [re.escape(name) for name in self.dlq_topics]
         return "|".join([*names, *(f"(?:{pattern}).*" for pattern in self.dlq_patterns)])
 
     def table(self, name: str) -> str:
-        """Return where a table lies."""
+        """Return a table's place."""
         return posixpath.join(self.directory, "tables", name)
 
     def checkpoint(self, name: str, generation: int = 0) -> str:
-        """Return where a job notes how far it has read; each restart begins a generation."""
+        """Return the place of a job's checkpoint; each restart begins a generation."""
         place = name if generation == 0 else f"{name}.{generation}"
         return posixpath.join(self.directory, "checkpoints", place)
 
 
 def writer_of(job: str) -> str:
-    """Return the name under which a job notes in its table which batches are in it."""
+    """Return the name under which a job records its batches in its table."""
     return f"window_consumer.{job}"

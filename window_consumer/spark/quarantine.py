@@ -1,4 +1,4 @@
-"""Quarantine: what cannot be read goes to a table of its own, with a reason. Nothing is dropped."""
+"""Quarantine: unreadable records go to a table with a reason. Nothing is dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.spark.schemas import QUARANTINE
 
 MOST_BYTES: Final = 1024**2
-"""Of a value that are kept."""
+"""The most bytes kept of a value."""
 
 
 def readable(judged: DataFrame) -> DataFrame:
@@ -19,7 +19,7 @@ def readable(judged: DataFrame) -> DataFrame:
 
 
 def quarantined(judged: DataFrame, subject: str) -> DataFrame:
-    """Return the records with a ``reason``, as ``schemas.QUARANTINE``; the same records each time.
+    """Return the records with a ``reason``, as ``schemas.QUARANTINE``; deterministic.
 
     Takes the columns of Spark's Kafka source and ``reason``.
     """

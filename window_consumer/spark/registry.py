@@ -1,7 +1,7 @@
-"""What features bring to the pipeline: jobs with their tables, and answers without Spark.
+"""What features add to the pipeline: jobs with their tables, and queries without Spark.
 
-Features import the pipeline; the pipeline finds them here, by name, when they are used. A feature
-with a table of its own adds its folder to ``FEATURES`` and a ``JOB`` in its ``spark/job``.
+Features import the pipeline; the pipeline finds them here by name when it needs them. A feature
+with a table adds its folder to ``FEATURES`` and a ``JOB`` in its ``spark/job``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ class Job:
     rows: Callable[[DataFrame, PipelinePlan], DataFrame]
     """The rows of records without a reason."""
     topic_of: Callable[[PipelinePlan], str]
-    """The topic, or a pattern of Java's for several."""
+    """The topic, or a Java pattern for several."""
     is_pattern: bool = False
     rows_each: int = 1000
-    """How many rows a record is, roughly: of what is one row a batch takes more records."""
+    """Rows per record, roughly; the fewer, the more records a batch takes."""
     keep_days: Callable[[PipelinePlan], int] | None = None
-    """How many days of the table, and of its quarantined records, are kept; None for all."""
+    """Days to keep rows and quarantined records; None keeps all."""
     may_lack_day: bool = False
     """A row without a ``day`` is as old as its ``written_at``."""
     record_of: str | None = None
-    """SQL for the record that a row is about, as the trace names it; None where it is about none.
-    The table has a column ``key``, too."""
+    """SQL for a row's record, as the trace names it; None where rows have none.
+
+    Such a table also has a column ``key``.
+    """
     rehearse: Callable[[SparkSession, PipelinePlan], None] | None = None
-    """Answers the feature's questions from its table, so that Java loads the classes for it."""
+    """Runs the feature's queries on its table, so that Java loads their classes."""
 
 
 def jobs() -> Mapping[str, Job]:
@@ -60,7 +62,7 @@ def jobs() -> Mapping[str, Job]:
 
 
 def letters_of_key() -> ModuleType:
-    """Return what finds the dead letters of a key without Spark, see ``dlq.spark.deletion``.
+    """Return ``dlq.spark.deletion``, which finds a key's dead letters without Spark.
 
     Raises UsageError where a package is missing.
     """

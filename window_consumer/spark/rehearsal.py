@@ -1,6 +1,6 @@
-"""All that commands do with Spark, done with nothing: so that Java loads the classes of it.
+"""Does what commands do with Spark, on no data, so that Java loads the classes.
 
-``python -m window_consumer.spark.rehearsal ARCHIVE JAR...`` has Java write them to ``ARCHIVE``.
+``python -m window_consumer.spark.rehearsal ARCHIVE JAR...`` makes Java write them to ``ARCHIVE``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RECORD: Final = (
 
 
 def rehearse(spark: SparkSession, directory: str) -> None:
-    """Write tables in a directory, and answer questions from them."""
+    """Write tables in a directory, and query them."""
     plan = PipelinePlan(kafka=_NOBODY, directory=directory)
     given = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
 
@@ -58,7 +58,7 @@ def rehearse(spark: SparkSession, directory: str) -> None:
 
 
 def main(archive: str, jars: Sequence[str]) -> None:
-    """Start Spark, rehearse, and end it."""
+    """Start Spark, rehearse, and stop it."""
     properties = {"spark.driver.defaultJavaOptions": class_archive.writing(archive)}
     spark = session.start("rehearsal", "local[2]", list(map(Path, jars)), properties, short=True)
     with TemporaryDirectory(dir=Path(archive).parent) as directory:

@@ -1,7 +1,7 @@
-"""What the shapes of all tables share; those of a feature are in its ``spark/schema``.
+"""What the schemas of all tables share; a feature's own are in its ``spark/schema``.
 
-``VERSION`` goes up when a table's columns change; tables are only ever given further columns, so
-that an older program reads what it knows, and a newer one fills in what is missing with null.
+``VERSION`` goes up when a table's columns change. Changes only add columns, so an older program
+reads the columns it knows, and a newer one reads missing columns as null.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from window_consumer.former_paths import moved_name
 VERSION: Final = 1
 
 LATEST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: later ones no calendar of the tables' readers knows."""
+"""The last millisecond of the year 9999, the latest that all readers of the tables support."""
 
 CORRUPT: Final = "_corrupt"
-"""Where Spark puts the text of what is not of its schema."""
+"""Where Spark puts text that does not fit its schema."""
 
 QUARANTINE: Final = T.StructType(
     [
@@ -31,7 +31,7 @@ QUARANTINE: Final = T.StructType(
         T.StructField("value", T.BinaryType()),
     ]
 )
-"""What could not be read, and why; ``value`` is the record's, at most 1 MiB of it."""
+"""What could not be read, and why; ``value`` has at most 1 MiB of the record's."""
 
 
 def __getattr__(name: str) -> Any:

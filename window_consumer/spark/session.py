@@ -1,7 +1,7 @@
-"""The Spark session: found where there is one, made where there is none.
+"""Finds the active Spark session, or starts one.
 
-Under spark-submit, or in a notebook, the session that is there is used as it is: its master, its
-memory and its jars are the business of who started it.
+Under spark-submit or in a notebook, the existing session is used as it is: whoever started it
+decides its master, memory and jars.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _USUAL: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.showConsoleProgress": "false",
-    # To note where in Python each column was made takes half of the time in which a plan is made.
+    # Recording each column's place in Python takes half of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 SHORT: Final = {
-    # One compiler: what C2 makes is ready when the command is over, and it takes half of the time.
+    # One compiler: C2's code is ready only when the command is over, and takes half of the time.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # Plans that are made anew after each stage take longer than what they save.
+    # Planning again after each stage takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
-    # What a task costs before its first row is more than its rows.
+    # Starting a task costs more than its rows.
     "spark.sql.shuffle.partitions": str(min(8, os.cpu_count() or 1)),
-    # The files of a table are listed here, and not by a job.
+    # List the files of a table here, not in a job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.ui.enabled": "false",
 }
@@ -58,11 +58,11 @@ def start(
     *,
     short: bool = False,
 ) -> SparkSession:
-    """Return the session that is active, else a new one.
+    """Return the active session, else a new one.
 
-    ``master`` is ``local[*]`` for None. ``properties`` are Spark's own, and win over ours; what
-    spark-submit was given wins over all. ``short`` is for what takes seconds: such a session is
-    up sooner, and slower in the long run. Raises NoJavaError.
+    ``master`` is ``local[*]`` for None. ``properties`` are Spark's own, and override ours; those of
+    spark-submit override all. A ``short`` session starts sooner but is slower in the long run.
+    Raises NoJavaError.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -83,14 +83,14 @@ def start(
 def settings(
     master: str, jars: Sequence[Path], properties: Mapping[str, str], *, short: bool = False
 ) -> dict[str, str]:
-    """Return all properties of a new session, as ``start`` takes them."""
+    """Return all properties of a new session, with the arguments of ``start``."""
     is_here = master.startswith("local")
     ours = {**_DELTA, **_USUAL}
     if is_here:
         ours |= {**_LOOPBACK, **(SHORT if short else {}), **_java_options(jars)}
     chosen = {**ours, **properties, "spark.master": master}
     if jars and is_here:
-        # As they lie there: as spark.jars they would be copied at each start.
+        # Used in place: spark.jars would copy them at each start.
         _append(chosen, "spark.driver.extraClassPath", map(str, jars), os.pathsep)
     elif jars:
         _append(chosen, "spark.jars", map(str, jars), ",")
@@ -99,25 +99,25 @@ def settings(
 
 
 def _append(chosen: dict[str, str], key: str, ours: Iterable[str], separator: str) -> None:
-    """Add to a list of the user's what is not in it yet, behind what he has chosen himself."""
+    """Append to the user's list what it lacks."""
     listed = [each for each in chosen.get(key, "").split(separator) if each]
     chosen[key] = separator.join(dict.fromkeys([*listed, *ours]))
 
 
 def _java_options(jars: Sequence[Path]) -> dict[str, str]:
-    """Return how Java is started: from an archive, and what it says on stderr."""
+    """Return Java's start options: the archive, and the log configuration."""
     quiet = f"-Dlog4j2.configurationFile={files(__package__).joinpath('log4j2.properties')}"
     options = [class_archive.options(jars), f'"{quiet}"' if " " in quiet else quiet]
-    # Spark puts these before those that the user sets.
+    # Spark puts these before the user's options.
     return {"spark.driver.defaultJavaOptions": " ".join(filter(None, options))}
 
 
 def is_submitted() -> bool:
-    """Tell whether spark-submit has started this program."""
+    """Return whether spark-submit started this program."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _submitted() -> dict[str, str]:
-    """Return what spark-submit, and the files that it reads, have set."""
+    """Return the settings of spark-submit and of the files that it reads."""
     SparkContext._ensure_initialized()  # noqa: SLF001 - the settings are there once the JVM is known
     return dict(SparkConf().getAll())

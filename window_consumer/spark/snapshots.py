@@ -1,7 +1,7 @@
-"""Tables as they are now, for questions of seconds: Spark reads the files that the log names.
+"""Tables as they are now, for queries of seconds: Spark reads the files that the log names.
 
-Spark's own reader of Delta asks the log anew for each question, by jobs of its own. Where the log
-can be read without Spark, it is read once.
+Spark's own Delta reader reads the log for each query again, with jobs of its own. Where the log can
+be read without Spark, it is read once.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from window_consumer.spark.plan import (
 
 _MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _PATTERNS: Final = frozenset("{}[]*?\\")
-"""In the name of a file Spark takes them for a pattern of names."""
+"""Spark treats these in a file name as a pattern."""
 
 _ALL: Mapping[str, str] = {}
 
 
 @frozen
 class TableSnapshot:
-    """A table's rows, and when it was changed last."""
+    """A table's rows, and the time of its last change."""
 
     rows: DataFrame
-    """With all columns of the table's schema; those that an older version lacks are null."""
+    """With all columns of the table's schema; columns missing in an older version are null."""
     changed_ms: int
     is_empty: bool
-    """Whether it is known without a look at the rows that there are none."""
+    """True where the log alone shows that there are no rows."""
 
 
 def of(
     session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
 ) -> TableSnapshot | None:
-    """Return a table as it is now; None where it was not made yet.
+    """Return a table as it is now; None where it was not created yet.
 
-    ``where`` gives values of columns that it is partitioned by: only these rows.
+    ``where`` selects rows by values of partition columns.
     """
     if "://" in path or _PATTERNS & set(path):
         return _by_spark(session, path, schema, where)
@@ -63,14 +63,14 @@ def of(
 
 
 def may_repeat(path: str, job: str) -> bool:
-    """Tell whether a table can have Kafka records twice: where its job was begun anew."""
+    """Return whether a table can have Kafka records twice: its job was restarted."""
     if "://" in path or _PATTERNS & set(path):
         return True
     return (DeltaTable(path).transaction_version(writer_of(job)) or 0) >= GENERATION
 
 
 def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
-    """Return the names of its files; in the addresses of them a space is %20."""
+    """Return the names of its files; their addresses have %20 for a space."""
     chosen = [(column, "=", value) for column, value in where.items()]
     root = log.table_uri.rstrip("/").removeprefix("file://")
     files = log.file_uris(file_pruning_predicate=chosen or None)

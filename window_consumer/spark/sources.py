@@ -1,8 +1,8 @@
-"""Kafka as a source of Spark: always read_committed, from where the checkpoint says.
+"""Kafka as a source of Spark: always read_committed, from the checkpoint's offsets.
 
 ``kafka`` are the client's properties as in the configuration (``bootstrap.servers``,
-``security.protocol`` ...). librdkafka's names for certificates and passwords are turned into those
-of the Java client, which Spark uses; what has no counterpart is refused.
+``security.protocol`` ...). librdkafka's names for certificates and passwords become the Java
+client's; properties without a counterpart are refused.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _MECHANISMS: Final = {
 
 
 _WAIT_MS: Final = "100"
-"""Spark asks for a topic's ends after each fetch, and the broker answers that when it has answered
-the fetch that the client has sent ahead: at the end of a topic that took 500 ms for each task."""
+"""Spark queries a topic's ends after each fetch, and the broker first answers the fetch that the
+client has sent ahead. With the default this took 500 ms per task at the end of a topic.
+"""
 
 
 def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties as the Java client knows them; raises UsageError for what it cannot.
+    """Return the properties for the Java client; raises UsageError for what it lacks.
 
-    ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are
-    read and handed over as texts; user name and password become ``sasl.jaas.config``.
+    ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are read
+    and passed as texts; user name and password become ``sasl.jaas.config``.
     """
     given = dict(kafka)
     found = {"isolation.level": "read_committed", "fetch.max.wait.ms": _WAIT_MS}
@@ -51,7 +52,7 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
         module = _MECHANISMS.get(mechanism)
         if module is None:
             raise UsageError(
-                f"sasl.mechanism {mechanism} is not known to the pipeline: it can"
+                f"sasl.mechanism {mechanism} is not supported by the pipeline; supported are"
                 f" {', '.join(_MECHANISMS)}"
             )
         found["sasl.mechanism"] = mechanism
@@ -95,7 +96,7 @@ def _text_of(name: str, path: str) -> str:
 
 
 def options(kafka: Mapping[str, str], topics: str, *, pattern: bool = False) -> dict[str, str]:
-    """Return the options of Spark's Kafka source for topics (with commas) or a Java pattern."""
+    """Return options of Spark's Kafka source for topics (with commas) or a Java pattern."""
     found = {f"kafka.{key}": value for key, value in java_properties(kafka).items()}
     found["subscribePattern" if pattern else "subscribe"] = topics
     found["includeHeaders"] = "true"

@@ -1,7 +1,7 @@
-"""The tables: where each lies, how it is laid out, and how it is written exactly once.
+"""The tables: their places, their layout, and exactly-once writes.
 
-Delta, because others than Spark read them: a table is what its log says, whatever files a writer
-that was killed has left behind.
+Delta, so that programs other than Spark can read them: the log defines the table, whatever files a
+killed writer left behind.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from window_consumer.spark.schemas import (
 _TRIES: Final = 20
 _AGAIN_S: Final = 0.5
 _HALF_MADE: Final = ("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", "DELTA_MISSING_DELTA_TABLE")
-"""What Delta says where the log of a table is a directory, and no version of it is there yet; and
-where other files are."""
+"""Delta's errors where a table's log has no version yet, or other files are in its place."""
 
 _VERSION: Final = "window_consumer.version"
-"""The table property that tells by which version of the schemas a table was made."""
+"""The table property with the schemas' version that created the table."""
 
 
 class NewerTableError(UsageError):
@@ -43,21 +42,21 @@ class Table:
     schema: T.StructType
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
-    """Within each file: who looks for one value reads few of its pages."""
+    """The order within each file: a lookup of one value then reads few pages."""
     looked_up_by: tuple[str, ...] = ()
     """Columns that get a bloom filter."""
 
     @property
     def layout(self) -> dict[str, str]:
-        """How its files are written, as properties of Parquet."""
+        """Parquet properties for its files."""
         return {f"parquet.bloom.filter.enabled#{name}": "true" for name in self.looked_up_by}
 
     def make(self, session: SparkSession, plan: PipelinePlan) -> str:
-        """Return where it lies, after making it if it is missing; raises NewerTableError."""
+        """Return the table's place, creating it where it is missing; raises NewerTableError."""
         path = plan.table(self.name)
         columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.schema)
         laid_out = f"PARTITIONED BY ({', '.join(self.partitioned_by)})"
-        # Who reads the files without Spark would see rows that are only marked as deleted.
+        # Readers without Spark would see rows that are only marked as deleted.
         properties = {_VERSION: str(VERSION), "delta.enableDeletionVectors": "false"}
         if self.sorted_by:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.sorted_by)
@@ -75,7 +74,7 @@ class Table:
                 half_made = any(sign in str(error) for sign in _HALF_MADE)
                 if not left or not (half_made or is_conflict(error)):
                     raise
-                time.sleep(_AGAIN_S)  # somebody else makes it
+                time.sleep(_AGAIN_S)  # another process is creating it
         found = {row["key"]: row["value"] for row in rows}
         if int(found.get(_VERSION, VERSION)) > VERSION:
             raise NewerTableError(
@@ -85,7 +84,7 @@ class Table:
         return path
 
     def append(self, rows: DataFrame, path: str, writer: str, batch: int) -> None:
-        """Append rows, once for each number of a batch, however often it is tried."""
+        """Append rows, once for each batch number, however often it is tried."""
         if self.sorted_by:
             rows = rows.repartition(*self.partitioned_by).sortWithinPartitions(
                 *self.partitioned_by, *self.sorted_by
@@ -103,7 +102,7 @@ class Table:
 def utc_day(time: str, units_per_s: int) -> Column:
     """Return the day of a time in UTC, whatever time zone the session has.
 
-    ``time`` is a column of integers since 1970. Spark's own dates are those of the session.
+    ``time`` is a column of integers since 1970. Spark's own dates are in the session's zone.
     """
     per_day = 86_400 * units_per_s
     days = f"CAST(({time} - pmod({time}, {per_day}L)) DIV {per_day}L AS INT)"
@@ -111,7 +110,7 @@ def utc_day(time: str, units_per_s: int) -> Column:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Tell whether somebody else has written to the table meanwhile what does not go with it."""
+    """Return whether another process made a conflicting change to the table."""
     return any(sign in str(error) for sign in _CONFLICTS)
 
 
@@ -119,9 +118,9 @@ _CONFLICTS: Final = ("DELTA_CONCURRENT", "DELTA_PROTOCOL_CHANGED", "DELTA_METADA
 
 
 def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
-    """Return the number of the last batch that a table has of a writer, None before the first.
+    """Return a writer's last batch number in a table, None before the first.
 
-    As of when this session has looked at the table last.
+    The answer is from this session's last view of the table.
     """
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no other way to Delta's log
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - as above

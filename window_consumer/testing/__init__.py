@@ -1,7 +1,7 @@
 """The test kit: your application without Kafka, brokers, a clock, guarantees, the simulator.
 
-``TestApp`` (with pytest: the fixture ``wc_app``) and ``EmbeddedBroker`` are what tests of an
-application need most; the other parts are imported from their modules.
+Tests of an application mostly need ``TestApp`` (with pytest: the fixture ``wc_app``) and
+``EmbeddedBroker``. Import the other parts from their modules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An application under test: its own handlers, rules and configuration, on a broker in memory.
+"""An application under test: its handlers, rules and configuration, on a broker in memory.
 
-Everything runs on the test's thread, and time stands still until the test moves it.
+Everything runs on the test's thread, and only the test advances time.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ from window_consumer.testing.stepped_worker import (
 from window_consumer.testing.topics import TestTopics
 
 PARTITIONS = 4
-"""Of each topic, unless the test says otherwise: more than one, so that keys are spread."""
+"""The default number of partitions per topic: more than one, so that keys are spread."""
 
 MAX_CRASHES = 100
-"""A record on which every process ends would go on for ever."""
+"""A limit for a record on which every process ends."""
 
 _AWAY = 'kafka.bootstrap.servers="in memory"'
-"""No client is made: what the file says of brokers need not be filled in."""
+"""Replaces the brokers in the file, so that they need no values: no client is made."""
 
 _STEP_S = 0.005
-"""The Engine looks after pauses this often."""
+"""How often the Engine checks paused partitions."""
 
 
 class TestApp(GuaranteeFindings):
     """Runs the workers of a configuration within a test, without Kafka and without threads.
 
-    ``app`` is an App, or where it is, as in ``shop:app``. ``config`` is a configuration file, or
-    what would be in one. ``only`` and ``overrides`` are those of ``App.start``. ``topics`` gives
-    numbers of partitions, and names topics beside those that the configuration names;
-    ``partitions`` is for all others. Use it as a context manager: entering starts the workers and
-    the lifespan, leaving drains them.
+    ``app`` is an App, or its place, as in ``shop:app``. ``config`` is a configuration file, or the
+    content of one. ``only`` and ``overrides`` are those of ``App.start``. ``topics`` sets numbers
+    of partitions, and adds topics that the configuration does not name; ``partitions`` is for all
+    others. Use it as a context manager: entering starts the workers and the lifespan, leaving
+    drains them.
 
-    Time is a clock of its own and moves by ``advance`` alone. Retries wait exactly as long as the
-    upper end of what the configuration allows: there is no jitter.
+    Its clock moves only by ``advance``. Retries wait the longest time that the configuration
+    allows: there is no jitter.
 
-    Raises ConfigError and other UsageErrors for what ``window-consumer check`` would refuse.
-    Owner: one thread.
+    Raises ConfigError and other UsageErrors for what ``window-consumer check`` would refuse. Owner:
+    one thread.
     """
 
-    __test__ = False  # pytest would take its name for a class of tests
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class TestApp(GuaranteeFindings):
         self.app = load_app(app) if isinstance(app, str) else app
         self.plan = _plan_of(self.app, config, only, [*overrides, _AWAY])
         self.broker = FakeBroker()
-        """The topics and groups in memory: for faults, and for looking at what is in a topic."""
+        """The topics and groups in memory, to cause faults and to inspect topics."""
         self.clock = StillClock(now=1.0)
         self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
         topics_seen = TestTopics(self.broker, self.plan, self._sources)
@@ -113,7 +113,7 @@ class TestApp(GuaranteeFindings):
     # ---- life
 
     def __enter__(self) -> Self:
-        """Start the workers; what a lifespan raises comes out as it is."""
+        """Start the workers; raise a lifespan's error unchanged."""
         try:
             self._begin()
             self.run_until_idle()
@@ -128,7 +128,7 @@ class TestApp(GuaranteeFindings):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Drain, commit, leave the lifespan. Raises why a worker failed, if nobody knows yet."""
+        """Drain, commit, leave the lifespan. Raises a worker's failure that was not raised yet."""
         process, self._process = self._process, None
         with self._lifespans:
             if process is not None:
@@ -142,7 +142,7 @@ class TestApp(GuaranteeFindings):
         self._find_sources()
 
     def _find_sources(self) -> None:
-        """Learn which topics workers read, those of their ladders apart."""
+        """Find the topics that workers read, without those of their ladders."""
         for worker in self._running().workers:
             own = self.plan.config.workers[worker.name]
             self._sources[worker.name].update(
@@ -173,16 +173,16 @@ class TestApp(GuaranteeFindings):
         timestamp: int | None = None,
         run: bool = True,
     ) -> Sent:
-        """Write a record and run until nothing is left to do now; returns what became of it.
+        """Write a record and run until nothing is left to do now; return what became of it.
 
-        ``value`` is bytes, text, None for a tombstone, or anything else that JSON can say. ``key``
-        is bytes, text or None, or a function that tells it of the value; it chooses the partition
-        the way that Java's producers do it, without one they take turns.
+        ``value`` is bytes, text, None for a tombstone, or anything that JSON can express. ``key``
+        is bytes, text or None, or a function that returns it for the value. It chooses the
+        partition like Java's producers; records without a key go to the partitions in turn.
         ``timestamp`` is in milliseconds since 1970, now by default. With ``run`` False, and within
         a handler, the record is only written.
 
-        Raises UsageError for a topic or partition that is not there, WorkerStoppedError where the
-        record, by a rule of the configuration, stops its worker.
+        Raises UsageError for a topic or partition that does not exist, WorkerStoppedError where a
+        rule of the configuration stops the worker at this record.
         """
         process = self._running()
         key = key(value) if callable(key) else key
@@ -199,9 +199,9 @@ class TestApp(GuaranteeFindings):
         key: KeyOf = None,
         run: bool = True,
     ) -> list[Sent]:
-        """Write records and then run: they are there at once, as in a topic that has a backlog.
+        """Write several records and then run, as with a topic that has a backlog.
 
-        ``key`` is that of all of them, or a function that tells the key of each value.
+        ``key`` is the key of all of them, or a function that returns the key of each value.
         """
         sent = [self.send(topic, value, key, run=False) for value in values]
         if run and not self._running().calling:
@@ -227,14 +227,14 @@ class TestApp(GuaranteeFindings):
     def redrive(self, *letters: DeadLetter) -> None:
         """Put dead letters back as ``window-consumer dlq redrive`` does, and run until idle.
 
-        Without arguments all those that were not put back yet. What was sent goes on telling what
-        becomes of it. Raises UsageError for a dead letter of another application.
+        Without arguments it takes all that were not put back yet. Their ``Sent`` objects continue
+        to show what becomes of them. Raises UsageError for a dead letter of another application.
         """
         self._redrive.put_back(letters or self._redrive.unresolved(self.dead_letters))
         self.run_until_idle()
 
     def create_topic(self, topic: str, partitions: int = PARTITIONS) -> None:
-        """Make a topic while the workers run; those with a pattern that it matches find it."""
+        """Create a topic while the workers run; workers with a matching pattern find it."""
         self.broker.create_topic(topic, partitions)
         for worker in self._running().workers:
             worker.discover_topics()
@@ -246,8 +246,8 @@ class TestApp(GuaranteeFindings):
     def run_until_idle(self) -> None:
         """Do everything that can be done without time passing.
 
-        Raises WorkerStoppedError where a rule of the configuration stops a worker, and exceptions
-        of handlers that are no errors of theirs: KeyboardInterrupt, and pytest.fail.
+        Raises WorkerStoppedError where a rule of the configuration stops a worker. Passes on
+        exceptions that are not a handler's errors: KeyboardInterrupt, and pytest.fail.
         """
         for _ in range(MAX_CRASHES):
             process = self._running()
@@ -263,9 +263,9 @@ class TestApp(GuaranteeFindings):
         raise UsageError(f"the process crashed {MAX_CRASHES} times without an end")
 
     def advance(self, duration: float | str) -> None:
-        """Let time pass, seconds or a text such as ``10m``, and everything happen that falls due.
+        """Advance time, in seconds or as text such as ``10m``, and run everything that falls due.
 
-        Within a handler time passes as if the handler took so long, and is found to.
+        Within a handler, time passes as if the handler took that long, with the same consequences.
         """
         seconds = parse_duration(duration) if isinstance(duration, str) else duration
         process = self._running()
@@ -280,9 +280,9 @@ class TestApp(GuaranteeFindings):
             self.run_until_idle()
 
     def run_until_settled(self, limit: float | str = "7d") -> None:
-        """Let time pass until every record has its final outcome, however long its retries take.
+        """Advance time until every record has its final outcome, however long its retries take.
 
-        Raises AssertionError, with the records that are left, where the ``limit`` is over before.
+        Raises AssertionError, with the remaining records, if that takes longer than ``limit``.
         """
         longest = parse_duration(limit) if isinstance(limit, str) else limit
         deadline = self.clock.now() + longest
@@ -296,14 +296,14 @@ class TestApp(GuaranteeFindings):
                 )
             self.advance(min(left, max(_STEP_S, self._running().next_event_s(left))))
 
-    # ---- trouble
+    # ---- faults
 
     def rebalance(self, *, lost: bool = False) -> None:
         """Take all partitions away and give them back.
 
-        What runs is finished and committed before; what waits for a retry begins anew. With
-        ``lost`` the session has timed out instead: nothing can be committed any more, and all
-        that no commit covers runs again, as where another member has had the partitions.
+        Running calls end and are committed first; records that wait for a retry start again. With
+        ``lost`` the session has timed out: nothing more can be committed, and everything without a
+        commit runs again, as if another member had had the partitions.
         """
         process = self._running()
         self.run_until_idle()
@@ -311,10 +311,10 @@ class TestApp(GuaranteeFindings):
         self.run_until_idle()
 
     def crash(self) -> None:
-        """End the process as by kill -9, and start it again: what was not committed runs again.
+        """End the process as by kill -9, and restart it: what was not committed runs again.
 
-        Within a handler the process ends right there (though a ``finally`` of the handler still
-        runs). The lifespan of the crashed process is not left before the end of the test.
+        Within a handler the process ends right there, though a ``finally`` of the handler still
+        runs. The lifespan of the crashed process is left only at the end of the test.
         """
         if self._running().calling:
             raise CrashedError("the process ends here, because the test said so")
@@ -332,7 +332,7 @@ def _plan_of(
     if not isinstance(config, Mapping):
         return app.plan(config, only=only, overrides=overrides)
     with tempfile.TemporaryDirectory() as directory:
-        # JSON is YAML: it is read, and refused, the way that a file is.
+        # JSON is YAML: it is read and checked like a file.
         file = Path(directory, "workers.yaml")
         file.write_text(json.dumps(config, indent=2), "utf-8")
         return app.plan(file, only=only, overrides=overrides)

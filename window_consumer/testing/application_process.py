@@ -1,4 +1,4 @@
-"""One life of an application under test: from its start to its stop, or to its crash."""
+"""One run of an application under test, from its start to its stop or crash."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from window_consumer.testing.stepped_worker import (
 )
 
 _MOMENT_S = 0.005
-"""The Engine looks after pauses this often, and records wait for company as long."""
+"""How often the Engine checks paused partitions, and how long records wait for more."""
 
 _CHECK_S = 0.5
-"""How often poll loops look beside a call that lasts: a real one looks every few milliseconds."""
+"""The time between turns beside a long call; a real poll loop takes one every few milliseconds."""
 
 _QUIET_ROUNDS = 2
-"""What one worker does in a round another one may see in the next."""
+"""What one worker does in a round another one may only see in the next."""
 
 
 _OWING_ROUNDS = 50
-"""Records that start one at a time after crashes wait for commits, which are made a few
-milliseconds apart: a quarter of a second is given to each."""
+"""A limit of rounds for commits that are a few milliseconds apart, for which records wait that
+start one at a time after a crash: a quarter of a second for each.
+"""
 
 
 class CrashedError(BaseException):
-    """The test ends the process within a handler. No Exception: no handler should catch it."""
+    """Ends the process within a handler. Not an Exception, so that no handler catches it."""
 
 
 class ApplicationProcess:
@@ -42,7 +43,7 @@ class ApplicationProcess:
     def __init__(self, app: App, plan: AppPlan, setting: SteppedSetting, lifespans: ExitStack):
         self._setting = setting
         self.failure: BaseException | None = None
-        """Why it ended by itself, None where it did not."""
+        """Why it ended by itself, else None."""
         cluster = FakeCluster(setting.broker)
         log = ClientLog(logging.getLogger("window_consumer.client"), plan.mask)
         prepared = [
@@ -58,13 +59,13 @@ class ApplicationProcess:
 
     @property
     def calling(self) -> bool:
-        """A handler is being called at this moment."""
+        """Whether a handler is being called now."""
         return any(worker.calling for worker in self.workers)
 
     def run_until_idle(self) -> None:
         """Do everything that can be done without time passing.
 
-        A worker that stops by itself stops all; that is raised.
+        Raises the error of a worker that stops by itself, which stops all.
         """
         quiet = 0
         while quiet < _QUIET_ROUNDS or (self._owes_a_commit and quiet < _OWING_ROUNDS):
@@ -94,7 +95,7 @@ class ApplicationProcess:
         return worked
 
     def last(self, seconds: float) -> None:
-        """Let time pass within a handler; the poll loops go on beside it."""
+        """Let time pass within a handler while the poll loops run."""
         clock = self._setting.clock
         deadline = clock.now() + seconds
         while (left := deadline - clock.now()) > 0:
@@ -103,7 +104,7 @@ class ApplicationProcess:
                 worker.turn()
 
     def next_event_s(self, longest_s: float) -> float:
-        """Return the seconds until something is due by itself, at most so many."""
+        """Return the seconds until something falls due, at most ``longest_s``."""
         return min(worker.next_event_s(longest_s) for worker in self.workers)
 
     def rebalance(self, *, lost: bool) -> None:
@@ -119,7 +120,7 @@ class ApplicationProcess:
             self._take_turns(group, sorted(names))
 
     def _take_turns(self, group: str, topics: list[str]) -> None:
-        """Let a rival have every partition for a while, each member's share in turn."""
+        """Give every partition to a rival for a while, one member's share at a time."""
         rival = Rival(self._setting.broker, group, topics)
         members = self._setting.broker.group(group)
         self._until_dealt(rival)

@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it."""
+"""A clock that only tests advance."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class ManualClock:
         self._wall_ms = float(wall_ms)
 
     def now(self) -> float:
-        """Seconds since the clock's origin."""
+        """Return the seconds since the clock's origin."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass at once."""
+        """Advance the clock at once."""
         self.advance(seconds)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return round(self._wall_ms)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; ``ValueError`` for a negative number of seconds."""
+        """Advance the clock; ``ValueError`` for a negative number of seconds."""
         if seconds < 0:
             msg = f"time does not go back, got {seconds} s"
             raise ValueError(msg)
@@ -33,5 +33,5 @@ class ManualClock:
         self._wall_ms += seconds * 1000
 
     def set_wall(self, milliseconds: int) -> None:
-        """Let the wall clock jump, the way that a corrected system clock does."""
+        """Set the wall clock, as when a system clock is corrected."""
         self._wall_ms = float(milliseconds)

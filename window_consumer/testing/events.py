@@ -1,8 +1,8 @@
-"""What a test saw happen, one event at a time, as it can be written to a file and read back.
+"""The events that a test saw, which can be written to a file and read back.
 
-Several processes may each write their own file; merged by time they are one history. Times are
-seconds of one clock that all of them share (``time.monotonic()`` on one machine). Keys and ids
-are text: whoever writes bytes decodes them in a way that keeps them apart.
+Several processes may each write a file; merged by time the files are one history. Times are seconds
+of one shared clock (``time.monotonic()`` on one machine). Keys and ids are text: writers decode
+bytes in a way that keeps them distinct.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 from attrs import frozen
 
 Result = Literal["done", "skipped", "dropped", "failed", "spent"]
-"""How a call ended: ``failed`` is tried again, ``spent`` leaves for the dead-letter topic."""
+"""How a call ended: ``failed`` is retried, ``spent`` leaves for the dead-letter topic."""
 
 
 @frozen
@@ -31,9 +31,9 @@ class Produced:
 
 @frozen
 class Started:
-    """A handler call began; ``attempt`` is 1 at first.
+    """A handler call began; the first ``attempt`` is 1.
 
-    A call of a batch handler is one of these for each of its records, with the same ``batch``.
+    A batch handler's call is one event for each of its records, with the same ``batch``.
     """
 
     member: str
@@ -44,12 +44,12 @@ class Started:
     time: float
     attempt: int = 1
     batch: str | None = None
-    """Names the call, among those of all members, where it is one of a batch handler."""
+    """Identifies a batch handler's call among those of all members."""
 
 
 @frozen
 class Ended:
-    """A handler call was over. A call without one ran when its process died, or still runs."""
+    """A handler call ended. A call without this event still runs, or ended with its process."""
 
     member: str
     topic: str
@@ -72,7 +72,7 @@ class DeadLettered:
 
 @frozen
 class OutlivedLogged:
-    """The log said that a call for this record outlived its partition."""
+    """The log reported that a call for this record outlived its partition."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ class OutlivedLogged:
 
 @frozen
 class OffsetCommitted:
-    """This was seen as the committed offset (exclusive), or its commit was acked, at ``time``."""
+    """This committed offset (exclusive), or the ack of its commit, was seen at ``time``."""
 
     topic: str
     partition: int
@@ -131,7 +131,7 @@ def to_line(event: Event) -> str:
 
 
 def from_line(line: str) -> Event:
-    """Read an event back; ``ValueError`` where the line is none."""
+    """Return the event of a line; ``ValueError`` where it is none."""
     try:
         fields = json.loads(line)
         event: Event = _KINDS[fields.pop("event")](**fields)

@@ -19,7 +19,7 @@ from window_consumer.testing.topics import TestTopics
 
 
 class GuaranteeFindings:
-    """Looks, and changes nothing. Owner: one thread."""
+    """Reads results, and changes nothing. Owner: one thread."""
 
     def __init__(self, journal: Journal, topics: TestTopics, groups: Collection[str]):
         self._journal = journal
@@ -28,7 +28,7 @@ class GuaranteeFindings:
 
     @property
     def records(self) -> list[Handling]:
-        """What became of every record, in the order of sending: one entry a worker."""
+        """What became of every record, in the order of sending: one entry per worker."""
         return list(self._journal)
 
     @property
@@ -38,17 +38,17 @@ class GuaranteeFindings:
 
     @property
     def produced(self) -> list[Produce]:
-        """What handlers have returned to be produced, in the order of the acknowledgements."""
+        """The results that handlers returned to be produced, in the order of their acks."""
         return list(self._journal.results)
 
     @property
     def skipped(self) -> list[Handling]:
-        """The records that nobody wanted."""
+        """The records that were skipped or filtered."""
         return self._journal.with_outcome(SKIPPED)
 
     @property
     def dropped(self) -> list[Handling]:
-        """The records whose attempts were spent and that a rule has dropped."""
+        """The records whose attempts were spent and that a rule dropped."""
         return self._journal.with_outcome(DROPPED)
 
     @property
@@ -68,14 +68,14 @@ class GuaranteeFindings:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """What is in the dead-letter topics, by topic, partition and offset."""
+        """The contents of the dead-letter topics, by topic, partition and offset."""
         return self._topics.dead_letters()
 
     @property
     def committed(self) -> dict[tuple[str, int], int]:
-        """The committed offsets (exclusive) by topic and partition of all partitions that have one.
+        """The committed offsets (exclusive), by topic and partition, where there is one.
 
-        Raises UsageError where the workers belong to several groups: ask ``committed_by(group)``.
+        Raises UsageError where the workers have several groups: use ``committed_by(group)``.
         """
         groups = sorted(self._groups)
         if len(groups) != 1:

@@ -1,8 +1,8 @@
-"""Guarantees as objects: fed with what a test saw, they tell in words what broke them.
+"""Guarantees as objects: fed with what a test saw, they report what broke them.
 
 Each takes the events of ``events`` in order of time (``in_order`` merges several processes' files)
-and ignores those that are none of its business. They know nothing of windows and engines, so the
-same objects judge the simulator, a test of one process and many processes on a real broker.
+and ignores those that do not concern it. They know nothing of windows and engines, so the same
+objects judge the simulator, a test of one process and many processes on a real broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from window_consumer.testing.events import (
 )
 
 Place = tuple[TopicPartition, int]
-"""Where a record stands: partition and offset."""
+"""Where a record is: partition and offset."""
 
 Lane = tuple[TopicPartition, str]
 """Partition and key."""
@@ -35,10 +35,10 @@ class Guarantee(Protocol):
     """A promise that a history keeps or breaks."""
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
 
     def violations(self) -> list[str]:
-        """Say what broke the promise so far; empty where nothing did."""
+        """Return what has broken the promise so far; empty where nothing has."""
 
 
 def check(events: Iterable[Event], *guarantees: Guarantee) -> list[str]:
@@ -57,14 +57,14 @@ class NothingLost:
         self._over: set[Place] = set()
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if isinstance(event, Produced):
             self._open[_place(event)] = event
         elif isinstance(event, DeadLettered) or (_is_final(event)):
             self._over.add(_place(event))
 
     def violations(self) -> list[str]:
-        """Name the records that have no final outcome."""
+        """Return the records that have no final outcome."""
         return [
             f"lost: {_named(place)} (id {event.id}) has no final outcome"
             for place, event in self._open.items()
@@ -75,10 +75,9 @@ class NothingLost:
 class OrderPerKey:
     """A record starts only when all earlier ones of its key and partition are over.
 
-    Where records run again after a crash or a rebalance, they begin at or after the committed
-    offset. Records without a key have no order to keep. A call that failed leaves its record in
-    line unless its result is ``spent``: whether that record is in the dead-letter topic is
-    NothingLost's question.
+    Records that run again after a crash or a rebalance begin at or after the committed offset.
+    Records without a key have no order. A failed call leaves its record in line unless its result
+    is ``spent``; NothingLost checks that such a record is in the dead-letter topic.
     """
 
     def __init__(self) -> None:
@@ -92,7 +91,7 @@ class OrderPerKey:
         self._violations: list[str] = []
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if isinstance(event, Produced):
             if event.key is not None:
                 lane = (_partition(event), event.key)
@@ -124,7 +123,7 @@ class OrderPerKey:
         self._last[lane] = event.offset
 
     def violations(self) -> list[str]:
-        """Name the records that started too early, or again without need."""
+        """Return the records that started too early, or needlessly again."""
         return list(self._violations)
 
 
@@ -140,7 +139,7 @@ class OneAtATimePerKey:
         self._logged: set[Place] = set()
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if isinstance(event, Started) and event.key is not None:
             running = self._running.setdefault((_partition(event), event.key), [])
             self._overlaps.extend(
@@ -165,7 +164,7 @@ class OneAtATimePerKey:
                 return
 
     def violations(self) -> list[str]:
-        """Name the calls that ran beside another of their key."""
+        """Return the calls that ran beside another of their key."""
         return [
             f"at once: {_named(_place(later))} of key {later.key} started on {later.member} while"
             f" offset {earlier.offset} ran on {earlier.member}"
@@ -182,14 +181,14 @@ class CommittedReachesEnd:
         self._ends: dict[TopicPartition, int] = {}
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if isinstance(event, OffsetCommitted):
             self._committed[_partition(event)] = event.offset
         elif isinstance(event, LogEnd):
             self._ends[_partition(event)] = event.offset
 
     def violations(self) -> list[str]:
-        """Name the partitions that are not committed to their end."""
+        """Return the partitions that are not committed to their end."""
         return [
             f"not at the end: {name} ends at {end}, committed is {self._committed.get(name)}"
             for name, end in self._ends.items()
@@ -198,14 +197,14 @@ class CommittedReachesEnd:
 
 
 class NoDuplicates:
-    """No record is processed twice: to be held after nothing but clean stops and rebalances."""
+    """No record is processed twice, provided that all stops and rebalances were clean."""
 
     def __init__(self) -> None:
         self._done: dict[Place, str] = {}
         self._violations: list[str] = []
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if _is_final(event):
             place = _place(event)
             before = self._done.get(place)
@@ -216,12 +215,12 @@ class NoDuplicates:
             self._done[place] = event.member
 
     def violations(self) -> list[str]:
-        """Name the records that were processed twice."""
+        """Return the records that were processed twice."""
         return list(self._violations)
 
 
 class NoLateReruns:
-    """After a kill no record runs again that had finished more than ``grace_s`` before it."""
+    """After a kill, no record runs again that had finished more than ``grace_s`` before it."""
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
@@ -230,7 +229,7 @@ class NoLateReruns:
         self._violations: list[str] = []
 
     def feed(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Process the next event."""
         if _is_final(event):
             self._done.setdefault(_place(event), event.time)
         elif isinstance(event, Killed):
@@ -251,12 +250,12 @@ class NoLateReruns:
                 return
 
     def violations(self) -> list[str]:
-        """Name the records that ran again although they had finished early enough."""
+        """Return the records that ran again although they had finished early enough."""
         return list(self._violations)
 
 
 def _same_call(one: Started, other: Started) -> bool:
-    """Tell whether two records are in the list of one call of a batch handler."""
+    """Return whether two records are in one call of a batch handler."""
     return one.batch is not None and one.batch == other.batch
 
 

@@ -1,7 +1,7 @@
-"""Slots and a completions queue for one thread: the test's own, which a debugger can follow.
+"""Slots and a completions queue on the test's own thread, which a debugger can follow.
 
-What a slot does is the runtime's own ``call_each``; what is queued is called one slice after the
-other, in the order in which the Engine hands it out.
+A slot runs the runtime's own ``call_each``. Queued slices are called one after the other, in the
+Engine's order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from window_consumer.testing.journal import (
 
 
 class InlineSlots:
-    """A pool that calls handlers when it is told to. Owner: one thread."""
+    """A pool that calls handlers on demand. Owner: one thread."""
 
     ending: ClassVar[Ending] = "cancelled"
-    """No call ever is: nothing happens while one runs."""
+    """No call ever is cancelled: nothing else happens while one runs."""
 
     def __init__(  # noqa: PLR0913 - what every pool gets, and the test's parts
         self,
@@ -61,13 +61,13 @@ class InlineSlots:
         self._now = now
         self._waiting: deque[Slice] = deque()
         self.calling = False
-        """A handler is being called at this moment."""
+        """Whether a handler is being called now."""
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing: there are no threads to start."""
 
     def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - there is nothing to wait for
-        """Forget what waits."""
+        """Drop what is queued."""
         self._waiting.clear()
         return 0
 
@@ -76,15 +76,15 @@ class InlineSlots:
         self._waiting.append(slice_)
 
     def inspect(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
-        """Say that the call has returned: whoever asks has waited for it."""
+        """Return None: the call has returned by the time that anybody asks."""
         return None
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - as above
-        """There is nothing to end."""
+        """Return False: there is nothing to end."""
         return False
 
     def work(self) -> bool:
-        """Call the handlers for one slice; False where none waits."""
+        """Call the handlers for one slice; return False where none waits."""
         if not self._waiting:
             return False
         slice_ = self._waiting.popleft()
@@ -110,16 +110,16 @@ class InlineSlots:
 def _kept(
     describe: Callable[[BaseException, str, Sequence[Message]], Failure],
 ) -> Callable[[BaseException, str, Sequence[Message]], Failure]:
-    """Describe an exception as the runtime does, and leave it its traceback for the test.
+    """Describe an exception as the runtime does, and keep its traceback for the test.
 
-    What is no error of a handler goes on to the test: Ctrl-C, a crash on demand, and the verdicts
-    of a test framework, as of pytest.fail.
+    Anything but a handler's error is raised to the test: Ctrl-C, a crash on demand, and a test
+    framework's verdicts, such as pytest.fail.
     """
 
     def describe_it(error: BaseException, handler: str, records: Sequence[Message] = ()) -> Failure:
         if not isinstance(error, Exception | SystemExit | CancelledError):
             raise error
-        # Without the slot's frame; of what is left the runtime drops the first, the journal's.
+        # Drop the slot's frame. The runtime then drops the first one left, the journal's.
         trace = error.__traceback__
         error.__traceback__ = trace.tb_next if trace is not None else None
         try:
@@ -131,7 +131,7 @@ def _kept(
 
 
 class InlineQueue(SimpleQueue[Any]):
-    """A completions queue on which waiting lets ``work`` be done. Owner: one thread."""
+    """A completions queue on which waiting calls ``work``. Owner: one thread."""
 
     def __init__(self, work: Callable[[float], None]):
         self._work = work
@@ -142,7 +142,7 @@ class InlineQueue(SimpleQueue[Any]):
         self._items.append(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Return the next item; where a thread would wait, let something happen instead."""
+        """Return the next item; call ``work`` where a thread would wait."""
         if not self._items and timeout:
             self._work(timeout)
         return self.get_nowait()
@@ -154,5 +154,5 @@ class InlineQueue(SimpleQueue[Any]):
         return self._items.popleft()
 
     def empty(self) -> bool:
-        """Tell whether nothing waits."""
+        """Return whether the queue is empty."""
         return not self._items

@@ -1,6 +1,6 @@
 """What became of each record of a test: calls, outcome, copy, by worker.
 
-It hears of calls from the slots and of final outcomes from the windows; it decides nothing.
+It receives calls from the slots and final outcomes from the windows; it decides nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SentState(Enum):
     DONE = "done"
     """Its handler returned."""
     SKIPPED = "skipped"
-    """Its handler raised Skip, or a rule said that it is nobody's business."""
+    """Its handler raised Skip, or no handler takes it."""
     RETRYING = "retrying"
     """Its last call failed. It waits for the next one, or for the ack of its copy."""
     MOVED = "moved"
@@ -90,12 +90,12 @@ class DeliveryPosition:
 
     @classmethod
     def of(cls, message: Message) -> DeliveryPosition:
-        """Return where a message stands."""
+        """Return where a message is."""
         return cls(message.topic(), message.partition(), message.offset())
 
     @classmethod
     def of_original(cls, message: Message) -> DeliveryPosition:
-        """Return where the original of a copy stands; of what is no copy, where it stands."""
+        """Return where a copy's original is; for other messages, where they are."""
         origin = read_dead_letter(message).original
         return cls.of(message) if origin is None else cls(*origin)
 
@@ -105,14 +105,14 @@ class HandlerCall:
     """One handler call."""
 
     attempt: int
-    """1 at first, retry topics included."""
+    """1 for the first, and counting on in retry topics."""
     error: BaseException | None = None
     """What it raised, with its traceback."""
 
 
 @define(eq=False)
 class Handling:
-    """What one worker has made of one record. It goes on telling while time passes."""
+    """What one worker has done with one record. It stays up to date."""
 
     worker: str
     record: Record
@@ -121,9 +121,9 @@ class Handling:
     calls: list[HandlerCall] = field(factory=list)
     """The handler calls, those of crashed processes included."""
     produced: list[Produce] = field(factory=list)
-    """What its handler has returned to be produced, as far as it was acked."""
+    """The acked results that its handler returned to be produced."""
     was_moved: bool = False
-    """A copy was written to a retry topic, once at least."""
+    """At least one copy was written to a retry topic."""
     find_copy: Callable[[Handling], DeadLetter | None] = field(default=lambda _: None, repr=False)
     _final: SentState | None = None
 
@@ -146,17 +146,17 @@ class Handling:
 
     @property
     def copy(self) -> DeadLetter | None:
-        """The last copy that was written of it: in a retry topic or among the dead letters."""
+        """Its last copy, in a retry topic or among the dead letters."""
         return self.find_copy(self)
 
     def called(self, attempt: int) -> HandlerCall:
-        """Note that a call begins."""
+        """Record that a call begins."""
         self._final = None
         self.calls.append(HandlerCall(attempt))
         return self.calls[-1]
 
     def finished(self, outcome: Final) -> None:
-        """Note an outcome of one of the topics that it passes."""
+        """Record an outcome in one of the topics that it passes."""
         self._final = SKIPPED if outcome is Final.FILTERED else SentState[outcome.name]
         self.was_moved |= self._final is MOVED
 
@@ -170,7 +170,7 @@ class Handling:
 
 
 def _users_place(error: BaseException) -> str:
-    """Say where in the user's code it came from: neither in ours nor in Python's."""
+    """Return where in the user's code it was raised: neither ours nor Python's."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
     return f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
@@ -180,8 +180,8 @@ def _users_place(error: BaseException) -> str:
 class Sent:
     """A record that a test has sent, and what has become of it so far.
 
-    ``outcome``, ``attempts``, ``calls``, ``error`` and ``copy`` are those of the one worker that
-    reads the record's topic. Where several do, ask ``result.of("charge").outcome``.
+    ``outcome``, ``attempts``, ``calls``, ``error`` and ``copy`` belong to the one worker that reads
+    the record's topic. With several workers, use ``result.of("charge").outcome``.
     """
 
     record: Record
@@ -209,16 +209,16 @@ class Sent:
 
     @property
     def copy(self) -> DeadLetter | None:
-        """The last copy that was written of it, None without one."""
+        """Its last copy, None without one."""
         return self.of().copy
 
     @property
     def produced(self) -> list[Produce]:
-        """What its handler has returned to be produced, as far as it was acked."""
+        """The acked results that its handler returned to be produced."""
         return self.of().produced
 
     def of(self, worker: str | None = None) -> Handling:
-        """Return what a worker has made of it; the name may be left out where one reads it.
+        """Return what a worker has done with it; the name is optional with one worker.
 
         Raises UsageError where there is no such worker.
         """
@@ -249,14 +249,14 @@ class Journal:
         find_copy: Callable[[Handling], DeadLetter | None],
     ):
         self._sources = sources
-        """The topics that each worker reads; the other ones that it gets records of have copies."""
+        """The source topics of each worker; its other topics hold copies."""
         self._find_copy = find_copy
         self._handlings: dict[tuple[str, DeliveryPosition], Handling] = {}
         self.results: list[Produce] = []
         """What was produced, in the order of the acks."""
 
     def produced(self, result: Produce, handlings: Iterable[Handling]) -> None:
-        """Note that a result is acked, of a call for these records."""
+        """Record that a result is acked, from a call for these records."""
         self.results.append(result)
         for handling in handlings:
             handling.produced.append(result)
@@ -265,7 +265,7 @@ class Journal:
         return iter(self._handlings.values())
 
     def of(self, worker: str, message: Message) -> Handling:
-        """Return what is known of a worker's record; a copy is the record that it is a copy of."""
+        """Return what is known of a worker's record; a copy counts as its original."""
         is_copy = message.topic() not in self._sources[worker]
         place = DeliveryPosition.of_original(message) if is_copy else DeliveryPosition.of(message)
         handling = self._handlings.get((worker, place))
@@ -281,7 +281,7 @@ class Journal:
 
 
 def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> Any:
-    """Return a handler of which the journal hears."""
+    """Return a handler whose calls are recorded in the journal."""
 
     def call(record: Record) -> object:
         handling = journal.of(worker, record._message)  # noqa: SLF001 - the record that it wraps
@@ -302,7 +302,7 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
 
 
 def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal: Journal) -> Any:
-    """Return a batch handler of which the journal hears: a call of each of its records."""
+    """Return a batch handler that records a call for each record in the journal."""
 
     def call(records: list[Record]) -> object:
         handlings = [journal.of(worker, each._message) for each in records]  # noqa: SLF001 - the record that it wraps

@@ -21,7 +21,7 @@ from window_consumer.testing.records import (
 class TestProducer:
     """Appends records to the topics of a fake broker. Owner: one thread."""
 
-    __test__ = False  # pytest would take its name for a class of tests
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, broker: FakeBroker, clock: Clock, sources: Mapping[str, Collection[str]]):
         self._broker = broker

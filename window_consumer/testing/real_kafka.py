@@ -1,6 +1,6 @@
-"""Apache Kafka itself as a child process: one node in KRaft mode, for tests and benchmarks."""
+"""Apache Kafka as a child process: one node in KRaft mode, for tests and benchmarks."""
 
-# ruff: noqa: S603 - starting Java and Maven is what this is for
+# ruff: noqa: S603 - this module starts Java
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _STARTED = "Kafka Server started"
 _PORT_TAKEN = "Address already in use"
 _TAIL_CHARS = 3_000
 
-# Ends Kafka when this process is gone, however it went: then nobody holds the pipe any more.
+# Kills Kafka when this process ends in any way, which closes the pipe.
 _WATCHDOG = 'cat > /dev/null; kill -s KILL -- "-$1"'
 
 
 class RealKafka:
-    """A Kafka broker and controller of its own, on 127.0.0.1. Owner: the thread that made it.
+    """A separate Kafka broker and controller on 127.0.0.1. Owner: the thread that made it.
 
-    ``bootstrap`` is for anybody: there everyone is a super user. ``sasl_bootstrap`` asks for a
-    user and a password (mechanism PLAIN), or for a token that nobody has to sign (OAUTHBEARER),
-    and users but admin need ACLs. The process ends with the ``with`` block, and also when the
-    process that started it dies. Addresses and data outlive ``stop``, ``kill`` and ``restart``.
+    At ``bootstrap`` everyone is a super user. ``sasl_bootstrap`` requires a user and a password
+    (mechanism PLAIN), or an unsigned token (OAUTHBEARER), and all users but admin need ACLs. The
+    process ends with the ``with`` block, and also when the process that started it dies. Addresses
+    and data outlive ``stop``, ``kill`` and ``restart``.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RealKafka:
         jars: Path,
     ):
         self.log = directory / "kafka.log"
-        """What Kafka says of itself."""
+        """Kafka's own log."""
         self.passwords: dict[str, str] = {user: secrets.token_hex(8) for user in USERS}
         self.bootstrap, self.sasl_bootstrap, controller = addresses
         self._properties = directory / "server.properties"
@@ -92,7 +92,7 @@ class RealKafka:
     ) -> Self:
         """Start Kafka in an empty directory, and return when it answers: after 4 to 8 s.
 
-        ``settings`` are the broker's, over those for tests. Raises KafkaUnavailableError without
+        ``settings`` override the broker settings for tests. Raises KafkaUnavailableError without
         Java or Maven, RunError with the end of Kafka's log where it does not start.
         """
         java, jars = find_java(), fetch_jars(jars_directory or default_directory())
@@ -127,7 +127,7 @@ class RealKafka:
         return None if self._process is None else self._process.pid
 
     def sasl_settings(self, user: str) -> dict[str, str]:
-        """Return librdkafka's settings for logging in as one of ``USERS``."""
+        """Return librdkafka's settings for a login as one of ``USERS``."""
         return {
             "bootstrap.servers": self.sasl_bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
@@ -137,17 +137,17 @@ class RealKafka:
         }
 
     def oauth_settings(self) -> dict[str, str]:
-        """Return librdkafka's settings for logging in with tokens."""
+        """Return librdkafka's settings for a login with tokens."""
         return {
             "bootstrap.servers": self.sasl_bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
         }
 
-    # ---- up and down
+    # ---- start and stop
 
     def restart(self) -> None:
-        """Start Kafka again, at the same addresses and with its data; stop it first if it runs."""
+        """Start Kafka at the same addresses and with its data; stop it first if it runs."""
         self.stop()
         said = len(self._log_text())
         options = ["-Xmx1g"]
@@ -176,7 +176,7 @@ class RealKafka:
             raise
 
     def _wait_until_started(self, process: subprocess.Popen[bytes], said: int) -> None:
-        """Wait for the log line: the port answers before topics can be made."""
+        """Wait for the log line: the port answers before topics can be created."""
         deadline = time.monotonic() + _START_S
         while _STARTED not in self._log_text()[said:]:
             if process.poll() is not None:
@@ -186,7 +186,7 @@ class RealKafka:
             time.sleep(_CHECK_S)
 
     def stop(self) -> None:
-        """Shut Kafka down in good order, if it runs."""
+        """Shut Kafka down cleanly, if it runs."""
         if self._process is None:
             return
         self.resume()
@@ -198,20 +198,20 @@ class RealKafka:
         self._reap()
 
     def kill(self) -> None:
-        """End Kafka at once, if it runs, with no chance to say goodbye."""
+        """Kill Kafka at once, if it runs."""
         if self._process is not None:
             self._signal(signal.SIGKILL)
             self._reap()
 
     def pause(self) -> None:
-        """Freeze Kafka, and return when it stands: connections stay, nothing is answered."""
+        """Freeze Kafka, and return once it is frozen: connections stay, nothing is answered."""
         self._signal(signal.SIGSTOP)
         if self._process is not None and self._process.returncode is None:
             # Its threads stop one after the other, and one of them may answer meanwhile.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a frozen Kafka go on."""
+        """Resume a frozen Kafka."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -221,7 +221,7 @@ class RealKafka:
             os.killpg(self._process.pid, number)
 
     def _reap(self) -> None:
-        """Take notice of the end of Kafka and of its watchdog."""
+        """Reap the processes of Kafka and its watchdog."""
         process, self._process = self._process, None
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
@@ -241,7 +241,7 @@ class RealKafka:
     def _format(self) -> None:
         lines = [f"{key}={value}\n" for key, value in self._settings.items()]
         self._properties.write_text("".join(lines))
-        # The leading letter keeps the tool from taking it for an option.
+        # The leading letter keeps the tool from parsing it as an option.
         cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]

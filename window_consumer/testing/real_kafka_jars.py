@@ -1,6 +1,6 @@
 """Apache Kafka's jars, fetched once with Maven."""
 
-# ruff: noqa: S603 - starting Java and Maven is what this is for
+# ruff: noqa: S603 - this module starts Java and Maven
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class KafkaUnavailableError(RunError):
-    """A real Kafka cannot be had on this machine; the message says what is missing."""
+    """A real Kafka is not available on this machine; the message says what is missing."""
 
 
 def default_directory() -> Path:
-    """Return where the jars are kept: $WINDOW_CONSUMER_KAFKA_DIR, or .kafka in the checkout."""
+    """Return the jars' directory: $WINDOW_CONSUMER_KAFKA_DIR, or .kafka in the checkout."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -76,11 +76,10 @@ def find_java() -> str:
 
 
 def fetch_jars(directory: Path) -> Path:
-    """Return the folder with all of Kafka's jars, after a download if it is the first time.
+    """Return the folder with all of Kafka's jars, downloading them the first time.
 
-    Several processes may call at once: one downloads, the others wait. A download that was
-    interrupted is not taken for a finished one. Raises KafkaUnavailableError without Maven, or
-    where the download fails.
+    Several processes may call at once: one downloads, the others wait. An interrupted download is
+    repeated. Raises KafkaUnavailableError without Maven, or where the download fails.
     """
     jars = directory / _NAME
     directory.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from window_consumer.model.errors import RunError
 Settings = Mapping[str, str | int]
 
 USERS = ("admin", "alice", "bob")
-"""Who may log in at the SASL listener. Only admin needs no ACLs."""
+"""The users of the SASL listener. Only admin needs no ACLs."""
 
 _HOST = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
@@ -28,10 +28,10 @@ FOR_TESTS: Settings = {
     "transaction.state.log.num.partitions": 4,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
-    # A killed broker can start again when the controller has given its predecessor up.
+    # A killed broker can start again once the controller has removed its predecessor.
     "broker.session.timeout.ms": 5_000,
     "broker.heartbeat.interval.ms": 1_000,
-    # Groups: nothing that a test waits for takes longer than it must.
+    # Groups: shorten everything that a test waits for.
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
     "group.consumer.heartbeat.interval.ms": 500,
@@ -55,7 +55,7 @@ USUAL_GROUPS: Settings = {
     "group.consumer.min.session.timeout.ms": 45_000,
     "group.consumer.assignment.interval.ms": 1_000,
 }
-"""Kafka's own defaults, over those for tests: members hear of a change seconds later."""
+"""Kafka's own defaults instead of those for tests: members learn of a change seconds later."""
 
 
 def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
@@ -75,7 +75,7 @@ def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
 
 
 def security(passwords: Mapping[str, str]) -> Settings:
-    """Return the settings that let users in with passwords or tokens, and ask for ACLs."""
+    """Return the settings for logins with passwords or tokens, and for ACLs."""
     users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
     modules = "org.apache.kafka.common.security"
     plain = f"{modules}.plain.PlainLoginModule required {users};"
@@ -90,7 +90,7 @@ def security(passwords: Mapping[str, str]) -> Settings:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses that nobody listens on, in random order so that two callers differ."""
+    """Return free addresses, in random order so that two callers differ."""
     found: list[str] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as attempt:

@@ -1,6 +1,6 @@
-"""PostgreSQL itself as a child process: one server of its own, for tests and benchmarks."""
+"""PostgreSQL as a child process: a separate server, for tests and benchmarks."""
 
-# ruff: noqa: S603 - starting PostgreSQL is what this is for
+# ruff: noqa: S603 - this module starts PostgreSQL
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from window_consumer.model.errors import RunError
 from window_consumer.testing.real_kafka_settings import free_addresses
 
 USER: Final = "wc"
-"""The super user of each server; nobody is asked for a password."""
+"""The super user of each server, without a password."""
 
 FOR_TESTS: Final[Mapping[str, str]] = {
     "max_connections": "300",
@@ -37,16 +37,16 @@ _STOP_S: Final = 30.0
 _POLL_S: Final = 0.02
 _TAIL_CHARS: Final = 3_000
 
-# Ends PostgreSQL when this process is gone, however it went: then nobody holds the pipe any more.
+# Kills PostgreSQL when this process ends in any way, which closes the pipe.
 _WATCHDOG: Final = 'cat > /dev/null; kill -s KILL -- "-$1"'
 
 
 class PostgresUnavailableError(RunError):
-    """PostgreSQL's server is not installed on this machine, or may not be started by this user."""
+    """PostgreSQL's server is not installed, or this user may not start it."""
 
 
 def find_server() -> Path:
-    """Return the folder with PostgreSQL's programs: the newest of Debian's, or that on the PATH.
+    """Return the folder with PostgreSQL's programs: Debian's newest, or the one on the PATH.
 
     Raises PostgresUnavailableError.
     """
@@ -61,15 +61,15 @@ def find_server() -> Path:
 
 
 class RealPostgres:
-    """A PostgreSQL server of its own, on 127.0.0.1. Owner: the thread that made it.
+    """A separate PostgreSQL server on 127.0.0.1. Owner: the thread that made it.
 
     It ends with the ``with`` block, and also when the process that started it dies. Port and data
-    outlive ``stop``, ``kill`` and ``restart``; what was committed outlives them, too.
+    outlive ``stop``, ``kill`` and ``restart``, committed data included.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str], programs: Path):
         self.log = directory / "postgres.log"
-        """What PostgreSQL says of itself."""
+        """PostgreSQL's own log."""
         self.directory = directory
         _, _, port = free_addresses(1)[0].rpartition(":")
         self.port = int(port)
@@ -89,8 +89,8 @@ class RealPostgres:
     def start(cls, directory: Path, settings: Mapping[str, str] | None = None) -> Self:
         """Start PostgreSQL in an empty directory, and return when it answers: after 2 to 4 s.
 
-        ``settings`` are those of postgresql.conf. Raises PostgresUnavailableError where there is
-        no server, RunError with the end of its log where it does not start.
+        ``settings`` are those of postgresql.conf. Raises PostgresUnavailableError where there is no
+        server, RunError with the end of its log where it does not start.
         """
         postgres = cls(directory / "postgres", settings or {}, find_server())
         postgres._initialize()
@@ -123,7 +123,7 @@ class RealPostgres:
         return self.url(name)
 
     def query(self, sql: str, database: str = "postgres") -> str:
-        """Return what psql prints of a statement, one row a line; RunError where it fails."""
+        """Return psql's output for a statement, one row per line; RunError where it fails."""
         command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]
         return self._run([*command, "-p", str(self.port), "-U", USER, "-c", sql, database])
 
@@ -155,7 +155,7 @@ class RealPostgres:
         self._wait_until_ready()
 
     def stop(self) -> None:
-        """End the server in order: its connections are cut, nothing that was committed is lost."""
+        """Stop the server cleanly: it closes its connections and keeps all committed data."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):  # it is killed next
@@ -163,7 +163,7 @@ class RealPostgres:
         self.kill()
 
     def kill(self) -> None:
-        """End the server and its connections at once, as when the machine goes away."""
+        """Kill the server and its connections at once, as when a machine fails."""
         process, self._process = self._process, None
         if process is not None:
             _kill_group(process.pid)
@@ -241,7 +241,7 @@ def _kill_group(group: int) -> None:
 
 
 def _let_through(directory: Path) -> None:
-    """Let PostgreSQL's user reach a folder below temporary ones that are for this user alone."""
+    """Let PostgreSQL's user enter a folder below temporary ones private to this user."""
     for folder in (directory, *directory.parents):
         mode = folder.stat().st_mode
         if folder.stat().st_uid == os.geteuid() and not mode & 0o001:

@@ -1,4 +1,4 @@
-"""Records made by hand: values, keys and headers as tests like to write them."""
+"""Records made by hand: values, keys and headers in forms convenient for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from window_consumer.testing.fakes.log import FakeMessage
 Value = bytes | str | Mapping[str, Any] | Sequence[Any] | float | bool | None
 Key = bytes | str | None
 KeyOf = Key | Callable[[Any], Key]
-"""The key of a record, or a function that tells it of the record's value."""
+"""The key of a record, or a function that returns it for the record's value."""
 
 HeaderValues = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
@@ -35,10 +35,10 @@ def make_record(  # noqa: PLR0913 - what a record may have, by name
     attempt: int = 1,
     state: Any = None,
 ) -> Record:
-    """Return a record, for a test that calls a handler by itself.
+    """Return a record, for a test that calls a handler directly.
 
-    ``value``, ``key`` and ``headers`` are written as for ``TestApp.send``, ``timestamp`` is in
-    milliseconds since 1970. UsageError for a value that JSON cannot say.
+    ``value``, ``key`` and ``headers`` are as for ``TestApp.send``, ``timestamp`` is in milliseconds
+    since 1970. UsageError for a value that JSON cannot express.
     """
     key = key(value) if callable(key) else key
     message = FakeMessage(
@@ -53,7 +53,7 @@ def make_record(  # noqa: PLR0913 - what a record may have, by name
 
 
 def bytes_of(value: Value) -> bytes | None:
-    """Return what a value is on the wire; UsageError where JSON cannot say it."""
+    """Return a value's bytes on the wire; UsageError where JSON cannot express it."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -62,8 +62,7 @@ def bytes_of(value: Value) -> bytes | None:
         return json.dumps(value).encode()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"a value is bytes, text, None, or what JSON can say; {value!r} is none of these"
-            f" ({error})"
+            f"a value is bytes, text, None, or JSON; {value!r} is none of these ({error})"
         ) from error
 
 

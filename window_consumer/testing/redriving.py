@@ -24,15 +24,15 @@ from window_consumer.testing.fakes.topics import partition_of
 
 
 class TestRedrive:
-    """Writes dead letters into their group's entry topic. Owner: one thread."""
+    """Writes dead letters to their group's entry topic. Owner: one thread."""
 
-    __test__ = False  # pytest would take its name for a class of tests
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, broker: FakeBroker, plan: AppPlan, make_topic: Callable[[str, int], None]):
         self._broker = broker
         self._plan = plan
         self._make_topic = make_topic
-        """Makes a topic of which the workers hear."""
+        """Creates a topic, and announces it to the workers."""
         self._resolved: set[Position] = set()
 
     def unresolved(self, letters: Iterable[DeadLetter]) -> list[DeadLetter]:
@@ -40,7 +40,7 @@ class TestRedrive:
         return [letter for letter in letters if letter.position not in self._resolved]
 
     def put_back(self, letters: Iterable[DeadLetter]) -> None:
-        """Write them; UsageError for one that is none of the application's."""
+        """Write dead letters; UsageError for one that is not the application's."""
         for letter in letters:
             to = self._destination(letter)
             topic, partition, offset = letter.position
@@ -70,7 +70,7 @@ class TestRedrive:
         return Destination(entry, count(entry), of_the_ladder=True)
 
     def _value(self, message: FakeMessage, headers: DeadLetterHeaders) -> bytes | None:
-        """Return the record's value, from its source topic where a reference stands for it."""
+        """Return the record's value, by its reference in the source topic if the letter has one."""
         text = headers.value_ref
         reference = None if text is None else ValueReference.parse(text)
         if reference is None:

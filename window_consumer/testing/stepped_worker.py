@@ -1,4 +1,4 @@
-"""One worker of a test: the real Worker on a fake broker, moved on by hand on one thread."""
+"""One worker of a test: the real Worker on a fake broker, stepped by hand on one thread."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ from window_consumer.testing.journal import Journal
 
 
 class StillClock(ManualClock):
-    """Time that stands still whatever the worker does: only the test moves it."""
+    """A clock that ignores the worker's sleeps: only the test advances it."""
 
     def sleep(self, seconds: float) -> None:
-        """Let no time pass: a pause to save work has no use here."""
+        """Return at once: a pause that saves work is useless here."""
 
 
 RESULT_PARTITIONS = 4
-"""Of a topic that nobody has made and that a handler returns records for."""
+"""Partitions of a result topic that nobody has created."""
 
 
 class ResultTopics(FakeSink):
-    """A Sink that makes the topics of results, which no configuration names. Owner: one thread."""
+    """A Sink that creates topics of results, which no configuration names. Owner: one thread."""
 
     def __init__(self, broker: FakeBroker, clock: StillClock):
         super().__init__(broker.topics, broker.fate)
@@ -64,7 +64,7 @@ class ResultTopics(FakeSink):
         self._clock = clock
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy or a result; it is of this moment."""
+        """Send a copy or a result; without a timestamp it gets the current time."""
         if copy.topic not in self._broker.topics.by_name:
             self._broker.create_topic(copy.topic, RESULT_PARTITIONS)
         if copy.timestamp is None:
@@ -115,12 +115,12 @@ class SteppedWorker:
 
     @property
     def calling(self) -> bool:
-        """Its handler is being called at this moment."""
+        """Whether its handler is being called now."""
         return self._slots is not None and self._slots.calling
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it stopped by itself, None where it did not."""
+        """Why it stopped by itself, else None."""
         return self.loop.failure
 
     # ---- its parts
@@ -130,7 +130,7 @@ class SteppedWorker:
         find = self._setting.broker.log
 
         class SeenPartition(Partition):
-            """A partition whose final outcomes the journal hears of."""
+            """A partition that reports its final outcomes to the journal."""
 
             def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
                 offsets = [self.window.offsets.offset_of(seq) for seq in seqs]
@@ -174,13 +174,13 @@ class SteppedWorker:
     def _engine(self) -> Engine:
         return self._worker.engine
 
-    # ---- moving on
+    # ---- steps
 
     def step(self) -> bool:
-        """Take one turn and do all work that comes of it; False where nothing happened.
+        """Take one turn and do all resulting work; return False where nothing happened.
 
-        Raises WorkerStoppedError where a rule stops the worker, and whatever a handler raises
-        that is no error of a handler.
+        Raises WorkerStoppedError where a rule stops the worker. Passes on exceptions that are not a
+        handler's errors.
         """
         before = self._impression()
         self._turn()
@@ -190,14 +190,14 @@ class SteppedWorker:
         return self._impression() != before
 
     def turn(self) -> None:
-        """Take a turn beside a call that lasts, as the poll thread does; it starts nothing."""
+        """Take a turn beside a long call, as the poll thread does; it starts nothing."""
         if not self._turning:
             self._turn()
 
     def _turn(self) -> None:
-        """Take one turn of the poll loop; what a rule stops it for is its ``failure``."""
+        """Take one turn of the poll loop; store the error in ``failure`` where a rule stops it."""
         self._turning = True
-        # It is the test that takes its time, not a process that was frozen.
+        # The test takes its time; the process was not frozen.
         self.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
         try:
             if not self._engine.appetite():
@@ -218,7 +218,7 @@ class SteppedWorker:
         return worked
 
     def _wait(self, timeout_s: float) -> None:
-        """Do what a revoke or a stop waits for, or let time pass; a turn is taken again anyway."""
+        """Do the work that a revoke or a stop waits for, or else let time pass."""
         captive = self.source.in_callback or self.loop.phase is Phase.DRAINING
         if captive and not self._work():
             self._setting.clock.advance(timeout_s)
@@ -239,28 +239,28 @@ class SteppedWorker:
 
     @property
     def needs_a_moment(self) -> bool:
-        """Something goes on only after a few milliseconds."""
+        """Whether something continues only after a few milliseconds."""
         engine = self._engine
         paused = any(each.paused for each in engine.partitions.values())
         return bool(engine.dispatcher.held_back or paused)
 
     @property
     def owes_a_commit(self) -> bool:
-        """Nothing starts before a commit that is about to be made."""
+        """Whether nothing can start before an imminent commit."""
         return self._engine.suspects.unsaid
 
     def next_event_s(self, longest_s: float) -> float:
-        """Return the seconds until something is due by itself, at most so many."""
+        """Return the seconds until something falls due, at most ``longest_s``."""
         return self._engine.wait_s(self._setting.clock.now(), longest_s)
 
     def discover_topics(self) -> None:
-        """Let it find out which topics there are, as a real one does every few seconds."""
+        """Let it detect the present topics, as a real worker does every few seconds."""
         self._worker.deliver(TopicNews(self._setup.ask_topics()))
 
     # ---- the end
 
     def stop(self) -> None:
-        """Drain, commit, leave the group; raises why the worker could not."""
+        """Drain, commit, leave the group; raises the worker's failure."""
         failure = self.loop.failure
         self.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
         self.loop.stop()
@@ -271,7 +271,7 @@ class SteppedWorker:
             raise self.loop.failure
 
     def lose_all(self) -> None:
-        """Let its session time out; others are taken to have had its partitions meanwhile."""
+        """Time out its session, as if others had had its partitions meanwhile."""
         self.loop._parts.assignments.kept.remembers = False  # noqa: SLF001 - the worst case
         self._setting.broker.evict(self.source)
 
@@ -289,7 +289,7 @@ class Rival:
         self._source.subscribe(topics, self)
 
     def step(self) -> bool:
-        """Hear what the group says; False where that is nothing new."""
+        """Poll the group; return whether the assignment changed."""
         before = self._source.held
         self._source.poll(0, 0.0)
         return self._source.held != before
@@ -299,20 +299,20 @@ class Rival:
         self._source.close(0.0)
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
-        """Begin, paused."""
+        """Start, paused."""
         self._source.start(dict.fromkeys(names))
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
-        """Nothing has to be finished."""
+        """Do nothing: no call is running."""
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
-        """Nothing was begun."""
+        """Do nothing: no call was begun."""
 
     def on_committed(self, results: CommitResults) -> None:
-        """Nothing was committed."""
+        """Do nothing: nothing was committed."""
 
     def on_out_of_range(self, name: TopicPartition) -> None:
-        """Nothing is read."""
+        """Do nothing: nothing is read."""
 
     def on_error(self, error: WindowConsumerError) -> None:
-        """Nothing depends on it."""
+        """Do nothing: nothing depends on it."""

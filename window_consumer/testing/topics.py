@@ -17,9 +17,9 @@ from window_consumer.testing.journal import (
 
 
 class TestTopics:
-    """Looks into a fake broker; changes nothing. Owner: one thread."""
+    """Reads a fake broker's topics; changes nothing. Owner: one thread."""
 
-    __test__ = False  # pytest would take its name for a class of tests
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, broker: FakeBroker, plan: AppPlan, sources: Mapping[str, Collection[str]]):
         self._broker = broker
@@ -28,7 +28,7 @@ class TestTopics:
         """The topics that each worker reads."""
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Return what is in the dead-letter topics, by topic, partition and offset."""
+        """Return the contents of the dead-letter topics, by topic, partition and offset."""
         names = {
             worker.config.dlq_topic(topic, self._plan.config.topics)
             for worker in self._plan.workers
@@ -37,7 +37,7 @@ class TestTopics:
         return [letter for name in sorted(names) for letter in self._in(name)]
 
     def copy_of(self, handling: Handling) -> DeadLetter | None:
-        """Return the copy of a record that was written last, None without one."""
+        """Return a record's last copy, None without one."""
         sources = self._sources[handling.worker]
         group = self._plan.config.workers[handling.worker].group
         copies = [

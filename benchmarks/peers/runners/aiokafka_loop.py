@@ -1,4 +1,4 @@
-"""aiokafka: one task that asks for batches, handles their records, and commits after each batch."""
+"""aiokafka: one task that fetches batches, handles their records, and commits each batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def consume(trial: Trial) -> None:
 
 
 def main() -> None:
-    """Run until it is over."""
+    """Run until the end."""
     trial = begin()
     hand_over_note(trial)
     asyncio.run(consume(trial))

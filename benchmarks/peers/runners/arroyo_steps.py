@@ -38,7 +38,7 @@ def main() -> None:
             return RunTask(on_message, last)
 
         def shutdown(self) -> None:
-            """Nothing is to be done."""
+            """Do nothing."""
 
     settings = build_kafka_consumer_configuration(
         default_config={"fetch.queue.backoff.ms": 10},

@@ -1,4 +1,4 @@
-"""confluent-kafka alone: one thread that asks, handles, and commits each second."""
+"""confluent-kafka alone: one thread that polls, handles, and commits each second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first model of the books: a consumer per thread, each of them a loop of its own."""
+"""The first textbook model: a consumer per thread, each with a loop of its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WAIT_S = 0.1
 
 
 class Loop(threading.Thread):
-    """Asks, handles one after another, commits each batch.
+    """Polls, handles records one after another, commits each batch.
 
-    It begins when each loop has its partition: else the first would have them all for as long as
-    its first batch takes, and a run of some seconds would show little else.
+    It begins once each loop has its partition. Otherwise the first would have them all during its
+    first batch, and a run of some seconds would show little else.
     """
 
     def __init__(self, trial: Trial, loops: list[Loop]):
@@ -28,7 +28,7 @@ class Loop(threading.Thread):
         self._loops = loops
 
     def run(self) -> None:
-        """Consume until it is over."""
+        """Consume until the end."""
         trial, handle = self._trial, self._trial.handler()
 
         def on_message(message: confluent_kafka.Message) -> None:
@@ -54,7 +54,7 @@ class Loop(threading.Thread):
                 on_message(message)
             if batch:
                 consumer.commit(asynchronous=True)
-        # Closing serves what the asynchronous commits have to say.
+        # Closing waits for the answers to asynchronous commits.
         consumer.close()
 
     def _assigned(

@@ -1,4 +1,4 @@
-"""FastStream on aiokafka with its add-on for tasks at once, which commits in batches."""
+"""FastStream on aiokafka with its add-on for concurrent tasks, which commits in batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMIT_S = 1.0
 
 
 async def raw(message: Any) -> bytes:
-    """Leave a value as it is."""
+    """Return a value unchanged."""
     body: bytes = message.body
     return body
 
@@ -63,7 +63,7 @@ def subscribed(trial: Trial) -> Any:
 
 
 def main() -> None:
-    """Answer when it has stopped."""
+    """Run the application; answer when it has stopped."""
     trial = begin()
     hand_over_note(trial)
     app = subscribed(trial)

@@ -10,15 +10,15 @@ from benchmarks.peers.runners.trial import Trial, begin
 
 
 async def raw(message: Any) -> bytes:
-    """Leave a value as it is."""
+    """Return a value unchanged."""
     body: bytes = message.body
     return body
 
 
 def subscribed(trial: Trial) -> Any:
-    """Return the application: acknowledged after each record, or with ``kind=workers`` before.
+    """Return the application: it acknowledges after each record, with ``kind=workers`` before.
 
-    Several workers are only to be had together with commits by the client itself.
+    Several workers are only possible with commits by the client itself.
     """
     # ruff: noqa: PLC0415 - it takes the client's Consumer when imported
     from faststream import AckPolicy, FastStream
@@ -43,7 +43,7 @@ def subscribed(trial: Trial) -> Any:
 
 
 def main() -> None:
-    """Answer when it has stopped."""
+    """Run the application; answer when it has stopped."""
     trial = begin()
     hand_over_note(trial)
     app = subscribed(trial)

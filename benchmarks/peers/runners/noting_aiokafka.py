@@ -1,6 +1,6 @@
-"""aiokafka's consumer, noting when it hands records over, whoever calls it.
+"""Makes aiokafka's consumer record when it hands records over, whoever calls it.
 
-Only timed runs have it: the others run with the client as it is.
+Only timed runs use it: the others run with the unchanged client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.peers.runners.trial import Trial
 
 
 def hand_over_note(trial: Trial) -> None:
-    """Have the consumer note what it hands over."""
+    """Make the consumer record what it hands over."""
     if not trial.timed:
         return
     getone, getmany = AIOKafkaConsumer.getone, AIOKafkaConsumer.getmany

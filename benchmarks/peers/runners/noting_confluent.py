@@ -1,6 +1,6 @@
-"""confluent-kafka's consumer, noting when it hands records over, whoever calls it.
+"""Makes confluent-kafka's consumer record when it hands records over, whoever calls it.
 
-Only timed runs have it: the others run with the client as it is.
+Only timed runs use it: the others run with the unchanged client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.peers.runners.trial import Trial
 
 
 def hand_over_note(trial: Trial) -> None:
-    """Put a noting Consumer in the place of the client's; call it before the peer imports it."""
+    """Replace the client's Consumer with a recording one; call it before the peer imports it."""
     if not trial.timed:
         return
 

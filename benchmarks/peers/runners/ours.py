@@ -1,4 +1,4 @@
-"""The window: window_consumer as ``window-consumer run`` has it."""
+"""window_consumer, as ``window-consumer run`` runs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main() -> None:
         ordering=trial.options["ordering"],  # type: ignore[arg-type] # the worker checks it
         slots=int(trial.options.get("concurrency", trial.slots)),
     )
-    # A second coroutine would weigh where the handler does nothing.
+    # A second coroutine would cost too much where the handler does nothing.
     coroutine = on_record_async if trial.timed else on_record_untimed
     handler = coroutine if trial.options.get("kind") == "async" else on_record
     app, plan = framework.planned(trial.bootstrap, trial.topic, trial.group, workload, handler)

@@ -1,4 +1,4 @@
-"""The second model of the books: one thread polls, a pool handles, one commit per batch."""
+"""The second textbook model: one thread polls, a pool handles, one commit per batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pyrallel-consumer: coroutines, in order by key or in none."""
+"""pyrallel-consumer: coroutines, in order by key or unordered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.peers.runners.trial import Trial, begin
 
 
 async def consume(trial: Trial) -> None:
-    """Run until it is over."""
+    """Run until the end."""
     # ruff: noqa: PLC0415 - it takes the client's Consumer when imported
     from pyrallel_consumer.config import KafkaConfig
     from pyrallel_consumer.consumer import PyrallelConsumer
@@ -41,7 +41,7 @@ async def consume(trial: Trial) -> None:
 
 
 def main() -> None:
-    """Answer when it has stopped."""
+    """Run the consumer; answer when it has stopped."""
     trial = begin()
     hand_over_note(trial)
     logging.disable(logging.WARNING)

@@ -7,7 +7,7 @@ from benchmarks.peers.runners.trial import begin
 
 
 def main() -> None:
-    """Run until it is over; it commits each second."""
+    """Run until the end, with a commit each second."""
     trial = begin()
     hand_over_note(trial)
     from quixstreams import Application  # noqa: PLC0415 - it takes the client's Consumer

@@ -1,9 +1,9 @@
-"""One run of a peer in a process of its own: its arguments, handlers that note, and the answer.
+"""One run of a peer in a separate process: its arguments, recording handlers, and the result.
 
 A runner is called with ``key=value`` arguments: ``bootstrap``, ``topic``, ``group``, ``records``,
 ``partitions``, ``slots``, ``cap_s``, ``timed``, ``journal``, and the peer's own options. It handles
-records until all of them are finished or ``cap_s`` is over, stops the peer the way that its
-documentation says, writes the journal, and prints one line of JSON.
+records until all are finished or ``cap_s`` is over, stops the peer as its documentation says,
+writes the journal, and prints one line of JSON.
 
 Standard library only: it runs in every peer's environment.
 """
@@ -27,22 +27,22 @@ from typing import Any
 from benchmarks.peers.journal import Journal
 
 FIRST_S = 30.0
-"""So long without a first record, and the run is given up."""
+"""How long to wait for a first record before the run is abandoned."""
 
 STOP_S = 15.0
-"""So long may a graceful stop take."""
+"""How long a graceful stop may take."""
 
 _CHECK_S = 0.005
 _HEAD = Struct(">II")
-"""A value begins with the record's number and how long its handler waits, in microseconds."""
+"""The head of a value: the record's number, and its handler's wait in microseconds."""
 _NUMBER = Struct(">I")
 
 
 class Trial:
-    """A run. Owner: the main thread; the handlers may be called by any.
+    """A run. Owner: the main thread; any thread may call the handlers.
 
-    An untimed run's handler only keeps the value, which costs as little as anything can in Python:
-    its rate is told by a thread that looks every 5 ms. A timed run notes all.
+    An untimed run's handler only keeps the value, the cheapest operation in Python; a thread that
+    checks every 5 ms determines the rate. A timed run records everything.
     """
 
     def __init__(self, arguments: Iterable[str]):
@@ -55,7 +55,7 @@ class Trial:
         self.slots = int(self.options["slots"])
         self.timed = self.options["timed"] == "yes"
         self.over = threading.Event()
-        """Set when all records are finished, or the time is up: now the peer has to stop."""
+        """Set when all records are finished, or the time is up: the peer must stop now."""
         self._cap_s = float(self.options["cap_s"])
         self._values: list[bytes] = []
         self._entries: list[tuple[int, int, int]] = []
@@ -102,7 +102,7 @@ class Trial:
         return handle if self.timed else handle_untimed
 
     def handed_over(self, values: Iterable[bytes]) -> None:
-        """Note that the client has just handed over records, where the run is timed."""
+        """Record that the client has just handed records over, in a timed run."""
         now = time.perf_counter_ns()
         fetched = self._fetched
         for value in values:
@@ -110,11 +110,11 @@ class Trial:
             fetched[number] = now
 
     def when_over(self, stop: Callable[[], object]) -> None:
-        """Have a function called when it is over, by a thread of its own."""
+        """Register a function to call at the end, on the watching thread."""
         self._stops.append(stop)
 
     def answer(self, *packages: str, problem: str = "") -> None:
-        """Write the journal and print what is to be said; the peer has stopped.
+        """Write the journal and print the result; the peer has stopped.
 
         ``packages`` are those whose versions matter.
         """
@@ -138,7 +138,7 @@ class Trial:
                 | {"Python": platform.python_version()},
             }
             print(json.dumps(said), flush=True)
-            # Whatever threads the peer has left behind, this process has said all.
+            # Ends the process whatever threads the peer has left behind.
             os._exit(0)
 
     # ---- the thread that watches
@@ -164,7 +164,7 @@ class Trial:
         for stop in self._stops:
             try:
                 stop()
-            except Exception as exception:  # goes into the answer; the run counts all the same
+            except Exception as exception:  # goes into the result; the run is valid all the same
                 problem = problem or f"stop: {type(exception).__name__}: {exception}"
         time.sleep(STOP_S)
         self.answer(problem=problem or f"did not stop within {STOP_S:g} s")
@@ -176,5 +176,5 @@ class Trial:
 
 
 def begin() -> Trial:
-    """Return the run that the command line asks for."""
+    """Return the run for the command line."""
     return Trial(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Telling a topic what is lost: an alert for each bucket, once."""
+"""Writes alerts about lost records to a topic, one for each bucket."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from window_consumer.model.errors import (
 
 _DEADLINE_S: Final = 30.0
 _NAMES: Final = ("topic", "group", "bucket_ms", "finding")
-"""What makes two alerts the same."""
+"""Two alerts with equal values of these fields are the same alert."""
 
 
 @define
 class Alerts:
-    """Alerts of one directory of tables; what was told before is noted there."""
+    """The alerts for one directory of tables, which also keeps a log of the alerts written."""
 
     topic: str
     client: Mapping[str, Any]
@@ -40,9 +40,9 @@ class Alerts:
     def write_new(self, found: Iterable[Mapping[str, Any]]) -> int:
         """Write an alert for each bucket that has none yet; return how many were written.
 
-        ``found`` are rows of ``audit_findings.findings``. An alert is a JSON object, its key
-        ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them: those are
-        written again the next time.
+        ``found`` are rows of ``findings.findings``. An alert is a JSON object with the key
+        ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them; the next call
+        writes them again.
         """
         told = self._written_before()
         new = [row for row in found if _name(row) not in told]
@@ -69,7 +69,7 @@ class Alerts:
 
     @property
     def _record_path(self) -> Path | None:
-        """Where is noted what was told; None where the directory is none of this machine."""
+        """The log of written alerts; None where the directory is not on this machine."""
         return None if "://" in self.directory else Path(self.directory, "audit-alerts.jsonl")
 
     def _written_before(self) -> set[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ class Alerts:
 
 
 def _names_in(notes: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what was told; a line that a kill has cut short tells nothing."""
+    """Yield the alerts that were written; skip a line that a kill cut short."""
     for line in notes.splitlines():
         with suppress(ValueError):
             yield _name(json.loads(line))

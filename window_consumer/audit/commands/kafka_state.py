@@ -1,4 +1,4 @@
-"""What Kafka knows of the topics that an audit is about, beside their counts."""
+"""What Kafka itself reports about the audited topics and their groups."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.offset_ranges import without
 
 _DEADLINE_S: Final = 15.0
-"""Without these answers nothing is known to be lost: a Kafka that is only slow is waited for."""
+"""Long enough to wait for a slow Kafka: without these answers no record can be called lost."""
 
 
 @frozen
 class GroupOffsets:
-    """What the counts cannot tell; empty where nobody could be asked."""
+    """What the counts do not contain; empty where nobody could be asked."""
 
     compacted: tuple[str, ...] = ()
-    """Topics of which compaction may take what was not read yet."""
+    """Topics whose compaction may remove records before they are read."""
     caught_up: tuple[tuple[str, str, int], ...] = ()
-    """Group, topic and partition of those that have read all there is."""
+    """Group, topic and partition of those that have read everything."""
     problem: str | None = None
-    """Why not everything could be asked."""
+    """Why some questions stayed unanswered."""
     held: tuple[tuple[Any, ...], ...] = ()
-    """What groups have not finished, a row for each run, see ``audit_places.HELD``."""
+    """Offsets that groups have not finished, a row for each run, see ``coverage.HELD``."""
 
 
 def standing(
@@ -45,9 +45,9 @@ def standing(
     until_ms: int | None = None,
     deadline_s: float = _DEADLINE_S,
 ) -> GroupOffsets:
-    """Ask about topics and their groups; a topic without a group has an empty one.
+    """Ask Kafka about topics and their groups; the group is empty for a topic without one.
 
-    What was written after ``until_ms`` and has not been read is not ``held``.
+    ``held`` leaves out records that were written after ``until_ms`` and have not been read.
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "audit"), log)
@@ -83,10 +83,10 @@ class _KafkaStateRequest:
 
 
 def unfinished(progress: PartitionProgress) -> Iterator[tuple[Decimal, int, int, bool]]:
-    """Yield runs of offsets that a group has not finished: the last fields of ``HELD``.
+    """Yield the runs of offsets that a group has not finished: the last fields of ``HELD``.
 
-    Those between finished ones lie where they lie in time. What comes behind them may be of any
-    time, if it is old enough to be waited for; nothing is known where nothing was committed.
+    A run between finished ones belongs to their time. The run behind the last finished one may be
+    of any time, and only its part that is old enough counts. Without a commit nothing is known.
     """
     if progress.committed < 0:
         return

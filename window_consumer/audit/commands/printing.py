@@ -1,4 +1,4 @@
-"""The audit's report, its buckets, and the records behind a difference, as tables or as JSON."""
+"""Prints the audit's report, its buckets and the records behind a difference, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Place = tuple[str, str]
 """A topic and a group."""
 
 MOST_BUCKETS: Final = 50
-"""That are shown to people; as JSON there are all of them."""
+"""The most buckets that a table shows; JSON has all of them."""
 
 _TERMS: Final = {
     "produced": "produced",
@@ -50,12 +50,12 @@ _TERMS: Final = {
     "lost": "lost",
     "duplicated": "duplicated",
 }
-"""The columns of the report and their names for people."""
+"""The report's columns, and their headings in tables."""
 
 _ALWAYS: Final = {"produced", "finished", "retried", "dead_lettered", "in_flight", "lost"} | {
     "duplicated"
 }
-"""The other terms are shown where there are any."""
+"""Columns that are always shown. The others appear only where they have a value."""
 
 _UNREMARKABLE: Final = frozenset(
     {Finding.BALANCED, Finding.IN_PROGRESS, Finding.NOT_CONSUMED, Finding.UNAUDITED, Finding.BEFORE}
@@ -65,7 +65,7 @@ _UNREMARKABLE: Final = frozenset(
 def print_json(
     report: AuditReport, since_ms: int, now_ms: int, seen: Mapping[str, Any]
 ) -> set[str]:
-    """Print a JSON object a line: each bucket, then latencies. Return what is found in them.
+    """Print a JSON object per line: each bucket, then latencies. Return the findings.
 
     ``seen`` are further fields of the last object, which is about the report.
     """
@@ -83,7 +83,7 @@ def print_json(
 
 
 def print_report(report: AuditReport, since_ms: int, now_ms: int) -> set[str]:
-    """Print tables: topics, the buckets that are worth a look, latencies. Return what is found."""
+    """Print tables of topics, notable buckets and latencies. Return the findings."""
     topics: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
     found: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
     odd = []
@@ -172,13 +172,13 @@ def _whose(place: _Place) -> str:
 
 
 def findings_in(report: AuditReport, bucket_ms: int) -> set[str]:
-    """Return what is found in a bucket; UsageError where there is none that begins then."""
+    """Return the findings of a bucket; UsageError where no bucket begins then."""
     found = report.findings.where(f"bucket_ms = {bucket_ms:d}").select("finding").distinct()
     names = {row.finding for row in found.collect()}
     if not names:
         raise UsageError(
             f"nothing was counted in a bucket {name_of(bucket_ms)}, or not of what --topic and"
-            " --group ask for: a bucket is told by its start, as `audit report` prints it"
+            " --group ask for: give the bucket's start, as `audit report` prints it"
         )
     return names
 
@@ -211,11 +211,11 @@ def _runs(what: str, runs: Iterable[tuple[int, int]] | None) -> None:
 
 
 WITHOUT_TIMESTAMP: Final = "without timestamp"
-"""What the report prints of the bucket that has no start."""
+"""The report's name for the bucket without a start."""
 
 
 class BucketParam(click.ParamType[int]):
-    """A bucket by its start, as the report prints it: ISO 8601, in UTC where it names no zone."""
+    """A bucket, given by its start as the report prints it: ISO 8601, by default in UTC."""
 
     name = "bucket"
 
@@ -228,9 +228,11 @@ class BucketParam(click.ParamType[int]):
         try:
             start_ms = since_1970(str(value), 1000)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no bucket's start such as 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(
+                f"{value!r} is not the start of a bucket, such as 2026-01-31T12:00:00Z", param, ctx
+            )
         if start_ms < 0:
-            self.fail(f"{value!r} lies before 1970, where no bucket is", param, ctx)
+            self.fail(f"{value!r} is before 1970, where there are no buckets", param, ctx)
         return start_ms
 
 

@@ -1,4 +1,4 @@
-"""How far the table of counts reaches, where a report takes it as it is."""
+"""How much of the counts the table holds, for reports that do not refresh it."""
 
 from __future__ import annotations
 
@@ -26,41 +26,42 @@ _DEADLINE_S: Final = 10.0
 
 @frozen
 class SeenOffsets:
-    """What a report has seen of the counts."""
+    """The part of the counts that a report has seen."""
 
     reach_ms: int | None
-    """When the first count came that it has not; None where it has all."""
+    """When the first count arrived that the report lacks; None where it has all."""
     now_ms: int
     broken: int
-    """Records of counts that nobody can read."""
+    """Unreadable records of counts."""
     quarantine: str
-    """The table where they are."""
+    """The table that holds them."""
 
     def print_unseen(self, problem: str | None) -> None:
-        """Tell on stderr what it has not, and what could not be asked."""
+        """Print on stderr what the report lacks, and what Kafka did not answer."""
         if problem is not None:
-            text = "a loss in the last bucket of a partition is told when a later one is counted"
-            held = "and what is still held may be called lost"
+            text = "a loss in a partition's last bucket appears once a later one is counted"
+            held = "and unfinished records may appear as lost"
             click.echo(
-                f"Kafka did not tell where all groups are ({problem}): {text}, {held}", err=True
+                f"Kafka did not report the offsets of all groups ({problem}): {text}, {held}",
+                err=True,
             )
         if self.reach_ms is not None:
             click.echo(
                 f"the table of counts reaches to {name_of(self.reach_ms)}, which is"
-                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing is judged beyond"
-                " that; `window-consumer pipeline run audit` reads on, and so does a report"
+                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing later is judged"
+                "; `window-consumer pipeline run audit` reads the rest, and so does a report"
                 " without --no-refresh",
                 err=True,
             )
         if self.broken:
             click.echo(
-                f"{self.broken:,} records of counts could not be read and are in quarantine"
+                f"{self.broken:,} records of counts could not be read, and are in quarantine"
                 f" ({self.quarantine}): what they count is uncounted",
                 err=True,
             )
 
     def as_fields(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return these values for JSON."""
         reaches = None if self.reach_ms is None else name_of(self.reach_ms)
         return {"reaches": reaches, "quarantined": self.broken}
 
@@ -72,10 +73,10 @@ def reach_ms(
     client: Mapping[str, Any],
     log: ClientLog,
 ) -> int | None:
-    """Return when the first count came that is not in the table; None where all are in it.
+    """Return when the first count arrived that the table lacks; None where it has all.
 
-    ``rows`` are those of the table. Where Kafka does not tell, or nobody knows what was read, it is
-    when the last count came that is in the table.
+    ``rows`` are the table's rows. If Kafka does not answer, or the reader's progress is unknown,
+    the result is when the table's last count arrived.
     """
     from window_consumer.spark import checkpoints  # noqa: PLC0415 - optional, and slow
 
@@ -84,7 +85,7 @@ def reach_ms(
         try:
             return _first_unread_ms(plan.audit_topic, read, client, log)
         except WindowConsumerError:
-            pass  # the report asks Kafka as well, and says that it does not answer
+            pass  # the report asks Kafka as well, and prints that it does not answer
     return _last_ms(rows)
 
 

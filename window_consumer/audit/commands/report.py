@@ -1,4 +1,4 @@
-"""``window-consumer audit report``: what was lost and what came twice."""
+"""``window-consumer audit report``: prints what was lost and what was duplicated."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _DAY_S: Final = 86400.0
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Buckets as long ago as this. [default: 1d]",
+    help="How far back to report. [default: 1d]",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one, or these.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one, or these.")
 @click.option(
-    "--no-refresh", is_flag=True, help="Take the table as it is, without reading the topic first."
+    "--no-refresh", is_flag=True, help="Use the table as it is, without reading the topic first."
 )
 @click.option(
     "--explain",
@@ -74,16 +74,16 @@ _DAY_S: Final = 86400.0
     type=BucketParam(),
     metavar="BUCKET",
     default=None,
-    help="Say which records a bucket lacks or has twice; it is told by its start.",
+    help="List the records that a bucket lacks or has twice; give its start.",
 )
 @click.option(
     "--alerts",
     "alerts_topic",
     metavar="TOPIC",
     default=None,
-    help="Write there what is lost, once for each bucket. [default: audit.alerts_topic]",
+    help="Write one alert there for each bucket with lost records. [default: audit.alerts_topic]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def report_command(  # noqa: PLR0913 - an argument for each option
     *,
@@ -140,14 +140,14 @@ def report_command(  # noqa: PLR0913 - an argument for each option
 
 
 def _check_alone(since_s: float | None, alerts_topic: str | None) -> None:
-    """Raise UsageError for what --explain has no use for."""
+    """Raise UsageError for options that exclude --explain."""
     if since_s is not None:
         raise click.UsageError(
-            "--explain and --since exclude each other: a bucket is told by its start"
+            "--explain and --since exclude each other: a bucket is given by its start"
         )
     if alerts_topic is not None:
         raise click.UsageError(
-            "--explain and --alerts exclude each other: a report without --explain tells of all"
+            "--explain and --alerts exclude each other: a report without --explain covers all"
             " buckets"
         )
 
@@ -157,12 +157,12 @@ def _code(findings: set[str]) -> int:
 
 
 def _check_table(plan: PipelinePlan) -> None:
-    """Tell before Spark starts that there is no table, where that can be seen."""
+    """Raise UsageError before Spark starts where the table is visibly missing."""
     path = plan.table("audit")
     if "://" not in path and not Path(path).is_dir():
         raise UsageError(
-            f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
-            " and so does a report without --no-refresh"
+            f"there is no table of counts at {path}: `window-consumer pipeline run audit` creates"
+            " it, and so does a report without --no-refresh"
         )
 
 
@@ -176,7 +176,7 @@ def _alarming(report: AuditReport) -> list[dict[str, Any]]:
 
 @frozen
 class _ReportRequest:
-    """Who asks for a report."""
+    """A request for a report, with what is needed to ask Kafka."""
 
     loaded: LoadedPipeline
     plan: PipelinePlan
@@ -186,9 +186,9 @@ class _ReportRequest:
     def report(
         self, spark: SparkSession, now_ms: int, scope: Scope, *, fresh: bool
     ) -> tuple[AuditReport, SeenOffsets]:
-        """Return the report, and how much of the counts it has seen, after saying so.
+        """Return the report and the part of the counts it covers; print what it lacks.
 
-        ``fresh``: the table has just been brought up to date.
+        ``fresh``: the table has just been refreshed.
         """
         from window_consumer.audit.spark import (  # noqa: PLC0415 - optional, and slow
             counts as audit,
@@ -219,7 +219,7 @@ class _ReportRequest:
             unaudited=section.unaudited,
             compacted=known.compacted,
         )
-        # Who has read everything by now was counted beyond what the table has.
+        # "Caught up" refers to now, and the table ends earlier.
         through = list(known.caught_up) if reach is None else []
         caught_up = spark.createDataFrame(through, "`group` string, topic string, partition int")
         held = spark.createDataFrame(list(known.held), HELD) if known.held else None

@@ -1,7 +1,7 @@
 """From the records of the audit topic to counts, each once: pure, DataFrame to DataFrame.
 
-Which counts are effective is what ``audit.balance`` says, in memory; a test compares the two over
-random histories. ``sides`` has the balance.
+``audit.balance`` defines in memory which counts are effective; a test compares the two over random
+histories. ``sides`` has the balance.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ from window_consumer.spark.schemas import (
 from window_consumer.spark.tables import utc_day
 
 ID: Final = ("client", "incarnation", "sequence")
-"""What tells a count that came twice."""
+"""The identity of a count, to find repeats."""
 
 UNREAD_CAME: Final = "unread_came"
 UNREAD_LEFT: Final = "unread_left"
-"""In the place of a tier: of counts in quarantine, see ``unread``."""
+"""Stand in for a tier: counts in quarantine, see ``unread``."""
 
 _PLACE: Final = ("group", "topic", "partition")
 _EPOCH: Final = ("epoch_ms", "client", "incarnation")
 _STRETCH: Final = 100_000
-"""Offsets that are compared with each other: ranges are looked up by their stretches."""
+"""Offsets per stretch. Ranges are compared by the stretches they touch."""
 
 _LOW: Final = 0xFFFF_FFFF
 
 _MOST: Final = 10**12
-"""Records, or milliseconds of a bucket's length, in one count: sums of what is believed fit into a
-long, whatever somebody else writes to the topic."""
+"""The most records, or milliseconds of bucket length, in one credible count. Sums then fit into a
+long, whatever else is written to the topic.
+"""
 
 _MOST_OFFSETS: Final = 10**10
-"""In one range: each stretch of it is a row. With holes of compaction it is more than were read."""
+"""The most offsets in one range: each of its stretches becomes a row. Holes of compaction count
+too.
+"""
 
 _DEFAULTS: Final = {
     each.name: each.default
@@ -59,9 +62,9 @@ _KEYS: Final = ["topic", "bucket_ms", "group"]
 
 
 def read(records: DataFrame) -> DataFrame:
-    """Return records of the audit topic with ``content``, and ``reason`` where they have none.
+    """Return records of the audit topic with ``content``, and a ``reason`` to reject each bad one.
 
-    Takes the columns of Spark's Kafka source; they stay.
+    Takes the columns of Spark's Kafka source, and keeps them.
     """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     text = F.col("value").cast("string")
@@ -102,17 +105,17 @@ _IS_BELIEVED_ALONE: Final = " AND ".join(
         f"coalesce(forall(offsets, range -> coalesce({_IS_RANGE}, false)), true)",
     ]
 )
-"""Of one count, by its fields."""
+"""The test of one count, by its fields."""
 _IS_BELIEVED: Final = re.sub(
     rf"\b({'|'.join((*_NUMBERS, 'bytes', 'latency', 'offsets'))})\b", r"c.\1", _IS_BELIEVED_ALONE
 )
 
 
 def counts(readable: DataFrame) -> DataFrame:
-    """Return the counts of the records of ``read`` that have no reason, as ``AUDIT_COUNTS``.
+    """Return the counts in records of ``read`` without a reason, as ``AUDIT_COUNTS``.
 
-    Timestamps that are no milliseconds, of a producer that means others, tell no time: such records
-    are counted with those without one, in the bucket 0.
+    A timestamp outside the range of milliseconds comes from a producer with another unit. Its
+    records are counted with those without a timestamp, in bucket 0.
     """
     rows = readable.select(
         F.explode("content.counts").alias("count"), F.col("timestamp").alias("written_at")
@@ -126,11 +129,10 @@ def counts(readable: DataFrame) -> DataFrame:
 
 
 def unread(quarantined: DataFrame) -> DataFrame:
-    """Return the counts of records in quarantine, as ``AUDIT_COUNTS``, so far as they can be read.
+    """Return the readable counts of records in quarantine, as ``AUDIT_COUNTS``.
 
-    Takes ``schemas.QUARANTINE``. Whatever its tier says, nobody knows what a count is about but
-    on which side of the balance it is: what has offsets was read (``UNREAD_LEFT``), else it was
-    written (``UNREAD_CAME``).
+    Takes ``schemas.QUARANTINE``. Whatever its tier, only the side of the balance is certain: a
+    count with offsets was read (``UNREAD_LEFT``), any other was written (``UNREAD_CAME``).
     """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     content = F.from_json(F.col("value").cast("string"), AUDIT_RECORD, options)
@@ -145,7 +147,7 @@ def unread(quarantined: DataFrame) -> DataFrame:
         .withColumns(
             {
                 "tier": F.when(was_read, UNREAD_LEFT).otherwise(UNREAD_CAME),
-                # Whether they are the same records is not known either.
+                # Whether they are the same records is unknown, too.
                 "id_xor": F.lit(None).cast("bigint"),
                 "lost": F.lit(0).cast("bigint"),
             }
@@ -154,13 +156,13 @@ def unread(quarantined: DataFrame) -> DataFrame:
 
 
 def effective(rows: DataFrame) -> DataFrame:
-    """Return each count once, with ``replaced``: a later epoch has an offset in common with it.
+    """Return each count once, with ``replaced``: a later epoch shares an offset with it.
 
-    Takes and gives ``AUDIT_COUNTS``, in any order and any number of times; of a count that came
-    several times the first one stays.
+    Takes and returns ``AUDIT_COUNTS``, in any order and with repeats. Of repeats the first one
+    stays.
     """
     as_sent = Window.partitionBy(*ID[::-1]).orderBy("written_at")
-    # As many values as dropDuplicates would have to keep in a buffer make it sort them twice.
+    # dropDuplicates would buffer so many values that Spark sorts the rows twice.
     came_before = F.lag("sequence").over(as_sent).isNotNull()
     once = rows.withColumn("came_before", came_before).where("NOT came_before").drop("came_before")
     gone = F.broadcast(_replaced(rows).withColumn("replaced", F.lit(True)))
@@ -169,7 +171,7 @@ def effective(rows: DataFrame) -> DataFrame:
 
 
 def _replaced(rows: DataFrame) -> DataFrame:
-    """Return the ``ID`` of each count of which a later epoch has counted an offset again."""
+    """Return the ``ID`` of each count that shares an offset with a later epoch."""
     epoch = F.struct(*_EPOCH).alias("epoch")
     ranges = rows.where(F.size("offsets") > 0).select(
         *_PLACE, "topic_hash", *ID, epoch, F.explode("offsets").alias("range")
@@ -178,7 +180,7 @@ def _replaced(rows: DataFrame) -> DataFrame:
     stretches = F.sequence(F.floor(first / _STRETCH), F.floor((stop - 1) / _STRETCH))
     pieces = ranges.where(first < stop).withColumn("stretch", F.explode(stretches))
     by = [*_PLACE, "stretch"]
-    # Numbers in the place of epochs: Spark hashes what it can change in its buffer, else it sorts.
+    # Hashes instead of epochs: Spark aggregates fixed-size values by hash, others by sorting.
     number = F.xxhash64("epoch")
     several = F.min(number) < F.max(number)
     contested = pieces.groupBy(*by).agg(several.alias("several")).where("several").select(*by)
@@ -189,11 +191,11 @@ def _replaced(rows: DataFrame) -> DataFrame:
 def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
     """Return the rows, with ``range`` and ``topic_hash``, that overlap one of a later ``epoch``.
 
-    A sweep, once for each bit of the epochs' ranks. Two ranks differ first in one bit: there the
-    later one has 1 and the earlier one 0, and their higher bits, ``node``, are the same. So each
-    node is swept once, by offset: of all later ranges that begin before an earlier one stops, one
-    overlaps it where the farthest stop among them lies beyond its first offset. That takes no
-    pairs, however many ranges of however many epochs lie over each other.
+    A sweep for each bit of the epochs' ranks. Two ranks first differ in one bit: the later one has
+    1 there, the earlier one 0, and their higher bits (``node``) are equal. So one sweep per node,
+    by offset, suffices: among later ranges that begin before an earlier range stops, one overlaps
+    it if the farthest stop lies beyond its first offset. This needs no pairs, however many ranges
+    and epochs overlap.
     """
     ranked = mine.withColumn("rank", F.dense_rank().over(Window.partitionBy(*by).orderBy("epoch")))
     ranked = ranked.withColumn("last", F.max("rank").over(Window.partitionBy(*by)))
@@ -212,7 +214,7 @@ def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
     node = Window.partitionBy(*by, bit, "node").orderBy("at", "is_later")
     same = Window.partitionBy(*by, bit, "node", "topic_hash").orderBy("at", "is_later")
     anyhow = F.col("topic_hash") == 0
-    # Who could not ask for the topic's id may mean any of that name.
+    # A hash of 0 (the id could not be read) may mean any topic of that name.
     reached = F.when(anyhow, F.max("reach").over(node)).otherwise(
         F.greatest(F.max("reach").over(same), F.max(F.when(anyhow, F.col("reach"))).over(node))
     )
@@ -221,7 +223,7 @@ def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
 
 def sum64(column: Column) -> Column:
     """Return the low 64 bits of the sum of a group's numbers, as a signed number."""
-    # In halves, which do not overflow before there are 2^31 rows: decimals are objects.
+    # Halves do not overflow below 2^31 rows. Decimals would be objects, and slow.
     low, high = F.sum(column.bitwiseAND(_LOW)), F.sum(F.shiftright(column, 32))
     carried = F.shiftleft(high + F.shiftright(low, 32), 32)
     return carried.bitwiseOR(low.bitwiseAND(_LOW))

@@ -1,6 +1,7 @@
-"""What counts of an audit tell about a group's way through a partition.
+"""What counts reveal about a group's progress through a partition.
 
-Pure, DataFrame to DataFrame. All take rows of ``audit.effective``, with those that were replaced.
+Pure, DataFrame to DataFrame. All functions take rows of ``counts.effective``, replaced ones
+included.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ HELD: Final = (
     "`group` string, topic string, partition int, topic_hash decimal(20, 0),"
     " first bigint, stop bigint, anytime boolean"
 )
-"""Offsets that a group has not finished, as its commits say: a run each, ``stop`` exclusive. Their
-records are of buckets between those of their neighbours; with ``anytime`` they may be of any."""
+"""Offsets that a group has not finished according to its commits: a run each, ``stop`` exclusive.
+Their buckets lie between those of their neighbours, or anywhere with ``anytime``.
+"""
 
 _COUNTING: Final = ("client", "incarnation")
 _IS_GONE: Final = f"tier = '{CountTier.GONE}'"
 
 
 def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:
-    """Return for each place what may explain that records are missing there.
+    """Return for each place what may explain missing records.
 
-    ``held`` has the columns of ``HELD``. Columns: those of ``PLACE``; ``loose``, the holes between
-    two assignments, see ``holes``; and ``excuses``: runs of offsets of which is known why nobody
-    has counted them, with ``low_ms`` and ``high_ms``, between which buckets their records lie, how
-    many of them are ``open`` (not finished) or ``gone`` and, in milliseconds, how far neighbours
-    may be out of order (``slack_ms``). Both are arrays.
+    ``held`` has the columns of ``HELD``. Columns, beside those of ``PLACE``: ``loose``, the holes
+    between two assignments (see ``holes``), and ``excuses``: runs of offsets whose missing count
+    has a known reason. An excuse has the buckets between which its records lie (``low_ms``,
+    ``high_ms``), how many of them are ``open`` (not finished) or ``gone``, and how far neighbours
+    may be out of order (``slack_ms``, milliseconds). Both columns are arrays.
     """
     found = _with_last_words(judged, _swept(judged, held))
     hole = F.struct("low_ms", "high_ms", "cut_off")
@@ -49,13 +51,12 @@ def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:
 
 
 def holes(judged: DataFrame) -> DataFrame:
-    """Return which offsets between counted ones were not counted.
+    """Return the offsets between counted ones that were not counted.
 
-    A hole may be no record at all: a transaction's marker, or what compaction took. Columns:
-    ``group``, ``topic``, ``partition``, ``first`` and ``stop`` (exclusive), ``low_ms`` and
-    ``high_ms``: between which buckets its neighbours lie; ``changed_hands``: it lies between two
-    assignments of the partition; ``cut_off``: the first of the two ended without its last words, so
-    that counts of it may be missing.
+    A hole need not be a record: it may be a transaction marker, or compacted. Columns: ``group``,
+    ``topic``, ``partition``, ``first`` and ``stop`` (exclusive); ``low_ms`` and ``high_ms``, the
+    buckets of its neighbours; ``changed_hands``: it lies between two assignments; ``cut_off``: the
+    first of the two ended without a final count, so its counts may be incomplete.
     """
     found = _with_last_words(judged, _swept(judged, None).where("is_hole"))
     return found.select(
@@ -70,10 +71,10 @@ def holes(judged: DataFrame) -> DataFrame:
 
 
 def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
-    """Return the runs of offsets of each place with what lies before them and behind them.
+    """Return the runs of offsets of each place with their neighbours.
 
-    ``before``: of all counted runs that begin earlier the one that reaches farthest; ``is_hole``:
-    it does not reach this one. ``excuse``: see ``exporters``, with zeros where a run is none.
+    ``before``: of all counted runs that begin earlier, the one that reaches farthest; ``is_hole``:
+    it does not reach this run. ``excuse``: see ``ways``, with zeros where a run is none.
     """
     runs = _runs(judged)
     if held is not None:
@@ -108,7 +109,7 @@ def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
 
 
 def _runs(judged: DataFrame) -> DataFrame:
-    """Return the runs of offsets that were counted together, what is gone among them."""
+    """Return the runs of offsets that were counted together, gone ones included."""
     return (
         judged.where("NOT replaced AND size(offsets) > 0")
         .select(
@@ -131,11 +132,11 @@ def _runs(judged: DataFrame) -> DataFrame:
 
 
 def _excuse() -> Column:
-    """Return what a run explains; nothing where it was counted."""
+    """Return the excuse that a run is; zeros where it was counted."""
     run = F.col("stop") - F.col("first")
     is_gone = F.coalesce("is_gone", F.lit(False))
     under, over = F.col("under"), F.col("over")
-    # Copies lie in retry topics in the order of their failures, not of their first timestamps.
+    # Retry topics are in the order of failures, not of the first timestamps.
     anytime = (
         F.col("anytime")
         | F.coalesce(under["copied"], F.lit(False))
@@ -154,7 +155,7 @@ def _excuse() -> Column:
 
 
 def _with_last_words(judged: DataFrame, swept: DataFrame) -> DataFrame:
-    """Add ``changed_hands`` and ``cut_off``; ``low_ms`` and ``high_ms`` become those of holes."""
+    """Add ``changed_hands`` and ``cut_off``; set ``low_ms`` and ``high_ms`` to those of holes."""
     ended = judged.groupBy(*_COUNTING).agg(
         F.max("final").alias("said_so"), F.unix_millis(F.max("written_at")).alias("heard_ms")
     )

@@ -1,8 +1,7 @@
-"""Which missing records are excused, each by one offset: pure, DataFrame to DataFrame.
+"""Assigns excuses to missing records: pure, DataFrame to DataFrame.
 
-An excuse is an offset of which is known why nobody has counted it: it is not finished, or it was
-gone. It belongs to one partition, and to the buckets that its neighbours are of; and it excuses one
-record.
+An excuse is an offset whose missing count has a known reason: it is not finished, or it was gone.
+It belongs to one partition and to the buckets of its neighbours, and excuses one record.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ _CLUSTER = (
 
 
 def clusters(excuses: Column) -> Column:
-    """Return excuses as an array of what cannot be told apart: they share a bucket.
+    """Return excuses as an array of clusters; those of one cluster share buckets.
 
-    Each with the buckets between which they lie (``first_ms`` to ``last_ms``), those that records
-    may be of that are out of order (``low_ms`` to ``high_ms``), and how many there are of each
-    kind.
+    A cluster has the buckets between which its excuses lie (``first_ms`` to ``last_ms``), the
+    buckets that records out of order may belong to (``low_ms`` to ``high_ms``), and the number of
+    each kind.
     """
     one = F.transform(
         excuses,
@@ -59,11 +58,10 @@ def clusters(excuses: Column) -> Column:
 def spent(placed: DataFrame) -> DataFrame:
     """Add how many of the missing records are ``held`` and how many are ``gone``.
 
-    Takes rows of partitions and buckets with ``short``, ``has_passed``, ``length_ms``,
-    ``excuses`` as ``audit_places.ways`` has them, and their ``clusters``; both are dropped. What is
-    not passed has the first claim to what is not finished. Of the others those that have an excuse
-    in their very bucket; then those between the neighbours of one; then those near them, early
-    ones first.
+    Takes rows of partitions and buckets with ``short``, ``has_passed``, ``length_ms``, the
+    ``excuses`` of ``coverage.ways`` and their ``clusters``; drops the last two. Buckets that the
+    group has not passed get unfinished offsets first. Then buckets with an excuse of their own,
+    then those between an excuse's neighbours, then those nearby, early ones first.
     """
     is_short = (F.col("short") > 0) & (F.col("bucket_ms") > 0)
     passed = F.col("has_passed")
@@ -105,7 +103,7 @@ def spent(placed: DataFrame) -> DataFrame:
 
 
 def _of_bucket(found: Column) -> Column:
-    """Return the one of the clusters that a row's bucket lies in."""
+    """Return the cluster that a row's bucket lies in."""
     bucket, length = F.col("bucket_ms"), F.col("length_ms")
 
     def lies(each: Column) -> Column:
@@ -115,7 +113,7 @@ def _of_bucket(found: Column) -> Column:
 
 
 def _here(kind: str) -> Column:
-    """Return how many excuses belong to a row's bucket and to no other."""
+    """Return how many excuses belong to a row's bucket alone."""
     bucket, length = F.col("bucket_ms"), F.col("length_ms")
 
     def add(sum_: Column, each: Column) -> Column:
@@ -127,7 +125,7 @@ def _here(kind: str) -> Column:
 
 
 def _distance() -> Column:
-    """Return how far a row's bucket lies outside of its cluster's, at whose ends it is one."""
+    """Return how far a row's bucket lies outside its cluster's; at either end it is one bucket."""
     bucket, length = F.col("bucket_ms"), F.col("length_ms")
     first, last = F.col("cluster.first_ms"), F.col("cluster.last_ms")
     return F.greatest(first - bucket + length, bucket - last + length, F.lit(0))

@@ -1,7 +1,7 @@
-"""What is found in each bucket of an audit: states and verdicts. Pure, DataFrame to DataFrame.
+"""The state and the finding of each bucket: pure, DataFrame to DataFrame.
 
-The words are those of ``model.audit_states``. Nothing is called lost that may be explained
-otherwise: false alarms are worse than a missing statement.
+The words are those of ``audit.states``. A record with another possible explanation is never called
+lost: a false alarm is worse than a missing statement.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from window_consumer.audit.states import (
 )
 
 MOST_FOREIGN_BUCKETS: Final = 10
-"""So many buckets of a topic with more than was sent, and half of all, are no duplicates any more:
-somebody writes who does not count."""
+"""At this many surplus buckets, and half of all, a topic has an uncounted writer."""
 
 _DAY_MS: Final = 86_400_000
 FINDINGS: Final = (
@@ -60,11 +59,11 @@ class Rules:
 
     now_ms: int
     grace_ms: int
-    """How long after its end, or after its last count, a bucket may still be counted for."""
+    """How long a bucket still takes counts after its end, or after its last count."""
     unaudited: Sequence[str] = ()
-    """Topics to which others write, who do not count."""
+    """Topics with writers that do not count."""
     compacted: Sequence[str] = ()
-    """Topics of which compaction may take what was not read yet."""
+    """Topics whose compaction may remove records before they are read."""
 
 
 def findings(
@@ -73,15 +72,15 @@ def findings(
     caught_up: DataFrame | None = None,
     held: DataFrame | None = None,
 ) -> DataFrame:
-    """Return what is found in each bucket, for each group: the columns of ``FINDINGS``.
+    """Return the finding of each bucket, for each group: the columns of ``FINDINGS``.
 
-    Takes rows of ``audit.effective``, with those that were replaced; they are read several times,
-    so have them cached. ``caught_up`` and ``held`` as in ``audit_sides.sides``. ``in_flight`` are
-    records that are on their way or not finished, or whose counts are on their way; ``gone`` what
-    of the missing retention and its like explain; ``lost`` and ``duplicated`` are the least that
-    explains what was counted; ``lost`` is 0 until a bucket is final.
+    Takes rows of ``counts.effective``, replaced ones included. They are read several times, so
+    cache them. ``caught_up`` and ``held`` as in ``sides.sides``. ``in_flight`` records are
+    unfinished, or their counts have not arrived. ``gone`` are missing records that retention and
+    the like explain. ``lost`` and ``duplicated`` are the least that explains the counts; ``lost``
+    is 0 until a bucket is final.
     """
-    # To look is a job of a moment; to plan for what is not there takes longer.
+    # Asking takes a moment; planning for what is absent takes longer.
     [seen] = judged.agg(
         F.bool_or(F.col("tier") == GONE).alias("gone"), F.bool_or(F.col("lost") > 0).alias("lost")
     ).collect()
@@ -93,10 +92,10 @@ def findings(
 
 
 def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
-    """Add partitions up; ``anywhere`` was written to partitions that are not known.
+    """Add up partitions; ``anywhere`` was written to unknown partitions.
 
-    ``counted_ms`` is when the last count came; ``was_reopened``: a count came after a silence of
-    more than the grace period.
+    ``counted_ms`` is when the last count came. ``was_reopened``: a count came after more than the
+    grace period without one.
     """
     is_known = F.col("partition") >= 0
     has_ids = F.col("came_ids") & F.col("left_ids")
@@ -104,8 +103,8 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
     is_other = is_known & has_ids & differs & (F.col("came") == F.col("left"))
     summed = [*CAME, *LEFT, UNKNOWN, "came", "left", "over", *KINDS]
     place = Window.partitionBy(*PLACE)
-    # Who writes more than was counted has no part in what is missing, but may have as many records
-    # in another bucket than they were counted in.
+    # A writer that does not count causes no missing records. But its surplus may be in another
+    # bucket than the one where they count.
     foreign = F.count_if(F.col("over") > 0).over(place)
     is_foreign = (foreign >= MOST_FOREIGN_BUCKETS) & (F.col("missing") <= F.max("over").over(place))
     by_partition = by_partition.withColumn(
@@ -136,11 +135,11 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: bool) -> DataFrame:
-    """Divide differences into what is missing and what else they may be."""
+    """Divide differences into missing records and other explanations."""
     is_even = (F.col("came") == F.col("left")) & (F.col(UNKNOWN) == 0)
     is_same = is_even & F.col("has_ids") & F.col("same_ids")
     is_other = is_even & F.col("has_ids") & ~F.col("same_ids")
-    # Of what was written to an unknown partition as much has left as is over in the others.
+    # Records written to unknown partitions left through the partitions with a surplus.
     nowhere = F.greatest(F.col("anywhere") - F.col("over"), F.lit(0))
     others = F.when(F.col("anywhere") > 0, is_other.cast("int")).otherwise(F.col("others"))
     found = {
@@ -150,7 +149,7 @@ def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: b
         "exchanged": F.when(F.col(UNKNOWN) == 0, others).otherwise(0),
         **{name: F.col(name) for name in (GONE, "early", "uncounted", "sure")},
     }
-    # The same records have left, whatever partitions they were counted in.
+    # The same records left, whatever partitions they were counted in.
     known = added.withColumns({k: F.when(is_same, 0).otherwise(v) for k, v in found.items()})
     is_compacted = F.col("topic").isin(*rules.compacted) if rules.compacted else F.lit(False)
     compacted = F.when(is_compacted, F.col("missing")).otherwise(0)
@@ -161,10 +160,10 @@ def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: b
 
 
 def _without_untold(added: DataFrame, judged: DataFrame) -> DataFrame:
-    """Take for uncounted what may be among the counts that could not be written.
+    """Move records from missing to uncounted where their counts could not be written.
 
-    The next count tells of how many of the group's records they were, and no more. Each of them
-    excuses one record, within a day; those of the buckets that are nearest first.
+    The next count reports only how many of the group's records these were. Each excuses one record
+    within a day, in the nearest buckets first.
     """
     told = F.struct(F.col("bucket_ms").alias("at_ms"), F.col("lost").alias("count"))
     events = (
@@ -191,12 +190,12 @@ def _without_untold(added: DataFrame, judged: DataFrame) -> DataFrame:
 
 
 def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
-    """Add ``settled``, and ``unaudited`` where not all who wrote can have counted.
+    """Add ``settled``, and ``unaudited`` where some writers cannot have counted.
 
-    That is: nobody has; more than twice as much has left as was sent; a bucket with too much lies
-    in a row with such ones (who writes began to count, or ceased to); or half of a topic's
-    buckets have too much, and ``MOST_FOREIGN_BUCKETS`` at least. But that excuses no bucket in
-    which a partition misses more than any of its others has too much.
+    A bucket is unaudited if nobody counted; if more than twice as much left as was sent; if it has
+    a surplus and adjoins such buckets (a writer began or stopped counting); or if half of a topic's
+    buckets, and at least ``MOST_FOREIGN_BUCKETS``, have a surplus. The last rule excuses no bucket
+    in which a partition lacks more than its largest surplus elsewhere.
     """
     sent = F.col("came") + F.col(UNKNOWN)
     topic = Window.partitionBy("topic")
@@ -225,7 +224,7 @@ def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _named(known: DataFrame, rules: Rules) -> DataFrame:
-    """Add ``state``, ``finding`` and the numbers that they are about."""
+    """Add ``state``, ``finding`` and their numbers."""
     counts = (F.col("group") != "") & ~F.col("unaudited")
     settled = F.col("settled")
     missing = F.col("missing") + F.col("exchanged")

@@ -1,4 +1,4 @@
-"""The audit's job: its topic into the table of counts."""
+"""The audit's job: reads its topic into the table of counts."""
 
 from __future__ import annotations
 

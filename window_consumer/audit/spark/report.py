@@ -32,10 +32,10 @@ _KEYS: Final = ("topic", "group", "host")
 def latencies(judged: DataFrame) -> DataFrame:
     """Return the latencies of finished records: the columns of ``LATENCIES``.
 
-    Takes rows of ``audit.effective``, with those that were replaced. A row for each ``topic`` (the
-    one of the first delivery: what was retried counts in it) and ``group``, and one more for each
-    ``host``, which is null in the first. Milliseconds, at most 12.5 % too small, as
-    ``audit_count.latency_bucket`` has them; ``count`` is how many have one.
+    Takes rows of ``counts.effective``, replaced ones included. There is a row for each ``topic``
+    (of the first delivery, so retried records count there) and ``group``, with a null ``host``, and
+    one more for each ``host``. Values are milliseconds, at most 12.5 % too small, see
+    ``count.latency_bucket``. ``count`` is the number of records with a latency.
     """
     source = F.coalesce(F.nullif("origin", F.lit("")), F.col("topic"))
     host = F.regexp_replace("instance", ":[^:]*$", "")
@@ -70,7 +70,7 @@ def latencies(judged: DataFrame) -> DataFrame:
 
 
 def _least_ms(bucket: Column) -> Column:
-    """Return where a bucket begins, as ``audit_count.latency_bounds``."""
+    """Return where a bucket begins, as ``count.latency_bounds`` does."""
     shift = F.greatest(F.lit(0), F.floor(bucket / SUB_BUCKETS) - 1)
     return ((bucket - shift * SUB_BUCKETS) * F.pow(F.lit(2), shift)).cast("bigint")
 
@@ -79,14 +79,14 @@ EXPLANATION: Final = (*PLACE, "came", "left", "missing", "counted", "unknown_ids
 
 
 def explanation(judged: DataFrame, bucket_ms: int, *, grace_ms: int) -> DataFrame:
-    """Return where the records of a bucket lie that make its difference: ``EXPLANATION``.
+    """Return where the records behind a bucket's difference lie: ``EXPLANATION``.
 
-    Takes rows of ``audit.effective``, with those that were replaced, and the start of a bucket. A
-    row for each ``group``, ``topic`` and ``partition`` in which other records left than came:
-    ``came`` and ``left``, as runs of offsets (the second one exclusive) what nobody has counted
-    between what was (``missing``: the lost ones are among them, if they were ever in the log) and
-    what was counted of the bucket (``counted``: what was written twice is there), and the ids of
-    sends of which nobody knows, as far as they have one (``unknown_ids``).
+    Takes rows of ``counts.effective``, replaced ones included, and the start of a bucket. There is
+    a row for each ``group``, ``topic`` and ``partition`` whose records differ. It has the numbers
+    ``came`` and ``left``; runs of offsets (end exclusive) that nobody counted between counted ones
+    (``missing``: contains the lost records that were ever in the log); runs that were counted in
+    the bucket (``counted``: contains duplicates); and the known ids of unknown sends
+    (``unknown_ids``).
     """
     rows = aligned(judged)
     here = sides(judged, grace_ms=grace_ms).where(F.col("bucket_ms") == bucket_ms)
@@ -120,25 +120,25 @@ def explanation(judged: DataFrame, bucket_ms: int, *, grace_ms: int) -> DataFram
 
 
 BEFORE: Final = timedelta(days=1)
-"""So much further back counts are read: where groups stood, and what replaced what."""
+"""How much further back counts are read, to find groups' progress and replaced counts."""
 
 _NOT_ASKED: Final = ("app", "bytes", "without_timestamp", "skewed", "day")
 
 
 class NoCountsError(UsageError):
-    """The pipeline has not made the table of counts yet, or it lies elsewhere."""
+    """The pipeline has not created the table of counts, or it is elsewhere."""
 
 
 @frozen(kw_only=True)
 class Scope:
-    """What is asked for; what is empty does not matter."""
+    """What a report is about; empty filters match everything."""
 
     since_ms: int
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, with ``topic`` and ``group``, that are asked for."""
+        """Return the rows, with ``topic`` and ``group``, that match."""
         for name, chosen in (("topic", self.topics), ("group", self.groups)):
             if chosen:
                 rows = rows.where(F.col(name).isin(*chosen))
@@ -147,36 +147,36 @@ class Scope:
 
 @frozen(eq=False)
 class AuditReport:
-    """What is found, and how long records took; both are computed when they are asked for."""
+    """Findings and latencies, computed on demand."""
 
     findings: DataFrame
-    """See ``audit_findings.findings``."""
+    """See ``findings.findings``."""
     latencies: DataFrame
-    """See ``audit_latency.latencies``."""
+    """See ``latencies``."""
     explain: Callable[[int], DataFrame]
-    """Of a bucket, given by its start; see ``audit_explaining.explanation``."""
+    """Takes the start of a bucket; see ``explanation``."""
 
 
 def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
-    """Return the counts of buckets since then and a day before, as ``AUDIT_COUNTS``.
+    """Return counts of buckets since then and a day before, as ``AUDIT_COUNTS``.
 
-    Those of records without a timestamp are always among them. Raises NoCountsError.
+    Counts of records without a timestamp are always included. Raises NoCountsError.
     """
     since = datetime.fromtimestamp(since_ms / 1000, UTC) - BEFORE
     taken = snapshots.of(session, path, AUDIT_COUNTS)
     if taken is None:
         raise NoCountsError(
-            f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
-            " and so does a report without --no-refresh"
+            f"there is no table of counts at {path}: `window-consumer pipeline run audit` creates"
+            " it, and so does a report without --no-refresh"
         )
     asked = (F.col("day") >= F.lit(since.date())) | (F.col("bucket_ms") == 0)
     return taken.rows.where(asked)
 
 
 def quarantined(session: SparkSession, path: str, since_ms: int) -> DataFrame | None:
-    """Return the records of counts in quarantine, written since then and a day before.
+    """Return quarantined records of counts, written since then and a day before.
 
-    As ``schemas.QUARANTINE``; None where there are none.
+    The columns are ``schemas.QUARANTINE``; None where there are none.
     """
     taken = snapshots.of(session, path, QUARANTINE, {"subject": "audit"})
     if taken is None or taken.is_empty:
@@ -187,7 +187,7 @@ def quarantined(session: SparkSession, path: str, since_ms: int) -> DataFrame | 
 
 
 def places(rows: DataFrame, scope: Scope) -> DataFrame:
-    """Return each ``topic`` and ``group`` that was counted, an empty group for who wrote."""
+    """Return each counted ``topic`` and ``group``; the group of producers is empty."""
     return scope.of(rows.where("topic != ''").select("topic", "group").distinct())
 
 
@@ -198,7 +198,7 @@ def report(
     caught_up: DataFrame | None = None,
     held: DataFrame | None = None,
 ) -> AuditReport:
-    """Return the report on counts, as ``AUDIT_COUNTS``; they are kept on disk meanwhile."""
+    """Return the report on counts (``AUDIT_COUNTS``); they are kept on disk meanwhile."""
     judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
     found = findings(judged, rules, caught_up, held).where(asked)
@@ -211,9 +211,9 @@ def report(
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    """Keep rows of which several things are asked, on disk: in memory they grow with the data."""
-    # A checkpoint spares the planner the way that they came, which takes it longer than Spark the
-    # rows. But blocks that are lost with an executor cannot be made again.
+    """Keep rows on disk that are read several times: in memory they grow with the data."""
+    # A checkpoint spares the planner the lineage, which takes longer than processing the rows. But
+    # blocks that are lost with an executor cannot be recomputed.
     is_here = (rows.sparkSession.sparkContext.master or "").startswith("local[")
     on_disk = StorageLevel.DISK_ONLY
     return rows.localCheckpoint(False, on_disk) if is_here else rows.persist(on_disk)

@@ -1,4 +1,4 @@
-"""The shapes of the audit: a record of its topic, and the table of counts."""
+"""The schemas of the audit: a record of its topic, and the table of counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from window_consumer.spark.tables import Table
 
 
 def _type(kind: Any) -> T.DataType:
-    """Return the type of a field of ``AuditCount``."""
+    """Return the Spark type of a field of ``AuditCount``."""
     chosen = [each for each in get_args(kind) if each is not type(None)]
     if get_origin(kind) is tuple:
         return T.ArrayType(_type(chosen[0]))
@@ -29,7 +29,7 @@ def _type(kind: Any) -> T.DataType:
 
 _KINDS_OF_COUNT: Final = get_type_hints(AuditCount)
 _UNSIGNED: Final = {"topic_hash": T.DecimalType(20, 0)}
-"""Of 64 bits without a sign: more than Spark's long holds."""
+"""Unsigned 64-bit fields, which do not fit into Spark's long."""
 
 AUDIT_COUNT: Final = T.StructType(
     [
@@ -37,7 +37,7 @@ AUDIT_COUNT: Final = T.StructType(
         for each in attrs.fields(AuditCount)
     ]
 )
-"""A count, with the fields of ``AuditCount``. Latencies have their buckets as texts."""
+"""A count, with the fields of ``AuditCount``. Latency buckets are strings."""
 
 AUDIT_RECORD: Final = T.StructType(
     [
@@ -55,7 +55,7 @@ AUDIT_COUNTS: Final = T.StructType(
         T.StructField("written_at", T.TimestampType()),
     ]
 )
-"""The table of counts: a count a row, the ``day`` of its bucket, and when it came to Kafka."""
+"""The table of counts: one count per row, the ``day`` of its bucket, and its time in Kafka."""
 
 AUDIT: Final = Table(
     "audit", AUDIT_COUNTS, partitioned_by=("day",), sorted_by=("topic", "bucket_ms")

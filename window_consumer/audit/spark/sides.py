@@ -1,7 +1,7 @@
 """What came into each partition and what left it, by group and bucket.
 
-Pure, DataFrame to DataFrame. The balance of ``audit.balance``, a partition at a time: a loss in one
-does not hide behind a duplicate in another.
+Pure, DataFrame to DataFrame. Like ``audit.balance``, but per partition: a loss in one does not hide
+behind a duplicate in another.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ LEFT: Final = tuple(str(tier) for tier in CountTier if str(tier) not in {*CAME, 
 _IS_WRITTEN: Final = [*CAME, UNKNOWN, UNREAD_CAME]
 _SIDES: Final = {"came": CAME, "left": LEFT}
 _UNREAD: Final = {"came": UNREAD_CAME, "left": UNREAD_LEFT}
-"""In quarantine."""
+"""Tiers of counts in quarantine, by side."""
 KINDS: Final = ("waiting", GONE, "early", "uncounted", "missing")
-"""Of records that came into a partition and have not left it: the group has not got there, or has
-not finished them; they were gone when it got there; it began later; who had the partition may not
-have told of them; and what remains."""
+"""Why records that came into a partition have not left it. In order: the group has not reached or
+finished them; they were gone when it got there; the group began later; the partition's owner may
+not have reported them; none of these.
+"""
 
 
 def topics(judged: DataFrame) -> DataFrame:
-    """Return of each ``topic`` how long its longest bucket is, and its ``groups``: an array."""
+    """Return the longest bucket of each ``topic`` and an array of its ``groups``."""
     consumes = "NOT replaced AND tier NOT IN ({})".format(", ".join(map(repr, _IS_WRITTEN)))
     return judged.groupBy("topic").agg(
         F.max("length_ms").alias("longest_ms"),
@@ -54,7 +55,7 @@ def topics(judged: DataFrame) -> DataFrame:
 
 
 def aligned(judged: DataFrame) -> DataFrame:
-    """Return rows whose buckets are as long as the longest of their topic's."""
+    """Return rows with each bucket widened to the longest of its topic."""
     whole = F.col("longest_ms")
     rows = judged.join(F.broadcast(topics(judged)), ["topic"])
     start = whole_bucket(F.col("bucket_ms"), whole)
@@ -62,7 +63,7 @@ def aligned(judged: DataFrame) -> DataFrame:
 
 
 def whole_bucket(bucket_ms: Column, longest_ms: Column) -> Column:
-    """Return the start of the longest bucket that a bucket is in."""
+    """Return the start of the longest bucket that contains a bucket."""
     return bucket_ms - bucket_ms % longest_ms
 
 
@@ -74,20 +75,20 @@ def sides(
     held: DataFrame | None = None,
     has_gone: bool = True,
 ) -> DataFrame:
-    """Return both sides of each partition's balance, and why one of them may be short.
+    """Return both sides of each partition's balance, and why records may be missing.
 
-    Takes rows of ``audit.effective``, with those that were replaced. ``caught_up`` has the
-    ``group``, ``topic`` and ``partition`` of those that are known to have read everything, ``held``
-    what they have not finished, see ``audit_places.HELD``; without it, and where it is known
-    that nothing is gone (not ``has_gone``), the plan is a shorter one. Buckets are as
-    long as the longest of their topic's; ``fits`` is false where that cannot be: the lengths of
-    some are no parts of the longest.
+    Takes rows of ``counts.effective``, replaced ones included. ``caught_up`` has the ``group``,
+    ``topic`` and ``partition`` of those known to have read everything, ``held`` what is not
+    finished, see ``coverage.HELD``. Without ``held``, and if nothing is gone (not ``has_gone``),
+    the plan is shorter. Buckets are as long as the longest of their topic; ``fits`` is false where
+    some length does not divide the longest.
 
-    A row for each ``topic``, ``group``, ``bucket_ms`` and ``partition`` (-1 where who wrote did not
-    know it): a column for each tier but ``gone``, ``came``, ``left``, checksums and ``*_ids`` for
-    both, ``over`` (more has left than came), what is short by its kind, see ``KINDS``,
-    ``has_passed`` (the group has read beyond the bucket), ``length_ms``, and when its counts came
-    to Kafka: ``seconds``, among which are both ends of each silence longer than ``grace_ms``.
+    There is a row for each ``topic``, ``group``, ``bucket_ms`` and ``partition`` (-1 where the
+    producer did not know it). Columns: one for each tier but ``gone``; ``came``, ``left``, and
+    checksums and ``*_ids`` for both; ``over`` (more left than came); what is short, by its kind,
+    see ``KINDS``; ``has_passed`` (the group has read beyond the bucket); ``length_ms``; and
+    ``seconds``, when its counts came to Kafka, with both ends of each silence longer than
+    ``grace_ms``.
     """
     by_tier = _added(judged, max(1, grace_ms // 1000))
     both = _both(by_tier.join(F.broadcast(topics(judged)), ["topic"]))
@@ -100,7 +101,7 @@ def sides(
 
 
 def _both(by_tier: DataFrame) -> DataFrame:
-    """Put the sides side by side: what came is in the way of each group of the topic."""
+    """Put the sides next to each other: what came is in the row of each group of the topic."""
     whole = F.col("longest_ms")
     is_written = F.col("tier").isin(_IS_WRITTEN)
     readers = F.when(~is_written, F.array("reader")).when(F.size("groups") > 0, F.col("groups"))
@@ -137,10 +138,10 @@ def _both(by_tier: DataFrame) -> DataFrame:
 
 
 def _added(judged: DataFrame, cell_s: int) -> DataFrame:
-    """Add up what says the same of the same, so far as it came within a cell of time.
+    """Add up equal kinds of counts that came within one cell of time.
 
-    That is less than a silence can be, so that the first and the last second of each tell of all.
-    Only what Spark can change in its buffer is in it: else it would sort the rows.
+    A cell is shorter than any relevant silence, so its first and last second represent it. The
+    aggregates are all of fixed size: else Spark would sort the rows.
     """
     arrived_s = F.coalesce(F.unix_seconds("written_at"), F.lit(0))
     with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
@@ -168,7 +169,7 @@ def _added(judged: DataFrame, cell_s: int) -> DataFrame:
 def _explained(
     both: DataFrame, between: DataFrame, grace_ms: int, caught_up: DataFrame | None
 ) -> DataFrame:
-    """Divide what is short by what is known of the group's way through the partition."""
+    """Divide what is short by what is known of the group's progress."""
     place, counted = Window.partitionBy(*PLACE), F.col("left") > 0
     timed = counted & (F.col("bucket_ms") > 0)
     bucket, is_known = F.col("bucket_ms"), F.col("partition") >= 0
@@ -181,7 +182,7 @@ def _explained(
             "over": F.when(is_known & (F.col("left") > F.col("came")), F.expr("left - came")),
         }
     ).fillna({"short": 0, "over": 0})
-    # What is in quarantine was counted, and nobody can tell as what.
+    # A quarantined count was counted, but its tier is unknown.
     unread = F.least("short", UNREAD_LEFT) + F.least("over", UNREAD_CAME)
     placed = placed.withColumns(
         {
@@ -235,9 +236,9 @@ def _explained(
 def in_stretches(
     rows: DataFrame, by: Iterable[str], belongs: Column, is_sure: Column, name: str
 ) -> DataFrame:
-    """Add a column that tells whether a row is of a stretch of rows of which one is sure.
+    """Add a column: whether a row is in a stretch of rows of which one is sure.
 
-    A stretch are rows of the same ``by`` that belong to it, one after another by ``bucket_ms``.
+    A stretch is consecutive rows, by ``bucket_ms``, of the same ``by`` that belong to it.
     """
     in_order = Window.partitionBy(*by).orderBy("bucket_ms")
     ends = F.sum(F.when(belongs, 0).otherwise(1)).over(in_order)

@@ -1,7 +1,7 @@
-"""Watches the audit: what its counts add up to is what became of each record.
+"""Watches the audit: its counts must add up to what became of each record.
 
-The counts outlive the members, as the files of a real one do; what they are compared with is what
-was heard of each record for itself, and which commits were sent.
+Counts outlive the members, like a real audit's files. They are compared with the outcome of each
+record, and with the commits sent.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class _Fate:
 
 @define(eq=False)
 class _Notes:
-    """What was heard of the records of one assignment."""
+    """The fates of the records of one assignment."""
 
     place: TopicPartition
     number: int
-    """A later assignment has a higher one, whoever's it is."""
+    """Later assignments have higher numbers, whoever has them."""
     fates: dict[int, _Fate] = field(factory=dict)
 
 
 class AuditWitness(Observer):
-    """Hears of each record for itself. Owner: one thread."""
+    """Receives the outcome of each record. Owner: one thread."""
 
     def __init__(self, watch: AuditWatch):
         self._watch = watch
@@ -79,14 +79,14 @@ class AuditWitness(Observer):
         self._kept: WeakKeyDictionary[PartitionOutcomes, _Notes] = WeakKeyDictionary()
 
     def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """A partition is somebody's."""
+        """Begin an assignment."""
         recalled = partition.recalled
         notes = None if recalled is None else self._kept.get(recalled)
         fates = {} if notes is None else notes.fates
         self._notes[partition] = _Notes(partition.name, self._watch.next_number(), fates)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """What had finished of a lost partition may go on to count."""
+        """Keep what a lost partition had finished: it may still count."""
         if partition.kept is not None:
             self._kept[partition.kept] = self._notes[partition]
 
@@ -98,16 +98,16 @@ class AuditWitness(Observer):
         slice_: Slice | None,  # noqa: ARG002 - as declared
         now: float,  # noqa: ARG002 - as declared
     ) -> None:
-        """Records are finished."""
+        """Record finished records."""
         for message in messages:
             self._record(partition, message, outcome)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - as declared
-        """A record has left."""
+        """Record a record that has left."""
         self._record(failed.partition, failed.message, outcome)
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:  # noqa: ARG002 - as declared
-        """A commit is sent: what it covers is so from now on."""
+        """Record what a commit covers."""
         notes = self._notes[partition]
         note = decode(commit.metadata)
         for offset in list(notes.fates):
@@ -123,37 +123,37 @@ class AuditWitness(Observer):
 
 
 class AuditWatch:
-    """Checks in the end what all members have counted. Owner: one thread."""
+    """Checks at the end what all members have counted. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
         self._history = history
         self.counts: list[AuditCount] = []
         self.fates: defaultdict[TopicPartition, dict[int, _Fate]] = defaultdict(dict)
-        """By offset: what a commit of the latest assignment that has one has covered."""
+        """By offset: the fate covered by a commit of the latest assignment with one."""
         self.tampered: set[str] = set()
-        """Topics of which an offset was moved by hand, or whose offsets come twice."""
+        """Topics with an offset moved by hand, or with reused offsets."""
         self._born = 0
         self._numbers = 0
         self._covered_by: dict[tuple[TopicPartition, int], int] = {}
-        """Which assignment's fate it is."""
+        """The assignment that each fate is from."""
 
     def next_number(self) -> int:
-        """Number an assignment that begins."""
+        """Return the number of an assignment that begins."""
         self._numbers += 1
         return self._numbers
 
     def covered(self, place: TopicPartition, offset: int, number: int, fate: _Fate) -> None:
-        """Take what became of a record in one assignment, of which a commit tells now.
+        """Take a record's fate in one assignment, once a commit covers it.
 
-        Who is thrown out while it waits for its calls makes its last commit after its successor's
-        first. It is refused, and so it takes nothing back.
+        A member that is evicted while it waits for its calls sends its last commit after its
+        successor's first. That commit is refused, so it must not replace the fate.
         """
         if number >= self._covered_by.get((place, offset), 0):
             self._covered_by[place, offset] = number
             self.fates[place][offset] = fate
 
     def listeners(self, member: Member, make_audit: MakeAudit) -> Sequence[Observer]:
-        """Return who listens to a member."""
+        """Return a member's observers."""
         self._born += 1
         identity: dict[str, Any] = {
             "client": str(member),
@@ -174,7 +174,7 @@ class AuditWatch:
         return (AuditWitness(self), audit)
 
     def check(self) -> None:
-        """Compare what was counted with what became of the records."""
+        """Compare the counts with the records' fates."""
         found = effective(self.counts)
         sums: defaultdict[tuple[TopicPartition, CountTier], Sum] = defaultdict(Sum)
         for count in found.counts:
@@ -190,7 +190,7 @@ class AuditWatch:
                 self._check_gone(count)
 
     def _check_gone(self, count: AuditCount) -> None:
-        """Only what nobody has to handle may be counted as gone."""
+        """Check that only excused records are counted as gone."""
         place = TopicPartition(count.topic, count.partition)
         log = self._history.broker.topics.log(place)
         if log is None:
@@ -226,7 +226,7 @@ class AuditWatch:
                     self._history.violate(f"{what}, but others than those that were")
 
     def _gone(self, place: TopicPartition) -> set[int]:
-        """Return the offsets that the log has lost: who had to run again may never have come."""
+        """Return the offsets that the log has lost: a rerun may never have received them."""
         log = self._history.broker.topics.log(place)
         if log is None:
             return set()

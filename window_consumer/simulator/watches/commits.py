@@ -31,7 +31,7 @@ class CommitWatch:
         """The broker takes less metadata than usual: finished ranges may be left out."""
 
     def sending(self, member: Member, commits: Sequence[Commit]) -> None:
-        """A member sends commits."""
+        """Check commits that a member sends."""
         history = self._history
         for commit in commits:
             if history.trace is not None:
@@ -67,7 +67,7 @@ class CommitWatch:
         tenure.committed_to = commit.next_offset
 
     def catch_up(self) -> None:
-        """Take note of the commits that the broker has taken since the last call."""
+        """Process the commits that the broker has taken since the last call."""
         applied = self._history.broker.group(GROUP).applied
         for each in applied[self._seen :]:
             log = self._history.broker.topics.log(each.commit.name)
@@ -82,7 +82,7 @@ class CommitWatch:
             ledger.durable = {offset for offset in ledger.records if offset < commit.next_offset}
             return
         if id(commit) not in self._sent:
-            return  # it was a broken promise to send it, and that has been said
+            return  # sending it broke a promise, which was recorded then
         tenure = self._sent[id(commit)][1]
         note = decode(commit.metadata)
         if tenure.ledger is not ledger or note is None:

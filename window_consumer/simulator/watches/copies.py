@@ -22,18 +22,18 @@ from window_consumer.testing.fakes.log import (
 )
 
 MAX_OURS_BYTES = 8 * 1024
-"""All of our headers together, names and values, however many hops there were."""
+"""The size of all our headers together, names and values, over any number of hops."""
 
 _PRODUCERS = names.KEPT_ON_FOREIGN_TOPICS - {names.ID, names.REDRIVES}
-"""Of our headers those that a producer writes, as long as it likes."""
+"""Our headers that a producer sets, at any length."""
 
 
 def differences(
     first: FakeMessage, key: bytes | None, value: bytes | None, headers: Headers
 ) -> list[str]:
-    """Say where a copy differs from the record of the source topic, however many hops ago.
+    """Return how a copy differs from its record of the source topic, over any number of hops.
 
-    Empty where it is as it should be.
+    Empty where it is correct.
     """
     found = []
     ours = [name for name, _ in headers if name.startswith(names.PREFIX)]
@@ -77,17 +77,17 @@ class CopyWatch:
         self._history = history
         self._acked: list[tuple[KnownRecord, Copy]] = []
         self.dead_letters: dict[FakeLog, dict[int, KnownRecord]] = {}
-        """What each dead letter is a copy of, by log and offset."""
+        """The record of each dead letter, by log and offset."""
         self._made: dict[int, tuple[Copy, TopicPartition, int]] = {}
-        """What each copy is a copy of; with the copy, so that its id stays its own."""
+        """Each copy's source, by the copy's id; with the copy, which keeps the id valid."""
         self._record_of: dict[int, KnownRecord] = {}
 
     def made(self, copy: Copy, name: TopicPartition, message: Message) -> None:
-        """A member made a copy of this message."""
+        """Record that a member made a copy of this message."""
         self._made[id(copy)] = (copy, name, message.offset())
 
     def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
-        """A member writes a copy; returns whom to tell of its fate."""
+        """Check a copy that a member writes; return the callback for its fate."""
         history = self._history
         _, name, offset = self._made[id(copy)]
         if history.trace is not None:
@@ -123,7 +123,7 @@ class CopyWatch:
         return self._until_answered(tenure, record, copy, on_delivery)
 
     def _check_stray(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
-        """Judge a copy that moves to another partition of its topic."""
+        """Check a copy that moves to another partition of its topic."""
         history, message = self._history, record.message
         place = f"{tenure.name}@{message.offset()}"
         if not history.is_stray(tenure.name, record):
@@ -136,11 +136,11 @@ class CopyWatch:
             history.violate(f"{place} moves within its topic as another record, or elsewhere")
 
     def written(self, name: TopicPartition, copy: Copy, message: FakeMessage) -> None:
-        """A copy lies in its topic; in a level it is a record like any other."""
+        """Record a copy in its topic; in a level it is a record like any other."""
         history = self._history
         record = self._record_of.get(id(copy))
         if record is None:
-            return  # it was a broken promise to write it, and that has been said
+            return  # writing it broke a promise, which was recorded then
         log = history.broker.log(*name)
         if name.topic in history.retry_levels:
             history.produced(log, message, poison=record.poison, copy_of=record)
@@ -148,7 +148,7 @@ class CopyWatch:
             self.dead_letters.setdefault(log, {})[message.offset()] = record
 
     def _misplaced(self, record: KnownRecord, copy: Copy) -> list[str]:
-        """Say where a copy goes that has to keep the number of its source's partition."""
+        """Return an error where a copy does not keep its source's partition number."""
         number = record.hop.origin.partition
         exists = number < self._history.broker.topics.partitions(copy.topic)
         if not exists or copy.partition == number or self._history.plan.strays:
@@ -173,7 +173,7 @@ class CopyWatch:
         return answer
 
     def check_dead_letters(self) -> None:
-        """Every copy that was acked is in its topic."""
+        """Check that every acked copy is in its topic."""
         written: set[tuple[object, ...]] = set()
         for topic in sorted({copy.topic for _, copy in self._acked}):
             for log in self._history.broker.topics.by_name[topic].logs:
@@ -189,7 +189,7 @@ class CopyWatch:
             self._history.events.append(DeadLettered(topic, partition, offset))
 
     def _check_logs(self) -> None:
-        """Every copy in every topic of the ladder is that of a record."""
+        """Check that every copy in the ladder's topics is a record's."""
         history = self._history
         for log, letters in self.dead_letters.items():
             for message in log.messages:
@@ -209,15 +209,15 @@ class CopyWatch:
 
 
 def _has_killed(tenure: Tenure, offset: int) -> bool:
-    """Tell whether the process of a slot has died on a record as often as it may."""
+    """Return whether a slot's process has died on a record as often as it may."""
     return tenure.deaths.get(offset, 0) >= tenure.member.rules.retry.crash_attempts
 
 
 def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
-    """Say which headers of an earlier hop are still what they were."""
+    """Return which headers of an earlier hop were not replaced."""
     said = dict(before.headers() or ())
     by_name = dict(copy.headers)
-    # A copy's copy may say the same again; a record that claims to be one was not written by us.
+    # A copy's copy may have equal values; a record that imitates one was not written by us.
     ours = () if names.FORMAT in said else (names.ATTEMPTS, names.REASON)
     found = [
         f"header {name} was not replaced"
@@ -230,23 +230,23 @@ def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
 
 
 def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
-    """Say what a copy does not tell of its record's way."""
+    """Return what a copy lacks of its record's history."""
     found = []
     by_name = dict(copy.headers)
     offset = record.message.offset()
     calls = record.hop.attempts + tenure.attempts.get(offset, 0)
     if by_name.get(names.REASON) == b"CRASHED" and not _has_killed(tenure, offset):
-        # Calls that ended the process; others of the same lives are not known to anybody.
+        # Calls that ended the process; other calls in those processes are unknown.
         calls = int(by_name.get(names.ATTEMPTS) or 0)
         if not 0 < calls - record.hop.attempts <= record.named_ends:
             found.append(f"{calls} attempts, but {record.named_ends} ends of the process")
     if by_name.get(names.ATTEMPTS) != b"%d" % calls:
         found.append(f"{by_name.get(names.ATTEMPTS)!r} attempts instead of {calls}")
     if _origin(copy.headers) != (record.hop.origin, record.hop.offset):
-        found.append(f"its origin is told as {_origin(copy.headers)}")
+        found.append(f"its origin is {_origin(copy.headers)}")
     before = record.hop.first_failure
     if before is not None and by_name.get(names.FIRST_FAILURE) != b"%d" % before:
-        found.append("its first failure is told as another")
+        found.append("its first failure differs")
     return found
 
 

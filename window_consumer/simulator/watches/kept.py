@@ -1,6 +1,6 @@
-"""Watches partitions that are lost and come back: what had finished runs again only where it may.
+"""Watches partitions that are lost and come back: finished records rarely run again.
 
-It goes by who wrote the committed entry, and not, as members have to, by what it says.
+It judges by who wrote the committed entry; members can only read its content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeptWatch:
         self._history = history
 
     def losing(self, member: Member, names: Sequence[TopicPartition]) -> None:
-        """A member hears that partitions are not its own any more."""
+        """Record the finished offsets of partitions that a member loses."""
         history = self._history
         if history.plan.engine.ordering != "unordered":
             return
@@ -44,7 +44,7 @@ class KeptWatch:
             tenure.lost = LostAssignment(history.now(), finished)
 
     def begins(self, tenure: Tenure, before: Tenure | None, committed: CommittedOffset) -> None:
-        """An assignment begins; ``before`` is the one that its member had of the partition."""
+        """Check a new assignment; ``before`` is its member's previous one of the partition."""
         if before is not None and before.lost is not None and before.ledger is tenure.ledger:
             self._recall(tenure, before, before.lost, committed)
         first = committed.next_offset
@@ -68,7 +68,7 @@ class KeptWatch:
         tenure.kept = lost.finished
         for offset in lost.finished:
             if not before.is_over(offset):
-                # It was dropped without a call, and no commit has said so yet.
+                # It was dropped without a call, and no commit has covered it yet.
                 self._history.dropped(before, before.delivered[offset])
         note, entry = decode(committed.metadata), ledger.entry
         recent = [before.entry, *before.sent[-REMEMBERED_COMMITS:]]
@@ -83,7 +83,7 @@ class KeptWatch:
             tenure.never_again = lost.finished
 
     def starts(self, call: SimulatedCall) -> None:
-        """A handler call begins."""
+        """Check a handler call that begins."""
         tenure = call.tenure
         if call.offset in tenure.never_again:
             self._history.violate(

@@ -17,7 +17,7 @@ from window_consumer.simulator.watches.pace import WanderingLimiter
 
 
 def check_bounds(history: SimulationHistory, member: Member) -> None:
-    """Note where a member holds more than its configuration allows."""
+    """Record where a member holds more than its configuration allows."""
     history.poison.on_turn(member)
     engine = member.engine
     rules = engine.rules
@@ -28,9 +28,9 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     used = engine.budget.used
     if used != held:
         history.violate(f"{member} counts {used} bytes, its partitions {held}")
-    # Every partition may take one batch with an empty hand, or when something is free: two
-    # batches may come before the next tick. One copy may be on its way whatever is held. Results
-    # have a bound of their own.
+    # Every partition may take one batch while it holds nothing, or when something is free: two
+    # batches may come before the next tick. One copy may be on its way regardless. Results have a
+    # separate bound.
     allowed = rules.window_bytes + member.largest_batch * (len(engine.partitions) + 2)
     allowed += _results(history, member)
     if used > allowed:
@@ -52,9 +52,9 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
 
 
 def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> None:
-    """Note where a slice starts although too many results wait for their acks.
+    """Record a slice that starts although too many results wait for their acks.
 
-    One record may always be tried: to find out whether an outage is over, or who ends the process.
+    One record may always start: to probe an outage, or to find the one that ends the process.
     """
     engine = member.engine
     is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds

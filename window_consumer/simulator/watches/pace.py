@@ -1,4 +1,4 @@
-"""Limits that wander, and a watch on how fast calls start."""
+"""Limits that change at random, and a watch on how fast calls start."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from window_consumer.model.record import Message
 from window_consumer.simulator.log_history import Chronicle, Member
 
 CHANGES = 0.1
-"""The share of the looks at which a wandering limit changes."""
+"""The share of checks at which such a limit changes."""
 
 _TOLERANCE = 1e-6
 
 
 class WanderingLimiter(AdaptiveConcurrency):
-    """One that changes its mind at random: what a limit allows must not depend on its wisdom."""
+    """A limiter that changes at random: the bounds must hold whatever it decides."""
 
     def __init__(self, rules: LimitRules, upper: int, rng: Random):
         super().__init__(rules, upper)
         self._rng = rng
         self.highest = self.limit
-        """What the limit has been at most since somebody has asked last."""
+        """The highest limit since the last check."""
 
-    def adjust(self, now: float, out: int) -> LimitNews | None:  # noqa: ARG002 - it looks at nothing
+    def adjust(self, now: float, out: int) -> LimitNews | None:  # noqa: ARG002 - it is random
         """Change the limit, or leave it as it is."""
         if self._rng.random() < CHANGES:
             self.limit = self.base = self._rng.randint(self._lower, self._upper)
@@ -38,14 +38,14 @@ class WanderingLimiter(AdaptiveConcurrency):
 
 
 class PaceWatch:
-    """Notes when slots take records, and judges whether that was too fast."""
+    """Records when slots take records, and judges whether that was too fast."""
 
     def __init__(self, history: Chronicle):
         self._history = history
         self._taken: dict[tuple[Member, object], list[float]] = {}
 
     def taken(self, member: Member, slice_: Slice, message: Message) -> None:
-        """A slot has taken a record: the first one with its slice."""
+        """Record that a slot has taken a record: the first one with its slice."""
         rate = self._history.plan.engine.rate
         if rate is None:
             return
@@ -60,7 +60,7 @@ class PaceWatch:
         insort(self._taken.setdefault((member, of), []), at)
 
     def judge(self) -> None:
-        """Note each span of time in which more were taken than the rate and its burst allow."""
+        """Record each span of time in which more were taken than the rate and its burst allow."""
         rate = self._history.plan.engine.rate
         if rate is None:
             return

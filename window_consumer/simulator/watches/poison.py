@@ -1,4 +1,4 @@
-"""Watches schedules in which nothing goes wrong but for records that always fail."""
+"""Watches schedules in which the only fault is records that always fail."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from window_consumer.simulator.schedule import QUIET
 from window_consumer.testing.events import Result
 
 DEADLINE_S = HOLD_S + 1.0
-"""What was promised may come so much later ..."""
+"""How late a promised event may come."""
 
 DEADLINE_TURNS = 10
-"""... and after so many turns of the poll loop: a step of the simulation may take long."""
+"""How many turns of the poll loop it may also take: a simulated step may be long."""
 
 
 class PoisonWatch:
-    """Judges that bad records hold up nobody, and leave in time.
+    """Checks that bad records hold up nobody, and leave in time.
 
-    Unless most records failed when they were called first: that is an outage.
+    Except when most records fail on their first call: that is an outage.
     """
 
     def __init__(self, history: Chronicle):
@@ -32,16 +32,16 @@ class PoisonWatch:
         plan = history.plan
         self._watches = plan.engine.breaker.enabled and QUIET.issuperset(plan.actions)
         self._first_calls: dict[Member, deque[bool]] = {}
-        """Of each member the last ones: whether they failed."""
+        """The last first calls of each member: whether they failed."""
         self._excused_until: dict[Member, float] = {}
         self._turns: dict[Member, int] = {}
         self._spent: dict[tuple[Tenure, int], tuple[float, int]] = {}
-        """Who has to leave: since when, and since which turn."""
+        """Records that must leave: since when, and since which turn."""
         self._waiting: dict[Member, tuple[float, int]] = {}
         """Since when new records wait while slots are idle."""
 
     def ended(self, call: SimulatedCall, result: Result) -> None:
-        """A call is over."""
+        """Record the end of a call."""
         if not self._watches:
             return
         tenure = call.tenure
@@ -56,11 +56,11 @@ class PoisonWatch:
             self._spent[tenure, call.offset] = (now, self._turns.get(member, 0))
 
     def left(self, tenure: Tenure, offset: int) -> None:
-        """A copy of a record is written because its retries are exhausted."""
+        """Record a copy of a record whose retries are exhausted."""
         self._spent.pop((tenure, offset), None)
 
     def on_turn(self, member: Member) -> None:
-        """A member has taken a turn."""
+        """Check a member after a turn."""
         if not self._watches:
             return
         now = self._history.now()

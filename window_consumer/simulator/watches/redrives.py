@@ -1,6 +1,6 @@
-"""Watches redrives: what is read, put back, remembered and passed over, and what comes twice.
+"""Watches redrives: what is read, put back, remembered and skipped, and what is duplicated.
 
-It judges by what lies in the topics and what is committed, not by what a redrive counts.
+It judges by the topics' contents and the commits, not by a redrive's counts.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ class WatchedLetter:
 
     message: FakeMessage
     record: KnownRecord
-    """What it is a copy of."""
+    """The record that it is a copy of."""
     copies: int = 0
-    """How often it lies in the entry topic."""
+    """How many copies are in the entry topic."""
     acked: bool = False
     remembered: bool = False
     left: bool = False
-    """It could not go back when a redrive came by: its value was gone, or its copy too large."""
+    """It could not be put back: its value was gone, or its copy too large."""
 
     @property
     def position(self) -> Position:
-        """Where it lies."""
+        """Where it is."""
         return Position(self.message.topic(), self.message.partition(), self.message.offset())
 
     @property
     def headers(self) -> Mapping[str, bytes | None]:
-        """Its headers; of ours each stands once."""
+        """Its headers; ours occur once each."""
         return dict(self.message.headers() or ())
 
 
@@ -88,38 +88,38 @@ class WatchedRun:
     name: str
     rules: RedriveRules
     topic: str
-    """That of the dead letters."""
+    """The topic of dead letters."""
     restart: bool
     resolved: set[WatchedLetter] = field(factory=set)
-    """What was resolved when it began, and does not go back; nothing at a restart."""
+    """Letters resolved when it began, which it must not put back; empty at a restart."""
     read: list[WatchedLetter] = field(factory=list)
-    """What may go back, and has not yet."""
+    """Letters that may be put back, and are not yet."""
     uncommitted: int = 0
-    """So many were read since the last commit."""
+    """How many were read since the last commit."""
     sent: dict[int, tuple[Copy, WatchedLetter]] = field(factory=dict)
     acked: set[WatchedLetter] = field(factory=set)
     written: set[WatchedLetter] = field(factory=set)
     refused: set[WatchedLetter] = field(factory=set)
     gone: set[WatchedLetter] = field(factory=set)
-    """What only refers to its value, which was not there."""
+    """Letters that refer to a value that is missing."""
 
     def __str__(self) -> str:
         return self.name
 
     def wants(self, letter: WatchedLetter) -> bool:
-        """Tell whether a dead letter is to go back."""
+        """Return whether it should put a dead letter back."""
         rules = self.rules
         if rules.matches is not None and not rules.matches(letter.message):
             return False
         return letter.record.redrives < rules.max_redrives and letter not in self.resolved
 
     def can_have(self, letter: WatchedLetter) -> bool:
-        """Tell whether there is a value for the copy, and the broker takes it."""
+        """Return whether the copy has a value, and the broker takes it."""
         return letter not in self.refused and letter not in self.gone
 
 
 class RedriveWatch:
-    """Checks every step of the processes that put dead letters back. Owner: one thread."""
+    """Checks every step of redriving processes. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory, copies: CopyWatch):
         self._history = history
@@ -127,13 +127,13 @@ class RedriveWatch:
         self._letters: dict[FakeLog, dict[int, WatchedLetter]] = {}
         self._at_work: list[WatchedRun] = []
         self._may_repeat: dict[str, int] = {}
-        """By topic of dead letters: how many copies may lie twice in the entry topic."""
+        """By topic of dead letters: how many duplicates the entry topic may have."""
 
     def _violate(self, text: str) -> None:
         self._history.violate(text)
 
     def _letters_of(self, log: FakeLog) -> dict[int, WatchedLetter]:
-        """Return the dead letters of a log, those that are new included."""
+        """Return the dead letters of a log, new ones included."""
         known = self._letters.setdefault(log, {})
         copies = self._dead_letters.get(log, {})
         for offset, record in islice(copies.items(), len(known), None):
@@ -147,14 +147,14 @@ class RedriveWatch:
     # ---- one process
 
     def begin(self, run: WatchedRun, resolved: Resolved) -> None:
-        """A process begins; ``resolved`` is what it finds in the memory."""
+        """Record a process's start; ``resolved`` is what it reads from the memory topic."""
         for letter in self._all(run.topic):
             if letter.remembered and letter.position not in resolved:
                 self._violate(f"{letter.position} was resolved, and {run} finds it open")
         if not run.restart:
             run.resolved = {each for each in self._all(run.topic) if each.remembered}
         if any(each.topic == run.topic for each in self._at_work):
-            # The same redrive twice at once: it is noticed at the next commit.
+            # The same redrive runs twice, which is only detected at the next commit.
             self._allow_repeats(run)
         self._at_work.append(run)
 
@@ -163,7 +163,7 @@ class RedriveWatch:
         self._may_repeat[run.topic] = allowed + run.rules.batch_records
 
     def read(self, run: WatchedRun, messages: Sequence[FakeMessage]) -> None:
-        """A process reads dead letters."""
+        """Check the dead letters that a process reads."""
         run.uncommitted += len(messages)
         if run.uncommitted > run.rules.batch_records:
             self._violate(
@@ -177,7 +177,7 @@ class RedriveWatch:
                 run.read.append(letter)
 
     def fetched(self, run: WatchedRun, place: tuple[str, int, int], found: Message | None) -> None:
-        """A process asks for the value that a dead letter refers to."""
+        """Record a process's request for the value that a dead letter refers to."""
         start = "{}/{}/{} ".format(*place).encode()
         value = None if found is None else found.value()
         for letter in run.read:
@@ -186,7 +186,7 @@ class RedriveWatch:
                 run.gone.add(letter)
 
     def sending(self, run: WatchedRun, copy: Copy) -> None:
-        """A process sends a copy into the entry topic."""
+        """Check a copy that a process sends to the entry topic."""
         alike = [letter for letter in run.read if _is_copy_of(letter, copy)]
         alike.sort(key=lambda each: not (run.wants(each) and run.can_have(each)))
         if not alike:
@@ -206,7 +206,7 @@ class RedriveWatch:
             self._violate(f"{run} puts {place} back as another record: {text}")
 
     def written(self, run: WatchedRun, copy: Copy, message: FakeMessage) -> None:
-        """A copy lies in the entry topic: it is a record like any other."""
+        """Record a copy in the entry topic: it is a record like any other."""
         if id(copy) not in run.sent:
             return
         letter = run.sent[id(copy)][1]
@@ -233,7 +233,7 @@ class RedriveWatch:
                 )
 
     def answered(self, run: WatchedRun, copy: Copy, error: PublishFailedError | None) -> None:
-        """The broker has answered for a copy."""
+        """Record the broker's answer for a copy."""
         if id(copy) not in run.sent:
             return
         letter = run.sent[id(copy)][1]
@@ -244,7 +244,7 @@ class RedriveWatch:
             run.refused.add(letter)
 
     def remembered(self, run: WatchedRun, message: FakeMessage) -> None:
-        """A record lies in the memory of resolved dead letters."""
+        """Check a record in the memory of resolved dead letters."""
         resolved = read_resolved([message], run.topic, run.rules.topic_id)
         covered = [each for each in self._all(run.topic) if each.position in resolved]
         if not covered:
@@ -257,7 +257,7 @@ class RedriveWatch:
                 )
 
     def committing(self, run: WatchedRun, progress: Mapping[TopicPartition, int]) -> None:
-        """A process commits how far it is."""
+        """Check a process's commit of its progress."""
         run.uncommitted = 0
         for name, next_offset in progress.items():
             for offset, letter in self._letters_of(self._history.broker.log(*name)).items():
@@ -273,7 +273,7 @@ class RedriveWatch:
             self._violate(f"{run} passes over {letter.position}, which was not put back")
 
     def ended(self, run: WatchedRun, progress: Mapping[TopicPartition, int] | None) -> None:
-        """A process has ended: with so much progress, or killed, or by an error."""
+        """Record a process's end; without progress it was killed, or failed."""
         self._at_work.remove(run)
         if progress is None:
             self._allow_repeats(run)
@@ -285,14 +285,14 @@ class RedriveWatch:
                 self._violate(f"{run} ends at {name}@{next_offset}, committed is {committed}")
 
     def check_the_end(self, run: WatchedRun) -> None:
-        """A process has come to the end when nothing failed: nothing is left that should go."""
+        """Check that nothing is left after a process has ended without faults."""
         for letter in self._all(run.topic):
             if run.wants(letter) and not letter.left and not letter.acked:
                 self._violate(f"{letter.position} is lost: no redrive has put it back")
 
 
 def _is_copy_of(letter: WatchedLetter, copy: Copy) -> bool:
-    """Tell whether a copy may be one of this dead letter; its own headers say that."""
+    """Return whether a copy, by its headers, may be one of this dead letter."""
     said = dict(copy.headers)
     theirs = letter.headers
     first = letter.record.first.message
@@ -302,7 +302,7 @@ def _is_copy_of(letter: WatchedLetter, copy: Copy) -> bool:
 
 
 def _wrong(letter: WatchedLetter, copy: Copy, run: WatchedRun) -> list[str]:
-    """Say what is wrong with a copy that goes back."""
+    """Return what is wrong with a copy that is put back."""
     first = letter.record.first.message
     found = differences(first, copy.key, copy.value, copy.headers)
     said = dict(copy.headers)

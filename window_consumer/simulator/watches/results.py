@@ -1,4 +1,4 @@
-"""Watches results: whose they are, in which order they are written, when their record is over."""
+"""Watches results: their owner, their order, and the end of their record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class _Returned:
     call: SimulatedCall
     results: list[Produce]
     counts: bool
-    """What it returned is to be produced: nobody has given it up."""
+    """Its results are to be produced, as nobody gave the call up."""
     on_their_way: set[int] = field(factory=set)
     acked: set[int] = field(factory=set)
     lost: dict[int, PublishFailedError] = field(factory=dict)
-    """Of those that were sent last."""
+    """Failed results of the last send."""
     places: dict[int, Place] = field(factory=dict)
-    """Where each result was written last."""
+    """Where each result was last written."""
     alone: bool = False
     over: bool = False
 
@@ -51,10 +51,10 @@ class ResultWatch:
         self._calls: list[_Returned] = []
         self._acked: list[_Returned] = []
         self._latest: dict[tuple[Tenure, Lane], dict[int, int]] = {}
-        """The last offset of a lane's results in each partition, as far as they are over."""
+        """The last offset of a lane's finished results in each partition."""
 
     def returned(self, call: SimulatedCall, count: int, *, bad: str = "") -> list[Produce]:
-        """A call returns so many results; the last is refused for good where it is ``bad``."""
+        """Return ``count`` results of a call; with ``bad`` the last will be refused for good."""
         number = len(self._calls)
         key = call.record.message.key()
         results = [Produce(RESULT_TOPICS[0], key, f"{number}/{index}") for index in range(count)]
@@ -68,7 +68,7 @@ class ResultWatch:
         return results
 
     def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
-        """A member writes a result; returns whom to tell of its fate."""
+        """Check a result that a member writes; return the callback for its fate."""
         history = self._history
         returned, index = self._of(copy)
         call = returned.call
@@ -97,7 +97,7 @@ class ResultWatch:
         return answer
 
     def written(self, name: TopicPartition, copy: Copy, message: FakeMessage) -> None:
-        """A result lies in its topic."""
+        """Record a result in its topic."""
         returned, index = self._of(copy)
         returned.places[index] = (name.partition, message.offset())
 
@@ -130,7 +130,7 @@ class ResultWatch:
             self._history.acked(returned.call)
 
     def _check_order(self, returned: _Returned) -> None:
-        """The last of each result lie in the order of the list, and behind those of the lane."""
+        """Check that results are in the list's order, and after earlier ones of the lane."""
         call = returned.call
         what = f"the results of {call.tenure.name}@{call.offset}"
         latest: dict[int, int] = {}
@@ -143,7 +143,7 @@ class ResultWatch:
             latest[partition] = offset
 
     def check_results(self) -> None:
-        """Every result of a finished record lies in its topic."""
+        """Check that every result of a finished record is in its topic."""
         there = {
             message.value()
             for log in self._history.broker.topics.by_name[RESULT_TOPICS[0]].logs

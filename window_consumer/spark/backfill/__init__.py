@@ -1,1 +1,1 @@
-"""The backlog: a worker's own handler over a bounded range of a topic, on Spark's executors."""
+"""Backfills: run a worker's own handler over a bounded range of a topic, on Spark's executors."""

@@ -1,4 +1,4 @@
-"""A backfill: chunk after chunk through Spark, each recorded as a whole before the next begins."""
+"""Runs a backfill chunk by chunk. Each chunk is recorded as a whole before the next begins."""
 
 from __future__ import annotations
 
@@ -43,43 +43,43 @@ _CHECK_S: Final = 0.5
 
 @frozen
 class BackfillProgress:
-    """How far a backfill is; counted in offsets, of which some may be holes of the log."""
+    """How far a backfill is, counted in offsets, of which some may be holes of the log."""
 
     total: int
     done: int
     failed: int
     """Records that are recorded as failed."""
     seconds: float
-    """Since this run began."""
+    """Time since this run began."""
     here: int
-    """What this run has done."""
+    """Offsets that this run has recorded."""
     tasks: tuple[int, int] = (0, 0)
-    """Of the chunk that runs: how many have ended, and how many there are."""
+    """Tasks of the current chunk: ended, and all."""
     tried_again: int = 0
-    """Tasks that have ended without a result, and are tried again by Spark."""
+    """Tasks that ended without a result, and that Spark retries."""
     running: int = 0
-    """Records of the chunk that runs which have their outcome, and are not recorded yet."""
+    """Records of the current chunk that have an outcome, and are not recorded yet."""
     held_up: int = 0
-    """Tasks whose circuit breaker is open."""
+    """Tasks with an open circuit breaker."""
 
     @property
     def reached(self) -> int:
-        """What is recorded, and what the chunk that runs has done."""
+        """Recorded offsets, and those that the current chunk has processed."""
         return min(self.total, self.done + self.running)
 
     @property
     def per_s(self) -> float:
-        """Records a second in this run, 0 where nothing is done yet."""
+        """Records per second in this run; 0 before the first."""
         return (self.here + self.running) / self.seconds if self.seconds else 0.0
 
 
 @frozen
 class BackfillEnd:
-    """How a backfill has ended."""
+    """The end of a run of a backfill."""
 
     progress: BackfillProgress
     left: Spans
-    """What is still to be run, empty where all is done."""
+    """The offsets that remain, empty where all are done."""
 
 
 @frozen(kw_only=True)
@@ -95,16 +95,16 @@ class BackfillRun:
     chunk_records: int
     rate_per_s: float | None = None
     skip_lost: bool = False
-    """Go on where retention takes records meanwhile."""
+    """Continue when retention removes records meanwhile."""
     on_progress: Callable[[BackfillProgress], None] = lambda _progress: None
-    """Hears after each chunk and now and then; on a thread of its own."""
+    """Called after each chunk, and periodically on a separate thread."""
     stop_asked: Callable[[], bool] = lambda: False
 
     def run(self, spans: Spans) -> BackfillEnd:
-        """Run what is not recorded as done; end after the chunk where ``stop_asked`` says so.
+        """Run what is not recorded as done, until ``stop_asked`` is true after a chunk.
 
-        Raises RunError where a chunk cannot be done: nothing of it is recorded then, and its
-        records run again the next time.
+        Raises RunError where a chunk fails. Then nothing of the chunk is recorded, and its records
+        run again the next time.
         """
         spans = self.ledger.begin(self.about, spans)
         total = count_of(spans)
@@ -146,10 +146,10 @@ class BackfillRun:
                 ) from error
 
     def _rows(self, piece: Spans, driver: ReportAddress | None) -> DataFrame:
-        """Return what becomes of the records of a chunk, once somebody asks for it.
+        """Return the outcomes of a chunk's records, lazily.
 
-        Tasks read their shares by themselves, but for order by key where there are fewer
-        partitions than cores: then Spark reads, and deals records out by their keys.
+        Tasks read their shares themselves, except with order by key and fewer partitions than
+        cores. Then Spark reads, and distributes the records by key.
         """
         ordering = self.plan.engine.ordering
         cores = self.session.sparkContext.defaultParallelism
@@ -173,7 +173,7 @@ _PROCESS_ENDED: Final = (
     " or needs more memory than there is ends it every time"
 )
 _GONE: Final = (
-    "records are gone by retention since the backfill began: --skip-lost goes on without them"
+    "retention has removed records since the backfill began: --skip-lost continues without them"
 )
 _SIGNS: Final = (
     ("Python worker exited unexpectedly", _PROCESS_ENDED),
@@ -181,14 +181,14 @@ _SIGNS: Final = (
     ("data may have been lost", _GONE),
 )
 _OUR_ERROR: Final = re.compile(r"\s*window_consumer\.[a-z_.]+\.[A-Z]\w+: (.+)")
-"""The last line of a task's traceback, where it is one that we have written."""
+"""A traceback's last line, if the error is ours."""
 _NOT_IMPORTED: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 _MOST_TEXT: Final = 1500
 
 
 def end_of(error: Exception) -> str:
-    """Return what a chunk ended with, and what to do, without Spark's own frames."""
+    """Return why a chunk failed, and what to do, without Spark's own frames."""
     text = str(error)
     lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
     ours = [found for line in lines if (found := _OUR_ERROR.match(line))]
@@ -204,9 +204,10 @@ def end_of(error: Exception) -> str:
 
 
 class ChunkWatch:
-    """Tells how a chunk's tasks come along, while Spark runs them. Its thread only looks.
+    """Reports the progress of a chunk's tasks. Its thread only reads.
 
-    As a context it gives the address at which it hears the tasks, None where it cannot listen.
+    As a context manager it returns the address that receives the tasks' reports, None where it
+    cannot listen.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class ChunkWatch:
             self._tell(evolve(progress, running=running, held_up=held_up, seconds=seconds))
 
     def _tasks(self, progress: BackfillProgress) -> BackfillProgress:
-        """Return it with what Spark says of the chunk's tasks."""
+        """Return the progress with Spark's figures on the chunk's tasks."""
         ended = tasks = tried_again = 0
         tracker = self._context.statusTracker()
         for job in tracker.getJobIdsForGroup(self._group):
@@ -266,8 +267,8 @@ class ChunkWatch:
         if tried_again > self._tried_again:
             self._tried_again = tried_again
             LOGGER.warning(
-                "%s: %d tasks ended without a result; Spark tries them again, and the records"
-                " of these tasks run again",
+                "%s: %d tasks ended without a result; Spark retries them, and their records run"
+                " again",
                 self._group,
                 tried_again,
                 extra={"event": LogEvent.BACKFILL_TASKS_LOST},
@@ -275,7 +276,7 @@ class ChunkWatch:
         return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
 
     def _report_breaker(self, report: TaskReport) -> None:
-        """Tell when the breaker of a task has opened, and when it has closed again."""
+        """Log when the breaker of a task opens, and when it closes."""
         if report.is_held_up is (report.task in self._held_up):
             return
         partitions = ", ".join(map(str, report.partitions))
@@ -301,7 +302,7 @@ class ChunkWatch:
 
 
 def _mailbox(context: SparkContext) -> Mailbox | None:
-    """Listen to tasks, where the executors reach the driver as well."""
+    """Listen for tasks at an address that the executors can reach."""
     conf = context.getConf()
     is_here = str(context.master).startswith("local")
     host = "127.0.0.1" if is_here else conf.get("spark.driver.host")
@@ -310,7 +311,7 @@ def _mailbox(context: SparkContext) -> Mailbox | None:
         return Mailbox.open(str(host).strip("[]"), bind and bind.strip("[]"))
     except OSError as error:
         LOGGER.info(
-            "tasks cannot report how far they are to %s: %s",
+            "tasks cannot report their progress to %s: %s",
             host,
             error,
             extra={"event": LogEvent.BACKFILL_REPORTS_MISSING},

@@ -1,7 +1,7 @@
-"""What is recorded of backfills: what each is about, and what became of each of its records.
+"""What is recorded of backfills: the identity of each, and the outcomes of its records.
 
-Both are tables of Delta. A chunk's rows come in by one commit: what is recorded is done, and is not
-run again.
+Both are Delta tables. One commit adds a chunk's rows: what is recorded is done and does not run
+again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RESULTS: Final = Table(
     ),
     partitioned_by=("backfill",),
 )
-"""A row a record, as ``job.handled`` returns it, and the ``chunk`` with which it was recorded."""
+"""One row per record, as ``job.handled`` returns it, with the ``chunk`` that recorded it."""
 
 BACKFILLS: Final = Table(
     "backfills",
@@ -65,7 +65,7 @@ BACKFILLS: Final = Table(
 
 @frozen
 class BackfillIdentity:
-    """What a backfill is about; two of one name have to be about the same."""
+    """What a backfill is about. Two with one name must be about the same."""
 
     name: str
     worker: str
@@ -73,7 +73,7 @@ class BackfillIdentity:
     topic: str
     topic_id: str | None
     asked: str
-    """The range as it was asked for."""
+    """The range as the user gave it."""
 
 
 @frozen
@@ -81,9 +81,9 @@ class DoneChunk:
     """What is recorded of a backfill."""
 
     ends: Mapping[int, int]
-    """By partition: up to where, exclusive."""
+    """The recorded end of each partition, exclusive."""
     chunk: int
-    """The last one's number, -1 where there is none."""
+    """The last chunk's number, -1 where there is none."""
     records: int
     failed: int
 
@@ -98,9 +98,9 @@ class BackfillLedger:
         self._backfills = BACKFILLS.make(session, layout)
 
     def begin(self, about: BackfillIdentity, spans: Spans) -> dict[int, Span]:
-        """Record what a backfill is about; return its offsets, those of its first start.
+        """Record what a backfill is about; return its offsets, as of its first start.
 
-        Raises UsageError where one of this name is about something else.
+        Raises UsageError where a backfill of this name is about something else.
         """
         rows = self._about(about.name)
         if not rows:
@@ -109,7 +109,7 @@ class BackfillLedger:
             except Exception as error:
                 if not is_conflict(error):
                     raise
-                # Another driver has begun the same: its range is what counts.
+                # Another driver has begun the same backfill: its range is valid.
             rows = self._about(about.name)
         first = rows[0]
         for column in ("worker", "group", "topic", "asked"):
@@ -139,9 +139,9 @@ class BackfillLedger:
         BACKFILLS.append(frame, self._backfills, _writer(about.name), 0)
 
     def done(self, name: str) -> DoneChunk:
-        """Return what is recorded: nothing of it has to run again."""
-        # Before the rows: what another driver records meanwhile is then refused here as a chunk
-        # that is there. A chunk whose offsets are all holes of the log has no rows.
+        """Return what is recorded: none of it has to run again."""
+        # Read this before the rows: a chunk that another driver records meanwhile is then rejected
+        # as a repeat. A chunk with only holes of the log has no rows.
         last = last_batch(self._session, self.results, _writer(name))
         rows = (
             self._session.read.format("delta")
@@ -164,9 +164,10 @@ class BackfillLedger:
         )
 
     def record(self, rows: DataFrame, name: str, chunk: int) -> int:
-        """Run a chunk and record what became of its records, all or none of it.
+        """Run a chunk and record the outcomes of its records, all or none.
 
-        Returns how many of them failed. Raises RunError where another driver has recorded it.
+        Returns how many records failed. Raises RunError where another driver has recorded the
+        chunk.
         """
         seen = Observation()
         failed = F.count(F.when(~F.col("ok"), 1)).alias("failed")
@@ -184,13 +185,13 @@ class BackfillLedger:
                 ) from error
             raise
         if conf.get(_COMMITTED, None) is None:
-            # Delta passes over a batch that is there, in silence; nothing was run or counted.
+            # Delta skips a known batch silently; nothing ran or was counted.
             raise RunError(_run_by_another(name, chunk))
         return int(seen.get["failed"])
 
 
 _COMMITTED: Final = "spark.databricks.delta.lastCommitVersionInSession"
-"""Where Delta tells a session which version of a table it has made last."""
+"""Where Delta reports to a session the last table version that it wrote."""
 
 
 def _run_by_another(name: str, chunk: int) -> str:

@@ -26,21 +26,21 @@ from window_consumer.spark.backfill.task import (
 )
 
 _CREATE_TIME: Final = 1
-"""What the client calls the kind of time that Spark calls 0."""
+"""Spark's timestamp type 0 is 1 in the client."""
 
 
 def handled(records: DataFrame, plan: WorkerPlan) -> DataFrame:
-    """Call the worker's handler for each record; return what became of it, a row a record.
+    """Call the worker's handler for each record; return the outcomes, one row per record.
 
     ``records`` have the columns of Spark's Kafka source (``partition``, ``offset``, ``key``,
-    ``value``, ``headers``, ``timestamp``, ``timestampType``) and are all of ``plan.topic``. Within
-    a task they come in the order of their offsets, each once; order by key holds among the records
-    of a task. The result has ``topic string, partition int, offset bigint, ok boolean, outcome
-    string, reason string, error string, attempts int, duration_us bigint``: ``outcome`` is done,
-    skipped, filtered, dead_lettered, expired or dropped, ``reason`` and ``error`` are those of the
-    dead letter, ``duration_us`` is what all calls took together.
+    ``value``, ``headers``, ``timestamp``, ``timestampType``), all of ``plan.topic``. Within a task
+    each comes once, in offset order; order by key holds among the records of a task. The result has
+    ``topic string, partition int, offset bigint, ok boolean, outcome string, reason string, error
+    string, attempts int, duration_us bigint``. ``outcome`` is done, skipped, filtered,
+    dead_lettered, expired or dropped. ``reason`` and ``error`` are those of the dead letter.
+    ``duration_us`` is the sum over all calls.
 
-    Nothing is called before an action; each action calls handlers anew.
+    Nothing is called before an action; each action calls the handlers again.
     """
     ready = records.select(
         "partition",
@@ -64,9 +64,8 @@ def read_and_handled(
 ) -> DataFrame:
     """Read these shares of ``plan.topic``, a task each, and call the worker's handler.
 
-    ``consumer`` are the user's Kafka properties of consumers. Returns what ``handled`` returns.
-    Raises RecordsGoneError in a task whose records the log does not hold any more, unless
-    ``skip_lost``.
+    ``consumer`` are the user's Kafka properties of consumers. Returns the same as ``handled``. A
+    task raises RecordsGoneError where the log no longer holds its records, unless ``skip_lost``.
     """
     numbers = session.range(0, len(shares), 1, len(shares))
     task = ShareTask.of(plan, consumer, shares, skip_lost=skip_lost)
@@ -88,14 +87,14 @@ def _outcomes(found: DataFrame, plan: WorkerPlan) -> DataFrame:
 
 
 _OF_CONNECTIONS: Final = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.")
-"""What matters to another client than librdkafka; the rest of its properties is its tuning."""
+"""Properties that other clients share; the rest only tunes librdkafka."""
 
 
 BATCH_RECORDS: Final = 10_000
 """Spark's own default."""
 
 BATCH_BYTES: Final = 64 * 2**20
-"""Of ten thousand records of a megabyte each a task would have to hold all."""
+"""Without this limit a task would hold ten thousand records of a megabyte."""
 
 
 def kafka_of(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -113,10 +112,10 @@ def by_keys(
     *,
     skip_lost: bool = False,
 ) -> DataFrame:
-    """Return the records of these offsets, those of a key in one task, in their order.
+    """Return the records of these offsets, in order, with all records of a key in one task.
 
-    They have the columns of Spark's Kafka source. Raises UsageError for properties that Spark's
-    client has no counterpart of.
+    They have the columns of Spark's Kafka source. Raises UsageError for properties without a
+    counterpart in Spark's client.
     """
     options = sources.options(kafka_of(kafka), topic)
     del options["subscribe"]
@@ -128,7 +127,7 @@ def by_keys(
         "failOnDataLoss": str(not skip_lost).lower(),
     }
     records = session.read.format("kafka").options(**given).load()
-    # Records without a key have no order to keep: they go anywhere. (The hash of null is a number.)
+    # Records without a key have no order, so spread them. (Spark hashes null to one number.)
     anywhere = F.xxhash64("partition", "offset")
     lane = F.when(F.col("key").isNotNull(), F.xxhash64("key")).otherwise(anywhere)
     cores = session.sparkContext.defaultParallelism
@@ -136,7 +135,7 @@ def by_keys(
 
 
 def set_batches(session: SparkSession, rate_per_s: float | None) -> None:
-    """Let tasks get their records by so many: what a limited task may take in a second at most."""
+    """Limit the records per Arrow batch to what a rate-limited task may take in a second."""
     records = BATCH_RECORDS if rate_per_s is None else max(1, min(BATCH_RECORDS, int(rate_per_s)))
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(records))
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(BATCH_BYTES))

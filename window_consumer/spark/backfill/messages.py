@@ -1,4 +1,4 @@
-"""Records as tasks have them, made of rows of Spark's Kafka source or of what the client reads."""
+"""A task's records, built from rows of Spark's Kafka source or from the client's messages."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS: Final = ("partition", "offset", "key", "value", "headers", "time_ms", "time_kind")
-"""What tasks of a DataFrame get: the columns of Spark's Kafka source, the time as two numbers."""
+"""The input columns of tasks: those of Spark's Kafka source, with the time as two numbers."""
 
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
-"""Java reads a name that is not UTF-8 with these in place of what it cannot read."""
+"""Java's replacement for bytes of a name that are not UTF-8."""
 
 Headers = list[tuple[str, bytes | None]] | None
 
 
 class TaskMessage(ReceivedMessage):
-    """A record in a task; it carries what the handler's calls for it have taken."""
+    """A record in a task, with the number and duration of its handler calls."""
 
-    # Set by ``messages_of``, as its parent's: a call of __init__ takes longer than all the rest.
+    # Set by ``messages_of``, like the parent's: a call of __init__ takes longer than all the rest.
     __slots__ = ("calls", "took_s")
     calls: int
     took_s: float
-    """Of all calls together; those of a batch count for each of its records."""
+    """The duration of all calls. A batch's call counts for each of its records."""
 
 
 def messages_of(
     batch: pa.RecordBatch, topic: str
 ) -> Iterator[tuple[TopicPartition, list[TaskMessage]]]:
-    """Yield the records of a batch of Arrow's, those of a partition that follow each other."""
+    """Yield the records of an Arrow batch, in runs of one partition."""
     columns = [batch.column(name) for name in COLUMNS]
     partitions, offsets, keys, values, headers, times, kinds = columns
     rows = zip(
@@ -62,7 +62,7 @@ def messages_of(
 def copies_of(
     messages: Sequence[Message], topic: str
 ) -> Iterator[tuple[TopicPartition, list[TaskMessage]]]:
-    """Yield what the client has read, those of a partition that follow each other."""
+    """Yield the client's messages, in runs of one partition."""
     rows = [
         (
             each.offset(),
@@ -94,7 +94,7 @@ def _by_partition(
 
 
 def ascending(messages: Sequence[TaskMessage], last: int) -> int:
-    """Return the offset of the last one; UsageError where they do not follow each other."""
+    """Return the last record's offset; UsageError where offsets do not ascend."""
     for message in messages:
         if message.row[0] <= last:
             raise UsageError(
@@ -117,7 +117,7 @@ def _borders(numbers: Sequence[int]) -> list[int]:
 
 
 def _headers(column: Any) -> Iterator[Headers] | list[Headers]:
-    """Return pairs of name and bytes for each record: column by column, not struct by struct."""
+    """Return each record's (name, bytes) pairs: column by column, not struct by struct."""
     if column.null_count == len(column):
         return repeat(None)
     lengths = [length or 0 for length in column.value_lengths().to_pylist()]

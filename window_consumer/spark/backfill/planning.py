@@ -1,4 +1,4 @@
-"""Before a backfill: its worker, what a task needs to know of it, and how large the records are."""
+"""Prepares a backfill: its worker, what tasks need to know, and the size of the records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _START_S = 30.0
 
 @frozen
 class ChosenHandler:
-    """A worker and the topic that it is to run over, both there."""
+    """An existing worker and topic for a backfill."""
 
     plan: AppPlan
     prepared: PreparedWorker
@@ -83,12 +83,12 @@ def choose(
     start_timeout: float | None = None,
     dry: bool = False,
 ) -> ChosenHandler:
-    """Ask the cluster what has to be known, and make the dead-letter topic where it is missing.
+    """Query the cluster, and create the dead-letter topic where it is missing.
 
-    A ``dry`` run makes nothing. Retry topics take no part: after its local attempts a record is a
-    dead letter. ``pool`` stands for the configuration's ``concurrency``. Raises UsageErrors for
-    what has to be put right, AuthenticationError, and BrokerUnavailableError after
-    ``start_timeout`` seconds, 30 by default.
+    A ``dry`` run creates nothing. Retry topics are not used: after its local attempts a record is a
+    dead letter. ``pool`` overrides the configuration's ``concurrency``. Raises UsageErrors for what
+    the user must fix, AuthenticationError, and BrokerUnavailableError after ``start_timeout``
+    seconds (default 30).
     """
     planned = without_levels(worker_of(plan, topic, name), topic, pool)
     if uses_tokens(planned.admin):
@@ -105,7 +105,7 @@ def choose(
 
 
 def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> PlannedWorker:
-    """Return the worker as it is in a task: with local retries, and threads in one process."""
+    """Return the worker as it runs in a task: local retries only, threads in one process."""
     config = evolve(
         worker.config,
         topics=(topic,),
@@ -135,24 +135,24 @@ def worker_plan(app: App, chosen: ChosenHandler) -> WorkerPlan:
 
 
 _SAMPLE = 200
-"""Records of each partition's beginning that are looked at ..."""
+"""Records sampled from the beginning of each partition."""
 
 _MOST_PARTITIONS = 20
-"""... and of how many partitions."""
+"""Partitions sampled."""
 
 
 @frozen
 class SampledSizes:
-    """What the records of a sample hold."""
+    """The contents of a sample."""
 
     records: int
     bytes: int
-    """Of keys and values."""
+    """The size of keys and values."""
     offsets: int
-    """That were looked at: fewer records are there where the log has holes."""
+    """Offsets sampled. Holes in the log make the records fewer."""
 
     def describe(self, offsets: int) -> str:
-        """Return what so many offsets hold, for people."""
+        """Return the estimated contents of that many offsets, for people."""
         if not self.records:
             return "nothing, by the sample that was read"
         share = self.records / self.offsets
@@ -162,7 +162,7 @@ class SampledSizes:
 
 
 def sizes_of(reader: TopicReader, topic: str, spans: Spans) -> SampledSizes:
-    """Read the beginning of some partitions; compressed on the wire it may be less."""
+    """Read the beginning of some partitions. Sizes are uncompressed."""
     sample = {
         TopicPartition(topic, partition): Span(span.first, min(span.end, span.first + _SAMPLE))
         for partition, span in sorted(spans.items())[:_MOST_PARTITIONS]

@@ -1,4 +1,4 @@
-"""Which offsets a backfill is about, and how they are cut into chunks."""
+"""The offsets of a backfill, and their division into chunks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Spans = Mapping[int, Span]
 """The offsets of each partition of a topic."""
 
 _NO_LIMIT: Final = -1
-"""What ``retention.ms`` says where nothing is taken away."""
+"""``retention.ms`` of a topic that keeps everything."""
 
 _AS_RETENTION: Final = -2
-"""What ``local.retention.ms`` says where it is as long as ``retention.ms``."""
+"""``local.retention.ms`` where it follows ``retention.ms``."""
 
 
 @frozen
 class WantedRange:
-    """What the user asks for; None stands for the beginning, and for the end as it is now."""
+    """The range a user asks for; None means the beginning, or the current end."""
 
     topic: str
     from_ms: int | None = None
@@ -35,29 +35,29 @@ class WantedRange:
     """Times of records, in milliseconds since 1970; the end is exclusive."""
     from_offsets: Mapping[int, int] | None = None
     to_offsets: Mapping[int, int] | None = None
-    """By partition; they win over the times."""
+    """By partition; they take precedence over the times."""
 
     def __attrs_post_init__(self) -> None:
         if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
             raise UsageError(
                 f"--from {readable_time(self.from_ms)} is not before"
-                f" --to {readable_time(self.to_ms)}: nothing lies between them"
+                f" --to {readable_time(self.to_ms)}: the range is empty"
             )
         for partition, first in sorted((self.from_offsets or {}).items()):
             end = (self.to_offsets or {}).get(partition)
             if end is not None and first >= end:
                 raise UsageError(
                     f"--from-offset {partition}={first} is not before --to-offset"
-                    f" {partition}={end}: nothing lies between them"
+                    f" {partition}={end}: the range is empty"
                 )
 
 
 def resolve(wanted: WantedRange, reader: TopicReader) -> dict[int, Span]:
-    """Return the offsets of each partition; empty ones are left out.
+    """Return the offsets of each partition, without empty ones.
 
-    A time stands for the first offset whose record is not older, as Kafka tells it: where
-    producers' times are not in order, records around the borders may lie on either side. Raises
-    MissingTopicError, and UsageError for a partition that there is not.
+    A time means the first offset whose record is not older, as Kafka reports it. Where producers'
+    times are out of order, records near the borders may be on either side. Raises
+    MissingTopicError, and UsageError for a partition that does not exist.
     """
     logs = reader.spans(wanted.topic)
     names = list(logs)
@@ -98,9 +98,9 @@ def count_of(spans: Spans) -> int:
 
 
 def next_chunk(left: Spans, records: int) -> dict[int, Span]:
-    """Return the next offsets to run, at most about so many: a like share of each partition.
+    """Return the next offsets to run, about ``records`` at most: an equal share of each partition.
 
-    So all partitions end together, and none is left to a few cores at the end.
+    So all partitions end together, and none remains for a few cores at the end.
     """
     chunks = max(1, -(-count_of(left) // records))
     return {
@@ -111,7 +111,7 @@ def next_chunk(left: Spans, records: int) -> dict[int, Span]:
 
 
 def without(left: Spans, ends: Mapping[int, int]) -> dict[int, Span]:
-    """Return what is left when all below ``ends`` (exclusive, by partition) is done."""
+    """Return what remains when all below ``ends`` (exclusive, by partition) is done."""
     rest = {
         partition: Span(max(span.first, ends.get(partition, span.first)), span.end)
         for partition, span in left.items()
@@ -122,9 +122,9 @@ def without(left: Spans, ends: Mapping[int, int]) -> dict[int, Span]:
 def warnings(
     wanted: WantedRange, spans: Spans, reader: TopicReader, settings: Mapping[str, str], now_ms: int
 ) -> Iterator[str]:
-    """Yield what is to be known of the range before it is read.
+    """Yield warnings about the range before it is read.
 
-    ``settings`` are those of the topic, as far as the cluster tells them.
+    ``settings`` are the topic's, where the cluster reports them.
     """
     yield from _below_local(wanted, settings, now_ms)
     logs = reader.spans(wanted.topic)
@@ -142,14 +142,14 @@ def warnings(
     if late:
         time_ms, name = max(late)
         yield (
-            f"retention has taken what is older: {name} begins at {readable_time(time_ms)},"
+            f"retention has removed older records: {name} begins at {readable_time(time_ms)},"
             f" later than --from {readable_time(wanted.from_ms)}"
             + (f", and {len(late) - 1} more partitions begin late" if len(late) > 1 else "")
         )
 
 
 def _outside(wanted: WantedRange, logs: Spans) -> Iterator[str]:
-    """Tell which offsets that were named are not there: gone already, or not written yet."""
+    """Yield a warning for each given offset that is deleted or not written yet."""
     for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
         for partition, offset in sorted((given or {}).items()):
             log = logs[partition]
@@ -161,7 +161,7 @@ def _outside(wanted: WantedRange, logs: Spans) -> Iterator[str]:
 
 
 def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:
-    """Tell whether what lies in remote storage is to be read: brokers fetch it from there."""
+    """Warn where the range lies in remote storage, from which brokers must fetch it."""
     if settings.get("remote.storage.enable", "false").lower() != "true":
         return
     local = int(settings.get("local.retention.ms", _AS_RETENTION))
@@ -172,8 +172,8 @@ def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) 
     oldest = now_ms - local
     if wanted.from_ms is None or wanted.from_ms < oldest:
         yield (
-            f"what is older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
-            " lies in remote storage: reading it is slow and may cost, and takes from the"
+            f"records older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
+            " are in remote storage: reading them is slow, may cost money, and displaces the"
             " brokers' cache;"
             " --rate limits it"
         )

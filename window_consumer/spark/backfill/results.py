@@ -1,4 +1,4 @@
-"""What became of a task's records: heard from the Engine, and turned into rows of Arrow's."""
+"""Outcomes of a task's records: received from the Engine, and turned into Arrow rows."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ COLUMNS: Final = (
     "partition int, offset bigint, outcome string, reason string, error string, attempts int,"
     " duration_us bigint"
 )
-"""What tasks return, a row a record; ``rows_of`` has the same in Arrow's words."""
+"""The output columns of tasks, one row per record; ``rows_of`` builds the same in Arrow."""
 
 FINE: Final = ("done", "skipped", "filtered")
 """The outcomes of records that are ``ok``."""
 
 _ENOUGH: Final = 8192
-"""So many rows go out together: fewer cost a hand-over more often."""
+"""Rows that go out together: each hand-over has a fixed cost."""
 
 Row = tuple[list[TaskMessage], str, str | None, str | None]
 """Records of one outcome, with the reason and the error of a failure."""
 
 
 class TaskResults(Observer):
-    """Collects what becomes of records. The poll thread tells, the task's own thread takes."""
+    """Collects outcomes. The poll thread adds them, the task's own thread takes them."""
 
     def __init__(self) -> None:
         self._told: SimpleQueue[Row | None] = SimpleQueue()
         self._rows: list[Row] = []
         self._held = 0
         self.count = 0
-        """Records whose outcome was taken note of by the task's own thread."""
+        """Records whose outcome the task's own thread has taken."""
         self.breaker_news: BreakerNews | None = None
-        """What the circuit breaker has come to last; None before it has ever opened."""
+        """The circuit breaker's last change; None before it first opens."""
 
     def finished(
         self,
@@ -59,29 +59,29 @@ class TaskResults(Observer):
         slice_: Slice | None,  # noqa: ARG002 - the records know how long they took
         now: float,  # noqa: ARG002 - as above
     ) -> None:
-        """Hear of records whose handler returned, or skipped them."""
+        """Record that the handler returned for these records, or that they were skipped."""
         if not messages:
-            return  # all of the slice was taken back, as when the breaker opens
+            return  # the whole slice was taken back, as when the breaker opens
         self._told.put((list(messages), outcome.name.lower(), None, None))  # type: ignore[arg-type] # the Source's own
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - the record knows
-        """Hear that a record failed for good, and its copy is acked."""
+        """Record that a record failed for good, and its copy is acked."""
         reason = None if failed.reason is None else str(failed.reason)
         message: Any = failed.message
         self._told.put(([message], outcome.name.lower(), reason, failed.failure.fault.words))
 
-    def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - told as it is
-        """Hear that the circuit breaker has changed its state."""
+    def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - kept as reported
+        """Record the circuit breaker's new state."""
         self.breaker_news = news
 
     def wake(self) -> None:
-        """Let ``wait`` return."""
+        """Make ``wait`` return."""
         self._told.put(None)
 
     # ---- for the task's own thread
 
     def wait(self, timeout_s: float) -> None:
-        """Take in what was told; wait for it where nothing was."""
+        """Take the outcomes that are queued; wait for the first."""
         try:
             self._take(
                 self._told.get(timeout=timeout_s) if timeout_s > 0 else self._told.get_nowait()
@@ -98,7 +98,7 @@ class TaskResults(Observer):
             self.count += len(row[0])
 
     def rows(self, *, all_of_them: bool = False) -> pa.RecordBatch | None:
-        """Return what has come together, None while that is little."""
+        """Return the collected rows; None while there are only few."""
         if not self._held or (self._held < _ENOUGH and not all_of_them):
             return None
         rows, self._rows, self._held = self._rows, [], 0
@@ -140,7 +140,7 @@ def rows_of(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 class Stopwatches:
-    """Measures each call and counts it, where spans of calls would be made."""
+    """Measures and counts calls. Takes the place of tracing spans."""
 
     only_sampled = False
 
@@ -163,15 +163,15 @@ class Stopwatch:
         self._began = 0.0
 
     def enter(self) -> None:
-        """Note when the call begins."""
+        """Start the measurement."""
         self._began = perf_counter()
 
     def carry(self, returned: object) -> object:
-        """Return what the handler has returned."""
+        """Return the handler's result unchanged."""
         return returned
 
-    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002 - the Engine hears of it
-        """Add what the call took to its records."""
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002 - the Engine receives it
+        """Add the duration of the call to its records."""
         took_s = perf_counter() - self._began
         for message in self._messages:
             message.took_s += took_s

@@ -1,7 +1,7 @@
-"""A task that reads its share of a range by itself, and how a range is shared out among tasks.
+"""Tasks that read their share of a range themselves, and the division of a range into shares.
 
-The client reads a partition several times as fast as records come through Java and Arrow, and with
-the very properties that the worker has.
+The client reads a partition several times as fast as Spark does through Java and Arrow, with the
+worker's own properties.
 """
 
 from __future__ import annotations
@@ -44,14 +44,13 @@ Share = Mapping[int, Span]
 
 
 class RecordsGoneError(RunError):
-    """Retention has taken records that were to be run."""
+    """Retention has removed records of the range."""
 
 
 def shared_out(spans: Spans, tasks: int, *, may_split: bool) -> list[Share]:
-    """Share a range out among at most so many tasks, of about the same size.
+    """Divide a range among at most ``tasks`` tasks, about equally.
 
-    A partition is cut into several pieces only where it ``may_split``: else its records are called
-    in one task, in their order.
+    A partition is split only if it ``may_split``; otherwise one task calls its records in order.
     """
     most = -(-count_of(spans) // tasks) if may_split else count_of(spans)
     pieces = [
@@ -61,7 +60,7 @@ def shared_out(spans: Spans, tasks: int, *, may_split: bool) -> list[Share]:
     ]
     shares: list[dict[int, Span]] = [{} for _ in range(min(tasks, len(pieces)))]
     for partition, span in sorted(pieces, key=lambda piece: -piece[1].count):
-        # A task reads one piece of a partition. There are never more of them than shares.
+        # A task reads one piece of a partition. There are never more pieces than shares.
         free = [each for each in shares if partition not in each]
         min(free, key=count_of)[partition] = span
     return list(shares)
@@ -69,11 +68,13 @@ def shared_out(spans: Spans, tasks: int, *, may_split: bool) -> list[Share]:
 
 @frozen
 class ShareTask:
-    """What Spark calls in each task: it gets the number of its share, and reads it."""
+    """The function that Spark calls in each task: it reads the share whose number it gets."""
 
     path: tuple[str, ...]
     plan: bytes = field(repr=False)
-    """A WorkerPlan, the properties of its consumer, and all shares; see ``task.BackfillTask``."""
+    """A pickled WorkerPlan, the consumer's properties, and all shares; see
+    ``task.BackfillTask``.
+    """
 
     @classmethod
     def of(
@@ -88,7 +89,7 @@ class ShareTask:
         return cls(directories(), pickle.dumps((plan, dict(consumer), list(shares), skip_lost)))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what became of each record of a share, in no order."""
+        """Yield the outcome of each record of a share, in no order."""
         plan, consumer, shares, skip_lost = unpacked(self.path, self.plan)
         log = ClientLog(LOGGER.getChild("client"), plan.child_spec.mask)
         for batch in batches:
@@ -99,7 +100,7 @@ class ShareTask:
 
 
 def _pieces(records: Iterator[list[Message]], plan: WorkerPlan) -> Iterator[Piece]:
-    """Yield records as they come; where reading is limited, few at a time."""
+    """Yield records as they come, in small pieces where the rate is limited."""
     most = None if plan.rate_per_s is None else max(1, int(plan.rate_per_s))
     for messages in records:
         for start in range(0, len(messages), most or len(messages)):
@@ -117,8 +118,8 @@ def _read(
             log = logs.get(name, Span(0, 0))
             if log.first > span.first or log.end < span.end:
                 raise RecordsGoneError(
-                    f"{name}: offsets {span.first} to {span.end} were to be run, and the log holds"
-                    f" {log.first} to {log.end} now: retention has taken records, or somebody has"
-                    " deleted them; --skip-lost goes on without them"
+                    f"{name}: offsets {span.first} to {span.end} were requested, and the log holds"
+                    f" {log.first} to {log.end} now: retention has removed records, or somebody has"
+                    " deleted them; --skip-lost continues without them"
                 )
     return reader.read(names)

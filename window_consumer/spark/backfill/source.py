@@ -1,8 +1,7 @@
-"""A Source of records that somebody brings: what a task of Spark gets, instead of a group's share.
+"""A Source whose records are handed to it: a Spark task's records instead of a group's share.
 
-There is no group: each partition that records come of is assigned with the first of them, nothing
-is revoked, and commits go nowhere. What is done is recorded with the results, for a chunk as a
-whole.
+There is no group. The first record of a partition assigns it, nothing is revoked, and commits are
+dropped. Outcomes are recorded with the results, for a chunk as a whole.
 """
 
 from __future__ import annotations
@@ -34,46 +33,46 @@ Brought = tuple[TopicPartition, list[Message]]
 
 
 class BacklogSource:
-    """The records of one task. Owner: poll thread; ``bring`` belongs to who brings them."""
+    """The records of one task. Owner: poll thread, except ``bring`` and ``wake``."""
 
     def __init__(self, facts: Mapping[str, TopicFacts]):
         self._facts = facts
         self._listener: SourceListener | None = None
         self._coming: SimpleQueue[Brought | None] = SimpleQueue()
         self._here: deque[Brought] = deque()
-        """What has come and was not polled, in its order."""
+        """Records that came and were not polled, in order."""
         self._firsts: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
-        """Where a partition goes on that has been read."""
+        """The next offset of each partition."""
         self._paused: set[TopicPartition] = set()
         self._answers: list[Commit] = []
         self._brought = 0
         self._polled = 0
 
-    # ---- for who brings records
+    # ---- for the supplier of records
 
     def bring(self, name: TopicPartition, messages: list[Message]) -> None:
-        """Bring records of a partition, which follow those that were brought before."""
+        """Add records of a partition, which follow those added before."""
         self._brought += len(messages)
         self._coming.put((name, messages))
 
     def wake(self) -> None:
-        """Let a poll that waits return."""
+        """Make a waiting poll return."""
         self._coming.put(None)
 
     @property
     def waiting(self) -> int:
-        """How many records were brought and not polled, about."""
+        """Roughly how many records are not polled yet."""
         return self._brought - self._polled
 
     # ---- for the poll loop
 
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:  # noqa: ARG002 - records of other topics do not come
-        """Note who listens."""
+        """Set the listener."""
         self._listener = listener
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
-        """Return records of one partition; assign it before where it is new."""
+        """Return records of one partition; assign a new partition first."""
         listener = self._listener
         assert listener is not None
         if self._answers:
@@ -102,7 +101,7 @@ class BacklogSource:
         return [batch]
 
     def _take(self, timeout_s: float) -> None:
-        """Look what has come; wait for it where nothing is here."""
+        """Take the records that have come; wait if there are none."""
         try:
             if not any(map(self._reads, self._here)) and timeout_s > 0:
                 self._add(self._coming.get(timeout=timeout_s))
@@ -119,14 +118,14 @@ class BacklogSource:
         return brought[0] not in self._paused
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Read these partitions from what is brought of them on; those with None stay paused."""
+        """Read these partitions from their first records here; those with None stay paused."""
         self._paused.update(name for name, offset in offsets.items() if offset is None)
         self._paused.difference_update(
             name for name, offset in offsets.items() if offset is not None
         )
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on where reading has paused; raises RunError for any other place."""
+        """Resume a paused partition where it stopped; raises RunError for any other offset."""
         if offset != self._next.get(name, offset):
             raise RunError(f"{name}: a task cannot go back from {self._next[name]} to {offset}")
         self._paused.discard(name)
@@ -136,36 +135,36 @@ class BacklogSource:
         self._paused.update(names)
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return where these partitions go on."""
+        """Return the next offset of these partitions."""
         return {name: self._next[name] for name in names if name in self._next}
 
-    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:  # noqa: ARG002 - nobody tells it
-        """Return nothing: how long the log is does not matter here."""
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:  # noqa: ARG002 - unknown here
+        """Return nothing: the end of the log does not matter here."""
         return {}
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
-        """Return where the partition begins here, as far as it is known."""
+        """Return the first and next offset of the partition here, where known."""
         first = self._firsts.get(name, 0)
         return first, self._next.get(name, first)
 
     def log_ranges(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
-        """Return where each partition begins here, as far as it is known."""
+        """Return the first and next offset of each partition here, where known."""
         return {name: self.log_range(name, timeout_s) for name in names}
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
-        """Return what the driver has been told of these topics."""
+        """Return the driver's facts about these topics."""
         return {topic: self._facts[topic] for topic in topics if topic in self._facts}
 
     # ---- commits
 
     def commit(self, commits: Sequence[Commit]) -> None:
-        """Take commits, and answer in the next poll."""
+        """Accept commits, and report success in the next poll."""
         self._answers += commits
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
-        """Take commits."""
+        """Accept commits."""
         return dict.fromkeys(each.name for each in commits)
 
     def committed(
@@ -173,10 +172,10 @@ class BacklogSource:
         names: Sequence[TopicPartition],
         timeout_s: float,  # noqa: ARG002 - answers at once
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the beginning of each partition here, as if it were committed."""
+        """Return the first offset of each partition here, as if it were committed."""
         return {name: CommittedOffset(self._firsts.get(name, 0), "") for name in names}
 
     def close(self, timeout_s: float) -> bool:  # noqa: ARG002 - ends at once
-        """Deliver nothing more; True, for there is nothing to wait for."""
+        """Deliver nothing more; return True, as nothing has to finish."""
         self._listener = None
         return True

@@ -1,9 +1,9 @@
-"""A task: one worker, as ``run`` runs it, over the records that Spark brings it.
+"""A task: one worker, as ``run`` runs it, over the records that Spark supplies.
 
-What the driver knows crosses as plain values. A task imports the application as child processes do.
-Engine, poll loop, pool and ladder are those of the consumer, so order, retries, typed values,
-middleware, batches and coroutines are the same. Dead letters are written by the task itself: a
-record is done when the broker has acked its copy.
+The driver's knowledge crosses as plain values. A task imports the application as child processes
+do. Engine, poll loop, pool and ladder are the consumer's, so order, retries, typed values,
+middleware, batches and coroutines are the same. The task itself writes dead letters: a record is
+done when the broker has acked its copy.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AHEAD: Final = 10_000
-"""So many records are brought before the worker takes them: a batch of Arrow's."""
+"""Records that may wait for the worker: one Arrow batch."""
 
 _WAIT_S: Final = 0.05
 _OVER: Final = (Phase.DRAINED, Phase.LEFT)
 _END_S: Final = 4.0
 _GC_THRESHOLD: Final = 50_000
-"""As ``run`` has it: see cli/logs.py."""
+"""The same as ``run``: see cli/logs.py."""
 
 
 Piece = Iterable[tuple[TopicPartition, list[TaskMessage]]]
-"""Records that come together, those of a partition in the order of their offsets."""
+"""Records that come together; those of a partition are in offset order."""
 
 
 @frozen
@@ -83,7 +83,7 @@ class WorkerPlan:
 
     child_spec: ChildSpec
     origin: CopyOrigin
-    """Its host is that of the executor."""
+    """Its host becomes the executor's."""
     engine: EngineRules
     ladder: Ladder
     topic: str
@@ -93,9 +93,9 @@ class WorkerPlan:
     mask_rules: MaskRules
     stop_timeout_s: float
     rate_per_s: float | None = None
-    """The most records that one task may take in a second."""
+    """The most records that one task may take per second."""
     driver: ReportAddress | None = None
-    """Where tasks report how far they are; None where nobody listens."""
+    """Where tasks report their progress; None where nobody listens."""
 
     @property
     def name(self) -> str:
@@ -105,40 +105,40 @@ class WorkerPlan:
 
 @frozen
 class BackfillTask:
-    """What Spark calls in each task: ``records.mapInArrow(task, COLUMNS)``.
+    """The function that Spark calls in each task: ``records.mapInArrow(task, COLUMNS)``.
 
-    The plan stays pickled until the directories of the application can be imported from: Spark's
-    own pickler would look for its classes before.
+    The plan stays pickled until the application's directories are on the path: Spark's own pickler
+    would import its classes earlier.
     """
 
     path: tuple[str, ...]
-    """Directories to import from, beside those that the executor has."""
+    """Directories to import from, in addition to the executor's."""
     plan: bytes = field(repr=False)
 
     @classmethod
     def of(cls, plan: WorkerPlan) -> BackfillTask:
-        """Return the task of a worker, whose application is imported as in this process."""
+        """Return a worker's task, which imports the application as this process does."""
         return cls(directories(), pickle.dumps(plan))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what became of each record, in no order."""
+        """Yield the outcome of each record, in no order."""
         plan: WorkerPlan = unpacked(self.path, self.plan)
         return run(plan, (messages_of(batch, plan.topic) for batch in batches))
 
 
 def directories() -> tuple[str, ...]:
-    """Return where this process imports from."""
+    """Return the directories that this process imports from."""
     return tuple(each for each in sys.path if each)
 
 
 def unpacked(path: Sequence[str], data: bytes) -> Any:
-    """Return what the driver has pickled; import from these directories, too, from now on."""
+    """Add the directories to the path, and return what the driver pickled."""
     sys.path.extend(each for each in path if each not in sys.path)
     return pickle.loads(data)  # noqa: S301 - the driver has pickled it
 
 
 def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """Run the worker until all records have their outcome; raises what stops it."""
+    """Run the worker until all records have an outcome; raise what stops it."""
     coming = iter(pieces)
     first = next(coming, None)
     if first is None:
@@ -160,7 +160,7 @@ def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def _numbers() -> tuple[int, int]:
-    """Return which task of Spark's this is, and which attempt of it."""
+    """Return the number of this Spark task, and of its attempt."""
     from pyspark import TaskContext  # noqa: PLC0415 - optional, and slow
 
     context = TaskContext.get()
@@ -168,9 +168,9 @@ def _numbers() -> tuple[int, int]:
 
 
 def _end(worker: Worker, source: BacklogSource, results: TaskResults, resources: ExitStack) -> None:
-    """End the worker; in between, when it has drained, what it needs is left.
+    """End the worker, and leave its resources after it has drained.
 
-    An asynchronous lifespan is left on the loop that ends with the pool.
+    An asynchronous lifespan needs the event loop, which ends with the pool.
     """
     worker.stop()
     source.wake()
@@ -187,7 +187,7 @@ def _end(worker: Worker, source: BacklogSource, results: TaskResults, resources:
 def _worker(
     plan: WorkerPlan, source: BacklogSource, results: TaskResults, stack: ExitStack
 ) -> Worker:
-    """Return the worker, not started; what it needs is entered."""
+    """Return the worker, not started, with its resources entered."""
     child_spec = plan.child_spec
     equipment = child_spec()
     app = load_app(child_spec.application)
@@ -221,7 +221,7 @@ def _worker(
         loop = EventLoop(f"wc-{plan.name}-loop")
         loop.start()
         kind = kind_for(child_spec.config.pool, coroutines=True)
-        assert kind is not None  # the plan has been made with it
+        assert kind is not None  # the plan was made with this kind
         setup = evolve(setup, make_pool=kind.make(PoolParts(loop)))
         state = stack.enter_context(app.resources(loop.run))
     else:
@@ -237,7 +237,7 @@ def _worker(
 
 
 class _Bringing:
-    """Brings the records to the worker and takes what became of them. Owner: the task's thread."""
+    """Supplies records to the worker and takes their outcomes. Owner: the task's thread."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class _Bringing:
         self._last: dict[TopicPartition, int] = {}
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        """Bring everything, no more than a piece ahead of the worker; yield rows meanwhile."""
+        """Supply everything, at most a piece ahead of the worker; yield rows meanwhile."""
         for piece in pieces:
             self._wait_for_rate()
             for name, messages in piece:
@@ -290,7 +290,7 @@ class _Bringing:
             self._reporter.report(results.count, partitions, results.breaker_news, at_once=at_once)
 
     def _wait_for_rate(self) -> None:
-        """Take no more records in a second than the plan allows, counted from the beginning."""
+        """Wait until the rate, averaged since the beginning, allows more records."""
         if self._plan.rate_per_s is None:
             return
         due = self._began + self._brought / self._plan.rate_per_s

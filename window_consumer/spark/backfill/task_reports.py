@@ -1,8 +1,8 @@
-"""What tasks report to the driver while they run: how many records, and the state of their breaker.
+"""Tasks' reports to the driver while they run: the number of records, and the breaker's state.
 
-Spark tells the driver of a task when it has ended, which may be half an hour after its breaker has
-opened. So tasks send datagrams, once a second. One that is lost is followed by another; where none
-gets through, progress advances by chunks, and all the rest goes its way.
+Spark informs the driver only of ended tasks, perhaps half an hour after a breaker opened. So tasks
+send a datagram every second. Lost ones do no harm: another follows, and if none arrives, progress
+advances by chunks.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ _MOST_PARTITIONS: Final = 20
 _EVERY_S: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _MOST_TAKEN: Final = 10_000
-"""Datagrams that are taken at once: strangers must not keep the driver busy."""
+"""The most datagrams taken at once: strangers must not keep the driver busy."""
 
 
 @frozen
 class ReportAddress:
-    """Where the driver hears its tasks."""
+    """Where the driver receives reports."""
 
     host: str
     port: int
     token: str = field(repr=False)
-    """Of a chunk: what others send, or tasks of an earlier chunk, is not heard."""
+    """Identifies a chunk: reports without it, such as from an earlier chunk, are ignored."""
 
     @property
     def is_here(self) -> bool:
-        """Whether what is sent there stays on this machine."""
+        """Whether datagrams to the address stay on this machine."""
         return self.host == _LOOPBACK
 
 
 @frozen
 class TaskReport:
-    """How far a task is."""
+    """The progress of a task."""
 
     task: int
     attempt: int
-    """Of the task: Spark tries one again that ended without a result."""
+    """Number of the attempt: Spark retries tasks that end without a result."""
     done: int
-    """Records that have their outcome."""
+    """Records that have an outcome."""
     partitions: Sequence[int] = ()
-    """Of the topic: those that it has records of, the first twenty."""
+    """Partitions of the task's records, at most twenty."""
     breaker: BreakerState = BreakerState.CLOSED
     why: str = ""
-    """What the breaker is in this state for; empty where it would cross a network."""
+    """Why the breaker is in this state; empty where it would cross a network."""
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the breaker lets nothing, or next to nothing, start."""
+        """Whether the breaker lets next to nothing start."""
         return self.breaker not in {BreakerState.CLOSED, BreakerState.HOLDING}
 
 
@@ -78,7 +78,7 @@ class Mailbox:
 
     @classmethod
     def open(cls, host: str, bind: str | None = None) -> Self:
-        """Listen there; raises OSError. ``host`` is by what tasks reach this machine."""
+        """Listen there; raises OSError. ``host`` is how tasks reach this machine."""
         kind, _, _, _, place = socket.getaddrinfo(bind or host, 0, type=socket.SOCK_DGRAM)[0]
         opened = socket.socket(kind, socket.SOCK_DGRAM)
         try:
@@ -91,11 +91,11 @@ class Mailbox:
         return cls(address, opened)
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop receiving."""
         self._socket.close()
 
     def reports(self) -> list[TaskReport]:
-        """Return the latest report of each task, of its last attempt."""
+        """Return the latest report of each task, from its last attempt."""
         with suppress(OSError):
             for _ in range(_MOST_TAKEN):
                 self._take(self._socket.recv(_MOST_BYTES))
@@ -106,7 +106,7 @@ class Mailbox:
         if report is None:
             return
         before = self._latest.get(report.task)
-        # They may come in another order than they were sent.
+        # Datagrams may arrive out of order.
         if before is None or (report.attempt, report.done) >= (before.attempt, before.done):
             self._latest[report.task] = report
 
@@ -129,7 +129,7 @@ def _read(data: bytes, token: str) -> TaskReport | None:
 
 
 class Reporter:
-    """A task's end. Never waits, and never fails. Owner: the task's own thread."""
+    """A task's end. It never waits or raises. Owner: the task's own thread."""
 
     def __init__(self, address: ReportAddress, task: int, attempt: int):
         self._address = address
@@ -151,7 +151,7 @@ class Reporter:
         *,
         at_once: bool = False,
     ) -> None:
-        """Tell how far the task is: once a second however often it is called, or ``at_once``."""
+        """Report the task's progress, at most once a second unless ``at_once``."""
         now = monotonic()
         if self._socket is None or (now < self._due and not at_once):
             return
@@ -170,6 +170,6 @@ class Reporter:
             self._socket.send(json.dumps(told).encode())
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Stop sending."""
         if self._socket is not None:
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Carrying a backfill out: what is asked, told and written on the command line."""
+"""Carries a backfill out: checks the command line, prints the progress and the result."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from window_consumer.spark.backfill.backlog import BackfillEnd
 
 _NOTHING_S: Final = 10e-6
-"""What a record costs a core that is read, handed to a handler that does nothing, and recorded: see
-docs/benchmarks.md."""
+"""Core time per record that is read, passed to a no-op handler, and recorded: see
+docs/benchmarks.md.
+"""
 
 
 @frozen(kw_only=True)
 class BackfillOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
     application: str
     config: Path
@@ -87,7 +88,7 @@ class BackfillOptions:
 
     @property
     def range_text(self) -> str:
-        """The range, as it was asked for."""
+        """The range, as the user gave it."""
         parts = [
             "the beginning" if self.from_ms is None else readable_time(self.from_ms),
             "to",
@@ -98,21 +99,21 @@ class BackfillOptions:
         return " ".join(parts)
 
     def name_for(self, worker: str) -> str:
-        """Return the backfill's name: the same command goes on with the same backfill."""
+        """Return the backfill's name: the same command continues the same backfill."""
         return self.name or f"{worker}: {self.topic} from {self.range_text}"
 
     @property
     def spark_master(self) -> str | None:
-        """Where Spark runs; None leaves it to who has said so already.
+        """Where Spark runs; None where the environment or a property already decides it.
 
-        On the cores of this machine a task is tried four times, as on a cluster.
+        On this machine's cores a task is tried four times, as on a cluster.
         """
         said = "MASTER" in os.environ or "spark.master" in self.properties
         return self.master or (None if said else "local[*,4]")
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark's, as they are given; raises UsageError."""
+        """Spark's properties as given; raises UsageError."""
         found = {}
         for each in self.spark:
             key, sign, value = each.partition("=")
@@ -123,12 +124,12 @@ class BackfillOptions:
 
     @property
     def directory(self) -> str:
-        """Where the tables lie, as Spark wants it: an address, or an absolute path."""
+        """Where the tables are, as Spark wants it: an address, or an absolute path."""
         return self.results if "://" in self.results else str(Path(self.results).absolute())
 
 
 def backfill(asked: BackfillOptions) -> int:
-    """Run what is asked for; return the exit code."""
+    """Run a backfill; return the exit code."""
     app = load_app(asked.application)
     only = [asked.worker] if asked.worker else []
     plan = app.plan(asked.config, only=only, overrides=asked.overrides, for_cluster=True)
@@ -235,7 +236,7 @@ def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
         )
         return INTERRUPTED
     what = f"{progress.here:,} offsets in {duration(progress.seconds)}"
-    again = "" if progress.here else " (all was recorded before; --name NAME runs it again)"
+    again = "" if progress.here else " (everything was recorded before; --name NAME runs it again)"
     click.echo(
         f"done: {progress.total:,} offsets of {asked.topic}, {progress.failed:,} failed; {what}"
         f"{again}\nresults: {asked.directory}/tables/results"
@@ -244,7 +245,7 @@ def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
 
 
 def _print_plan(asked: BackfillOptions, spans: Spans, sizes: SampledSizes, slots: int) -> None:
-    """Tell counts, sizes and the expected time."""
+    """Print counts, sizes and the expected time."""
     total = count_of(spans)
     click.echo(f"{asked.topic} from {asked.range_text}:")
     for partition, span in sorted(spans.items()):

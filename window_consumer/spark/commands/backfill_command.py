@@ -35,7 +35,7 @@ class OffsetParam(click.ParamType[tuple[int, int]]):
             return value
         partition, _, offset = str(value).partition("=")
         if not (partition.isdecimal() and offset.isdecimal()):
-            self.fail(f"{value!r} is no PARTITION=OFFSET, as in 0=1200", param, ctx)
+            self.fail(f"{value!r} is not PARTITION=OFFSET, as in 0=1200", param, ctx)
         return int(partition), int(offset)
 
 
@@ -47,7 +47,7 @@ class PerSecond(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return records a second."""
+        """Return records per second."""
         if isinstance(value, float):
             return value
         try:
@@ -67,7 +67,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--worker",
     metavar="WORKER",
-    help="Whose handlers are called. [default: the worker that reads the topic]",
+    help="The worker whose handlers are called. [default: the one that reads the topic]",
 )
 @click.option(
     "--from",
@@ -82,7 +82,7 @@ class PerSecond(click.ParamType[float]):
     "to_ms",
     type=Time(1000),
     metavar="TIME",
-    help="Where to end, exclusive. [default: what is the end at the first start]",
+    help="Where to end, exclusive. [default: the end at the first start]",
 )
 @click.option(
     "--from-offset",
@@ -105,7 +105,7 @@ class PerSecond(click.ParamType[float]):
     default="backfills",
     show_default=True,
     metavar="DIRECTORY",
-    help="Where the tables lie that say what is done: a directory, or an address that Spark knows.",
+    help="The tables of results: a directory, or an address that Spark can write to.",
 )
 @click.option(
     "--name",
@@ -118,7 +118,7 @@ class PerSecond(click.ParamType[float]):
     default=_CHUNK,
     show_default=True,
     metavar="RECORDS",
-    help="Recorded together: so many may run twice where the process is killed.",
+    help="Recorded together: at most this many run twice if the process is killed.",
 )
 @click.option(
     "--pool",
@@ -143,8 +143,10 @@ class PerSecond(click.ParamType[float]):
     metavar="FILE",
     help="A .py, .zip or .whl that executors need; may be repeated.",
 )
-@click.option("--skip-lost", is_flag=True, help="Go on where retention takes records meanwhile.")
-@click.option("--dry-run", is_flag=True, help="Tell counts, sizes and the expected time only.")
+@click.option(
+    "--skip-lost", is_flag=True, help="Continue when retention removes records meanwhile."
+)
+@click.option("--dry-run", is_flag=True, help="Only print counts, sizes and the expected time.")
 @options.overrides
 @options.start_timeout
 def backfill_command(**given: Any) -> int:

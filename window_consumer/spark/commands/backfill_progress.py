@@ -1,4 +1,4 @@
-"""How a backfill comes along: a bar on a terminal, a line now and then elsewhere."""
+"""Shows a backfill's progress: a bar on a terminal, regular lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from window_consumer.spark.backfill import backlog
 
 _SAY_S = 10.0
-"""A line so often: whoever reads a log wants to know that it goes on."""
+"""Time between lines, so that a log's reader sees that the backfill is alive."""
 
 
 @define
 class ProgressDisplay:
-    """Shows how far a backfill is. Any thread may tell, one at a time."""
+    """Shows how far a backfill is. Any thread may call it, one at a time."""
 
     _bar: Progress | None
     _task: TaskID | None
@@ -34,7 +34,7 @@ class ProgressDisplay:
     @classmethod
     @contextmanager
     def on(cls, stream: IO[str], name: str) -> Iterator[ProgressDisplay]:
-        """Show it there as long as the block lasts."""
+        """Yield a display on this stream."""
         console = Console(file=stream)
         if not console.is_terminal:
             yield cls(None, None)
@@ -44,7 +44,7 @@ class ProgressDisplay:
             yield cls(bar, bar.add_task(printable_line(name), total=None))
 
     def show(self, progress: backlog.BackfillProgress) -> None:
-        """Show it: at once on a terminal, now and then elsewhere, and when a chunk has ended."""
+        """Show the progress: at once on a terminal; elsewhere regularly, and after each chunk."""
         text = in_words(progress)
         if self._bar is not None and self._task is not None:
             self._bar.update(
@@ -58,7 +58,7 @@ class ProgressDisplay:
 
 
 def in_words(progress: backlog.BackfillProgress) -> str:
-    """Return how far it is, in a line."""
+    """Return the progress in one line."""
     share = progress.reached / progress.total if progress.total else 1.0
     parts = [f"{progress.reached:,} of {progress.total:,} ({share:.0%})"]
     if progress.failed:

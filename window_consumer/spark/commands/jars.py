@@ -1,4 +1,4 @@
-"""``window-consumer pipeline jars``: brings Spark's connectors."""
+"""``window-consumer pipeline jars``: downloads Spark's connectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def jars_command(*, directory: Path | None) -> int:
 
 
 def _archive(directory: Path, *, anew: bool) -> None:
-    """Make the archive of classes where there is none; a failure costs seconds, and no more."""
+    """Make the archive of classes if it is missing; a failure only costs seconds at each start."""
     if find_spec("pyspark") is None:
         click.echo("no archive of classes yet: pip install 'window-consumer[spark]', and again")
         return

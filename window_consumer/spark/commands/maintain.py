@@ -33,8 +33,8 @@ def maintain_command(*, config: Path, master: str | None) -> int:
         with session_for(plan) as spark:
             for kept in upkeep.maintain(spark, plan, datetime.now(UTC).date()):
                 click.echo(
-                    f"{kept.name}: {kept.compacted} partitions compacted, {kept.dropped:,} rows of"
-                    " days that are over dropped"
+                    f"{kept.name}: {kept.compacted} partitions compacted, {kept.dropped:,} expired"
+                    " rows deleted"
                 )
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))

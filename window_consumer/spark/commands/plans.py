@@ -1,4 +1,4 @@
-"""What commands need of the pipeline: its plan, a Spark session, and what tidies up tables."""
+"""What commands need of the pipeline: its plan, a Spark session, and table maintenance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DAY_S = 86400
 
 
 def plan_of(loaded: LoadedPipeline, master: str | None = None) -> PipelinePlan:
-    """Return what is to be done; ``master`` wins over the configuration's."""
+    """Return the pipeline's plan; ``master`` overrides the configuration."""
     config = loaded.config
     properties = {**config.kafka.common, **config.kafka.consumer}
     return PipelinePlan(
@@ -58,10 +58,10 @@ _MOST_TEXT: Final = 2000
 
 @contextmanager
 def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSession]:
-    """Give a session for a plan, and stop it at the end; ``short``: see ``session.start``.
+    """Yield a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
-    A session that is active already is taken as it is, and goes on. Raises UsageError where
-    pyspark, Java or a jar is missing.
+    An active session is used as it is, and not stopped. Raises UsageError where pyspark, Java or a
+    jar is missing.
     """
     try:
         from window_consumer.spark import session  # noqa: PLC0415 - optional, and slow
@@ -69,7 +69,7 @@ def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSes
         raise UsageError(
             f"there is no {error.name}: pip install 'window-consumer[spark]'"
         ) from error
-    # Under spark-submit the connectors are up to --jars and --packages.
+    # Under spark-submit, --jars and --packages provide the connectors.
     jars = [] if session.is_submitted() else ready(default_directory())
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""``window-consumer pipeline run``: one job, or all of them, once or again and again."""
+"""``window-consumer pipeline run``: runs one job, or all of them, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _JOBS: Final = ("trace", "audit", "dlq")
 @click.command("run")
 @click.argument("job", type=click.Choice([*_JOBS, "all"]))
 @pipeline_config
-@click.option("--once", is_flag=True, help="Take what is there, and end. [default]")
+@click.option("--once", is_flag=True, help="Read what is there, and exit. [default]")
 @click.option(
     "--every",
     "every_s",
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Go on: so often take all that is there, and tell it in a line.",
+    help="Repeat this often: read all that is there, and print a line.",
 )
 @click.option(
     "--restart",
     is_flag=True,
-    help="Begin at the first record that Kafka has, into the same tables.",
+    help="Start at Kafka's first record, into the same tables.",
 )
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def run_command(
@@ -61,7 +61,7 @@ def run_command(
         plan = plan_of(loaded, master)
         names = _JOBS if job == "all" else (job,)
         if not runner_of(loaded, plan).run(names, every_s, restart=restart):
-            click.echo("stopped before all was read; the next run goes on from there", err=True)
+            click.echo("stopped before all was read; the next run continues from there", err=True)
             return INTERRUPTED
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))

@@ -1,4 +1,4 @@
-"""Running jobs, with a Spark session of their own."""
+"""Runs jobs, with a Spark session of their own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from window_consumer.spark.jobs import RunningJob
 
 AGAIN_S: Final = 10.0
-"""Between two attempts of a job that goes on, while Kafka does not answer."""
+"""Time between attempts of a repeated job while Kafka does not answer."""
 Origins = dict[str, "JobSource"]
 """Where the records of jobs come from, by the names of the jobs."""
 Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
@@ -64,31 +64,32 @@ Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
 class Runner:
     """Runs jobs of one plan.
 
-    Raises UsageError where pyspark, Java or a jar is missing, where a topic is not there, and
-    where another process runs the same job.
+    Raises UsageError where pyspark, Java, a jar or a topic is missing, and where another process
+    runs the same job.
     """
 
     plan: PipelinePlan
     topic_id: Callable[[str], str | None]
-    """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
+    """Queries a topic's id; raises a WindowConsumerError where the cluster is away or lacks it."""
     topic_ids: Callable[[str], Mapping[str, str | None]]
-    """Asks for all topics whose names match a pattern."""
+    """Queries the ids of all topics whose names match a pattern."""
     beginnings: Beginnings | None = None
-    """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
+    """Queries first offsets, where the plan skips deleted records."""
     listen: Callable[[], threading.Event] = threading.Event
-    """Begins to hear what asks for the end, after Spark's start, which takes SIGINT."""
+    """Installs the stop signals, after Spark's start, which takes over SIGINT."""
     aside: bool = False
-    """What was read is told on stderr: stdout is for something else."""
+    """Report on stderr: stdout is for something else."""
     cluster_id: Callable[[], str | None] = lambda: None
-    """Asks the cluster who it is; raises a WindowConsumerError where it is away: Spark by itself
-    tries for minutes."""
+    """Queries the cluster's id; raises a WindowConsumerError where the cluster is away. Spark
+    itself would retry for minutes.
+    """
     logs: Logs | None = None
-    """Asks the cluster which offsets the partitions of topics have now."""
+    """Queries the present offsets of topics' partitions."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
-        """Run jobs by their names, every so many seconds, or once for None.
+        """Run jobs by name, every ``every_s`` seconds, or once for None.
 
-        False where it was ended before all was read that was there.
+        Returns False where it was stopped before everything was read.
         """
         origins = self._origins_of(names)
         restarts = set(names) if restart else set()
@@ -103,7 +104,7 @@ class Runner:
         return every_s is not None or not stop.is_set()
 
     def refresh(self, spark: SparkSession, name: str) -> None:
-        """Run a job once, in a session that is there."""
+        """Run a job once, in an existing session."""
         origins = self._origins_of([name])
         with _alone(self.plan.directory, name):
             self._ended(spark, origins, None, threading.Event(), set())
@@ -116,9 +117,9 @@ class Runner:
         stop: threading.Event,
         restarts: set[str],
     ) -> bool:
-        """Run jobs until they end, or have to; False where they are to be run again.
+        """Run jobs until they end or must stop; return False where they have to run again.
 
-        ``restarts`` are those that begin anew; each is taken out when it has begun.
+        ``restarts`` are jobs that start over; each is removed once it has started.
         """
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
@@ -129,7 +130,7 @@ class Runner:
         try:
             self._run_all(turns, every_s, stop)
             if stop.is_set():
-                # What is cut off is no news, and Spark tells it with the stack of each thread.
+                # Interrupting is intended, and Spark logs it with the stack of each thread.
                 spark.sparkContext.setLogLevel("OFF")
         except (PySparkException, Py4JJavaError) as error:
             if every_s is None or not jobs.is_absence(error):
@@ -158,7 +159,7 @@ class Runner:
     def _start(
         self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
     ) -> RunningJob:
-        """Start a run of a job; the first takes its origin out of ``origins``, later ones ask."""
+        """Start a run of a job. The first run takes its origin from ``origins``, later ones ask."""
         jobs = _jobs()
         how = jobs.JobOptions(
             origin=origins.pop(name, None) or self._origin_of(name),
@@ -177,7 +178,7 @@ class Runner:
                 click.echo(text, err=self.aside)
 
     def _report_tick(self, name: str, running: RunningJob) -> None:
-        """Tell in a line what a tick has read, and what has come meanwhile."""
+        """Print a line on what a tick has read, and the lag."""
         sink = running.sink
         click.echo(
             f"{name}: {sink.records:,} records, {sink.rows:,} rows, lag"
@@ -186,7 +187,7 @@ class Runner:
         )
 
     def _lag_of(self, name: str, read_to: Mapping[Place, int]) -> str:
-        """Return how many offsets of Kafka's the table has not, in words."""
+        """Return how many offsets the table lacks, in words."""
         if self.logs is None:
             return "unknown"
         job = _jobs().JOBS[name]
@@ -218,7 +219,7 @@ class Runner:
         return {name: self._origin_of(name) for name in names}
 
     def _origin_of(self, name: str) -> JobSource:
-        """Ask for the cluster's id, and for those of a job's topics."""
+        """Query the cluster's id, and the ids of a job's topics."""
         jobs = _jobs()
         job, cluster = jobs.JOBS[name], self.cluster_id()
         topic = job.topic_of(self.plan)
@@ -228,7 +229,7 @@ class Runner:
 
 
 def runner_of(loaded: LoadedPipeline, plan: PipelinePlan, *, aside: bool = False) -> Runner:
-    """Return a runner that asks the cluster of the configuration."""
+    """Return a runner for the configuration's cluster."""
     client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
     log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
 
@@ -264,9 +265,9 @@ def _jobs() -> Any:
 
 @contextmanager
 def _alone(directory: str, job: str) -> Iterator[None]:
-    """Hold a job in a directory of this machine; raises UsageError where another process does.
+    """Lock a job in a local directory; raises UsageError where another process holds it.
 
-    In other places nobody holds it: there the tables refuse the second writer.
+    Elsewhere there is no lock: the tables refuse the second writer.
     """
     if "://" in directory:
         yield

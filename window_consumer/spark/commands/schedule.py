@@ -1,4 +1,4 @@
-"""Jobs that run side by side: each once, or each again and again at its own pace."""
+"""Runs jobs side by side: each once, or each repeatedly at its own pace."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from window_consumer.spark.jobs import RunningJob
 
 BATCH_S: Final = 30.0
-"""How long a batch that runs may take when the end is asked for; the next run does it again."""
+"""How long a running batch may take after a stop request; the next run repeats it."""
 
 _CHECK_S: Final = 1
-"""How long one job is waited for before the others are looked at."""
+"""How long to wait for one job before checking the others."""
 
 
 @define
 class Turn:
-    """One job, and its runs one after another."""
+    """One job, and its successive runs."""
 
     name: str
     _start: Callable[[str], RunningJob]
     path: str = field(default="", init=False)
-    """Where its table lies, known after the first start."""
+    """Where its table is, known after the first start."""
     running: RunningJob | None = field(default=None, init=False)
     due: float = field(default=0.0, init=False)
     """When the next run starts."""
@@ -44,19 +44,19 @@ class Turn:
         self.path = self.running.sink.path
 
     def end(self) -> None:
-        """Forget the run that has ended."""
+        """Close the run that has ended."""
         self._before, self.running = self.records, None
 
     def stop(self) -> None:
-        """End a run where it is."""
+        """Interrupt the run."""
         if self.running is not None:
             self.running.stop()
 
 
 def run_once(turns: Sequence[Turn], stop: threading.Event) -> None:
-    """Run each job until it has read all there was; raises at once what one of them ends with.
+    """Run each job until it has read everything; raise at once if one fails.
 
-    Where ``stop`` is set meanwhile, each batch that runs may end first.
+    Once ``stop`` is set, running batches may end first.
     """
     for turn in turns:
         turn.start(0.0)
@@ -72,11 +72,11 @@ def run_every(
     stop: threading.Event,
     on_tick: Callable[[str, RunningJob], None],
 ) -> None:
-    """Run each job every so many seconds, each time until it has read all there was.
+    """Run each job every so many seconds, each time until it has read everything.
 
-    What takes longer is followed by the next run at once, and no job waits for another. Returns
-    when ``stop`` is set and each batch that runs then has ended; raises at once what a run ends
-    with. ``on_tick`` hears of each run that has ended.
+    A late job runs again at once, and no job waits for another. Returns when ``stop`` is set and
+    each running batch has ended; raises at once if a run fails. ``on_tick`` is called after each
+    run.
     """
     while not stop.is_set():
         for turn in turns:

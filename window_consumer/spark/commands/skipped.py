@@ -1,4 +1,4 @@
-"""Telling which records a job passes over because Kafka does not have them any more."""
+"""Reports which records a job skips because Kafka no longer has them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     )
 
 Beginnings = Callable[[str], Mapping[int, int]]
-"""Returns the first offset that each partition of a topic has; raises a WindowConsumerError."""
+"""Returns the first offset of each partition of a topic; raises a WindowConsumerError."""
 
 
 @frozen
 class SkippedRanges:
-    """Looks at each batch before it is read, where a job may go on behind what is gone.
+    """Checks each batch before it is read, for jobs that may skip deleted records.
 
-    What goes between this look and the reading of the batch is told by Spark's log alone.
+    Only Spark's log shows records that are deleted between this check and the read.
     """
 
     job: str
@@ -31,13 +31,13 @@ class SkippedRanges:
     tell: Callable[[str], None]
 
     def check(self, spans: Spans) -> None:
-        """Tell of each range of a batch that is gone; a broker that is away ends nothing here."""
+        """Report each range of a batch that is gone; an unreachable broker does not end the job."""
         topics = sorted({topic for topic, _ in spans})
         for topic in topics:
             try:
                 begins = self.beginnings(topic)
             except WindowConsumerError as error:
-                self.tell(f"{self.job}: not known whether records of {topic} are gone: {error}")
+                self.tell(f"{self.job}: cannot check whether records of {topic} are gone: {error}")
                 continue
             for place, (first, end) in sorted(spans.items()):
                 if place[0] == topic:
@@ -48,5 +48,5 @@ class SkippedRanges:
             topic, partition = place
             self.tell(
                 f"{self.job}: {topic} partition {partition} offsets {first} to {end - 1} are gone,"
-                " and were not read: retention took them, or they were deleted"
+                " and were not read: retention removed them, or somebody deleted them"
             )

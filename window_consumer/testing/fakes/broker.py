@@ -1,8 +1,8 @@
 """A Kafka cluster in memory, for tests: one thread, no time of its own, faults on demand.
 
-Make topics, write records, hand ``source()`` and ``sink()`` to what is tested, and let things go
-wrong: rebalances, evicted members, refused commits, logs that are cut, topics that are made anew,
-copies that are not acked. The conformance suite runs on this broker and on a real one.
+Create topics, write records, pass ``source()`` and ``sink()`` to the code under test, and cause
+faults: rebalances, evicted members, refused commits, truncated logs, recreated topics, copies
+without an ack. The conformance suite runs on this broker and on a real one.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ class FakeBroker:
     def create_topic(
         self, name: str, partitions: int = 1, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     ) -> FakeTopic:
-        """Make a topic; groups that read it notice at once."""
+        """Create a topic; groups that read it rebalance at once."""
         topic = self.topics.create(name, partitions, max_message_bytes)
         self._rebalance_readers(name)
         return topic
 
     def add_partitions(self, name: str, partitions: int) -> None:
-        """Give a topic so many partitions; groups that read it notice at once."""
+        """Widen a topic to ``partitions``; groups that read it rebalance at once."""
         self.topics.widen(name, partitions)
         self._rebalance_readers(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic, its records, and what was committed of it."""
+        """Delete a topic, its records, and its committed offsets."""
         self.topics.delete(name)
         for group in self.groups.values():
             group.delete_offsets(name)
         self._rebalance_readers(name)
 
     def remake_topic(self, name: str, partitions: int) -> FakeTopic:
-        """Delete a topic and make it anew at once: no group notices, only the id tells."""
+        """Delete a topic and recreate it at once: no group notices, only the id differs."""
         self.topics.delete(name)
         for group in self.groups.values():
             group.delete_offsets(name)
@@ -94,13 +94,13 @@ class FakeBroker:
         return self.log(topic, partition).append(key, value, headers, timestamp_ms)
 
     def compact(self, topic: str, partition: int, offsets: Collection[int]) -> None:
-        """Take records out of a log; its last record stays."""
+        """Remove records from a log; its last record stays."""
         self.log(topic, partition).compact(offsets)
 
     # ---- groups
 
     def group(self, name: str, *, incremental: bool = True) -> FakeGroup:
-        """Return a group, made at the first call; later calls cannot change its kind."""
+        """Return a group, created at the first call; later calls cannot change its kind."""
         group = self.groups.get(name)
         if group is None:
             group = FakeGroup(name, self.topics.partitions, incremental=incremental)
@@ -108,12 +108,12 @@ class FakeBroker:
         return group
 
     def evict(self, source: FakeSource) -> None:
-        """Let a member's session time out: its partitions are free, it hears of it later."""
+        """Time out a member's session: its partitions are free, it learns of it later."""
         for group in self.groups.values():
             group.leave(source)
 
     def move_offset(self, group: str, commit: Commit) -> None:
-        """Commit by hand, the way that Kafka's tools do; UsageError while the group has members."""
+        """Commit by hand, as Kafka's tools do; RuntimeError while the group has members."""
         self.group(group).write_as_administrator(commit)
 
     def _rebalance_readers(self, topic: str) -> None:
@@ -132,7 +132,7 @@ class FakeBroker:
         return FakeSink(self.topics, self.fate)
 
     def fate(self, copy: Copy) -> Fate:
-        """Decide what becomes of a copy, by the ``fate_of`` of this moment."""
+        """Decide what becomes of a copy, by the present ``fate_of``."""
         return self.fate_of(copy)
 
 

@@ -1,4 +1,4 @@
-"""A Cluster whose answers come from a fake broker: what preflight asks is asked of it."""
+"""A Cluster for preflight checks whose answers come from a fake broker."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _MAX_MESSAGE_BYTES = "max.message.bytes"
 
 
 class FakeCluster(Cluster):
-    """Answers at once, permits everything, makes the topics that it is asked for."""
+    """Answers at once, permits everything, creates the topics that are requested."""
 
-    def __init__(self, broker: FakeBroker):  # there is no client to make
+    def __init__(self, broker: FakeBroker):  # it makes no client
         self.bootstrap = "in-memory"
         self.oauth_token = None
         self._broker = broker
 
     def wait_until_there(self, timeout_s: float, on_wait: Callable[[str, float], None]) -> None:
-        """Return: it is there."""
+        """Return at once."""
 
     def has_consumer_protocol(self) -> bool:
-        """Tell that the brokers know the consumer group protocol."""
+        """Return that the brokers have the consumer group protocol."""
         return True
 
     def topic_names(self, timeout_s: float = 0.0) -> list[str]:  # noqa: ARG002 - answers at once
@@ -72,7 +72,7 @@ class FakeCluster(Cluster):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make topics; one that exists already is fine. RunError for a name that Kafka refuses."""
+        """Create missing topics; raise RunError for a name that Kafka refuses."""
         for topic in topics:
             if (wrong := wrong_name(topic.name)) is not None:
                 raise RunError(f"making topic {topic.name}: its name {wrong}")
@@ -81,7 +81,7 @@ class FakeCluster(Cluster):
                 self._broker.create_topic(topic.name, topic.partitions, most)
 
     def widen(self, name: str, partitions: int, timeout_s: float = 0.0) -> None:  # noqa: ARG002 - answers at once
-        """Give a topic so many partitions."""
+        """Widen a topic to ``partitions``."""
         self._broker.add_partitions(name, partitions)
 
     def backlog(self, group: str, topic: str, timeout_s: float = 0.0) -> int:  # noqa: ARG002 - answers at once

@@ -1,8 +1,8 @@
 """A consumer group in memory: who owns which partition, and what is committed.
 
-Two kinds of rebalance, like Kafka's. Incremental: a member gives up what it loses and keeps the
-rest, and a partition gets its new owner once the old one has given it up. Eager: every member
-gives everything up, then everything is dealt out anew.
+It has Kafka's two kinds of rebalance. Incremental: a member gives up only what it loses, and a
+partition gets its new owner after that. Eager: all members give up everything, then everything is
+assigned again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 
 CountPartitions = Callable[[str], int]
-"""Tells how many partitions a topic has, 0 where there is no such topic."""
+"""Returns how many partitions a topic has, 0 where there is no such topic."""
 
 
 class GroupMember(Protocol):
@@ -35,7 +35,7 @@ class GroupMember(Protocol):
 
 @frozen
 class RefusedCommit:
-    """A planned failure of a commit; ``written`` where only the answer is bad news."""
+    """A planned failure of a commit; ``written`` if only the answer is wrong."""
 
     error: CommitFailedError
     written: bool = False
@@ -57,15 +57,15 @@ class FakeGroup:
         self.name = name
         self.incremental = incremental
         self.commit_fault: Callable[[Commit], RefusedCommit | None] = lambda _commit: None
-        """What goes wrong with the commits that come next."""
+        """Decides how the next commits fail."""
         self.max_metadata_bytes = 4095
         self.applied: list[Applied] = []
         """Every commit that was written, in order."""
         self._count_partitions = count_partitions
         self._joined: dict[GroupMember, int] = {}
-        """The members, with the generation that each has heard of."""
+        """The members, with the last generation that each has seen."""
         self._dealt: dict[GroupMember, None] = {}
-        """Eager: who has got its partitions in this generation."""
+        """Eager: the members with their partitions of this generation."""
         self._owners: dict[TopicPartition, GroupMember] = {}
         self._targets: dict[TopicPartition, GroupMember] = {}
         self._committed: dict[TopicPartition, CommittedOffset] = {}
@@ -76,11 +76,11 @@ class FakeGroup:
 
     @property
     def members(self) -> Sequence[GroupMember]:
-        """Who belongs to the group, in the order of joining."""
+        """The members, in the order of joining."""
         return list(self._joined)
 
     def has(self, member: GroupMember) -> bool:
-        """Tell whether the broker counts a consumer among the members."""
+        """Return whether a consumer is a member for the broker."""
         return member in self._joined
 
     def owner(self, name: TopicPartition) -> GroupMember | None:
@@ -88,19 +88,19 @@ class FakeGroup:
         return self._owners.get(name)
 
     def join(self, member: GroupMember) -> None:
-        """Take a member in, or note that it reads other topics now."""
+        """Add a member, or update the topics that it reads."""
         self._joined.setdefault(member, 0)
         self.rebalance()
 
     def leave(self, member: GroupMember) -> None:
-        """Let a member go, or throw it out: what it owned is free at once."""
+        """Remove or evict a member: its partitions are free at once."""
         if member in self._joined:
             del self._joined[member]
             self.release(member, [n for n, owner in self._owners.items() if owner is member])
             self.rebalance()
 
     def rebalance(self, *, turn: bool = False) -> None:
-        """Decide anew who should own what; with ``turn`` the partitions move on by one member.
+        """Assign again; with ``turn`` the partitions move on by one member.
 
         Equal partition numbers of all topics stay together, as with Kafka's range assignor.
         """
@@ -123,9 +123,9 @@ class FakeGroup:
         return list(member.held) if self._is_behind(member) else []
 
     def to_take(self, member: GroupMember) -> list[TopicPartition] | None:
-        """Return what a member gets now, None where there is nothing to tell it.
+        """Return what a member gets now, None where nothing changes.
 
-        Its first answer may be empty: a member learns that it has joined.
+        The first answer may be empty: a member learns that it has joined.
         """
         if not self.incremental and member.held:
             return None
@@ -140,7 +140,7 @@ class FakeGroup:
         return self._take(member)
 
     def release(self, member: GroupMember, names: Sequence[TopicPartition]) -> None:
-        """Note that a member has given partitions up."""
+        """Record that a member has given partitions up."""
         for name in names:
             if self._owners.get(name) is member:
                 del self._owners[name]
@@ -164,9 +164,9 @@ class FakeGroup:
         return self._committed.get(name, CommittedOffset(None, ""))
 
     def write(self, member: GroupMember, commit: Commit) -> CommitFailedError | None:
-        """Take a commit, or say why not.
+        """Apply a commit; return the error where it is refused.
 
-        Like Kafka's brokers it does not ask whether the member owns the partition.
+        Like Kafka's brokers, it does not check that the member owns the partition.
         """
         if member not in self._joined:
             return CommitFailedError("the coordinator does not know this member", retriable=False)
@@ -189,7 +189,7 @@ class FakeGroup:
         self._store(None, commit)
 
     def delete_offsets(self, topic: str) -> None:
-        """Drop what is committed of a topic that was deleted."""
+        """Drop the committed offsets of a deleted topic."""
         self._committed = {
             name: each for name, each in self._committed.items() if name.topic != topic
         }

@@ -14,11 +14,11 @@ from window_consumer.model.record import (
 )
 
 CREATE_TIME = 1
-"""The first field of Message.timestamp() where the producer gave the time."""
+"""The first field of Message.timestamp() where the producer set the time."""
 
 
 class FakeMessage:
-    """A record the way that confluent_kafka.Message shows it."""
+    """A record with the interface of confluent_kafka.Message."""
 
     __slots__ = ("_headers", "_key", "_name", "_offset", "_size", "_timestamp_ms", "_value")
 
@@ -77,14 +77,14 @@ class FakeMessage:
 
 
 class FakeLog:
-    """One partition's log. Offsets are given once, like Kafka's, unless the log is cut."""
+    """One partition's log. Like Kafka's, it reuses no offset, unless it is truncated."""
 
     def __init__(self, name: TopicPartition):
         self.name = name
         self.start = 0
         """The first offset that may be read."""
         self.end = 0
-        """One past the last offset that was given out, to a record or to a marker."""
+        """One past the last offset used by a record or a marker."""
         self.messages: list[FakeMessage] = []
         self._offsets: list[int] = []
 
@@ -103,21 +103,21 @@ class FakeLog:
         return message
 
     def skip(self, offsets: int) -> None:
-        """Let the end move on without records: transaction markers, or aborted records."""
+        """Advance the end without records: transaction markers, or aborted records."""
         self.end += offsets
 
     def compact(self, offsets: Collection[int]) -> None:
-        """Take records away; a log with a record at its end keeps that one, like Kafka's."""
+        """Remove records; a log with a record at its end keeps that one, like Kafka's."""
         keep = self._offsets[-1] if self._offsets else None
         self._retain([m for m in self.messages if m.offset() == keep or m.offset() not in offsets])
 
     def delete_before(self, offset: int) -> None:
-        """Move the start on, the way that retention does."""
+        """Advance the start, as retention does."""
         self.start = max(self.start, min(offset, self.end))
         self._retain([m for m in self.messages if m.offset() >= self.start])
 
     def truncate(self, end: int) -> None:
-        """Cut the log off, the way that an unclean leader election does; offsets come again."""
+        """Truncate the log, as an unclean leader election does; offsets are reused."""
         self.end = max(self.start, min(end, self.end))
         self._retain([m for m in self.messages if m.offset() < self.end])
 
@@ -129,13 +129,13 @@ class FakeLog:
         return self.messages[index]
 
     def holds(self, offset: int) -> bool:
-        """Tell whether reading may begin there: the end, where nothing is yet, included."""
+        """Return whether reading may begin there; it may begin at the end."""
         return self.start <= offset <= self.end
 
     def read(self, offset: int, limit: int) -> tuple[list[FakeMessage], int]:
-        """Return up to ``limit`` records from an offset on, and where to read on.
+        """Return up to ``limit`` records from an offset on, and the next offset to read.
 
-        Where to read on lies beyond markers once the last record is among them.
+        After the last record the next offset is beyond any markers.
         """
         index = bisect_left(self._offsets, offset)
         messages = self.messages[index : index + limit]

@@ -1,7 +1,7 @@
-"""What a redrive works with, on a fake broker: dead letters read on, copies that are acked.
+"""The parts of a redrive on a fake broker: a reader of dead letters, a writer of copies.
 
-They do what ``kafka.group_progress`` and ``kafka.log_writer`` do, one step after the other, so
-that a process may end between any two of them.
+They do what ``kafka.group_progress`` and ``kafka.log_writer`` do, step by step, so that a process
+may end between any two steps.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from window_consumer.testing.fakes.sink import (
 from window_consumer.testing.fakes.topics import FakeTopics
 
 Step = Callable[[], None]
-"""Called between two steps: the world goes on, or the process ends."""
+"""Called between two steps: others act, or the process ends."""
 
 
 @frozen
 class _Span:
-    """How far one partition is read, and how far it is to be read."""
+    """How far one partition is read, and how far it will be."""
 
     next_offset: int
     end: int
 
 
 class FakeLetters:
-    """Reads a topic on in the name of a group that nobody joins. Owner: one thread."""
+    """Reads a topic for a group that nobody joins. Owner: one thread."""
 
     def __init__(self, broker: FakeBroker, group: str, rng: Random, step: Step, may_die: Step):
         self._broker = broker
@@ -50,14 +50,14 @@ class FakeLetters:
         self._rng = rng
         self._step = step
         self._may_die = may_die
-        """Like ``step`` where nobody else can do anything meanwhile."""
+        """Like ``step``, where nobody else can act meanwhile."""
         self._mark = ""
         self._spans: dict[TopicPartition, _Span] = {}
         self._committed: dict[TopicPartition, int | None] = {}
         self._passed: set[TopicPartition] = set()
 
     def begin(self, topic: str, mark: str, *, restart: bool) -> None:
-        """Go to where the group stands, or to the beginning, and note where the logs end now."""
+        """Go to the group's offsets, or to the beginning, and record the ends of the logs."""
         self._mark = mark
         for log in self._broker.topics.by_name[topic].logs:
             stands = self._group.committed(log.name)
@@ -68,7 +68,7 @@ class FakeLetters:
             self._committed[log.name] = found
 
     def read(self, max_records: int) -> Sequence[FakeMessage]:
-        """Return the next records of some partition, none at the end of all of them."""
+        """Return the next records of some partition, none at the end of all."""
         self._step()
         unread = [name for name, span in self._spans.items() if span.next_offset < span.end]
         self._rng.shuffle(unread)
@@ -84,7 +84,7 @@ class FakeLetters:
         return ()
 
     def progress(self) -> dict[TopicPartition, int]:
-        """Return how far is read what was read at all."""
+        """Return how far each partition is read, of those read at all."""
         return {name: self._spans[name].next_offset for name in self._passed}
 
     def check_alone(self) -> None:
@@ -98,7 +98,7 @@ class FakeLetters:
     def commit(self) -> None:
         """Commit the progress; raises CommitFailedError where that fails."""
         commits = [Commit(name, offset, self._mark) for name, offset in self.progress().items()]
-        # Who commits between check_alone and this is not noticed: hardly ever, as it is one moment.
+        # Another commit between check_alone and this is not detected; it is only a moment.
         self._may_die()
         for commit in commits:
             refusal = self._group.commit_fault(commit)
@@ -113,7 +113,7 @@ class FakeLetters:
 class FakeOutlet:
     """Writes copies and waits for all acks at once. Owner: one thread.
 
-    What goes to one topic arrives in its order; which topic is first, chance decides.
+    Copies for one topic arrive in order; the order of topics is random.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class FakeOutlet:
             self._failed[place] = error
 
     def acks(self) -> Mapping[int, PublishFailedError]:
-        """Wait until all that was sent is answered; return what is too large, by its place."""
+        """Wait for all answers; return the errors for copies that are too large, by index."""
         while waiting := [sink for sink in self._sinks.values() if sink.unanswered]:
             self._step()
             self._serve(waiting)

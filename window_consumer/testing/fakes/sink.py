@@ -1,4 +1,4 @@
-"""A Sink that writes into a fake broker's topics and answers when it is served."""
+"""A Sink that writes to a fake broker's topics, and answers in ``serve``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FakeSink:
         return len(self._unanswered)
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy; what cannot be queued is answered here."""
+        """Send a copy; answer at once if it cannot be queued."""
         fate = self._fate_of(copy)
         if fate is Fate.QUEUE_FULL:
             on_delivery(PublishFailedError(f"copy to {copy.topic}: the producer's queue is full"))
@@ -54,19 +54,19 @@ class FakeSink:
             self._unanswered.append((copy, on_delivery, fate))
 
     def serve(self, timeout_s: float = 0.0, at_most: int | None = None) -> None:  # noqa: ARG002 - there is nothing to wait for
-        """Hand out the answers, the first ``at_most`` where that is given."""
+        """Deliver the answers, at most ``at_most`` if given."""
         count = len(self._unanswered) if at_most is None else min(at_most, len(self._unanswered))
         for _ in range(count):
             copy, on_delivery, fate = self._unanswered.popleft()
             on_delivery(self._decide(copy, fate))
 
     def close(self, timeout_s: float) -> int:
-        """Hand out what is missing; returns 0, everything is answered."""
+        """Deliver all outstanding answers; return 0."""
         self.serve(timeout_s)
         return len(self._unanswered)
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        """Write a copy into its log."""
+        """Write a copy to its log."""
         return self._topics.write(name, copy.key, copy.value, copy.headers, copy.timestamp)
 
     def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:

@@ -1,8 +1,8 @@
 """A Source on a fake broker: one member of one group.
 
-It behaves like the real client where that matters: rebalances, answers to commits and errors are
-told within ``poll``; a pause throws away what was prefetched; a position is not known again until
-something was read; asking for no record at all may still bring one.
+It behaves like the real client where that matters. Rebalances, answers to commits and errors are
+reported within ``poll``. A pause discards prefetched records. A position is unknown until something
+was read. A poll for no records may still return one.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from window_consumer.testing.fakes.topics import FakeTopics
 Results = dict[TopicPartition, CommitFailedError | None]
 
 PREFETCH = 20
-"""Records of a partition that are fetched at once: they are delivered whatever happens to the log
-meanwhile."""
+"""Records of a partition that are fetched at once. They are delivered whatever happens to the log
+meanwhile.
+"""
 
 
 class SourcePosition:
-    """Where a source stands in one partition. Owner: its source."""
+    """Where a source reads one partition. Owner: its source."""
 
     __slots__ = ("fetch_from", "fetched", "paused", "position", "reads_on", "stands")
 
@@ -63,7 +64,7 @@ class SourcePosition:
         self.go_to(offset)
 
     def go_to(self, offset: int | None) -> None:
-        """Read on from an offset; None pauses until it is known."""
+        """Read from an offset; None pauses until it is known."""
         self.fetched.clear()
         self.position = None
         self.paused = offset is None
@@ -71,7 +72,7 @@ class SourcePosition:
         self.fetch_from = self.reads_on = offset or 0
 
     def fetch(self, log: FakeLog) -> None:
-        """Fetch what comes next; markers alone move the position, too."""
+        """Fetch the next records; markers alone move the position, too."""
         messages, self.reads_on = log.read(self.fetch_from, PREFETCH)
         if not messages and self.reads_on > self.fetch_from:
             self.position = self.reads_on
@@ -79,7 +80,7 @@ class SourcePosition:
         self.fetch_from = self.reads_on
 
     def deliver(self, offset: int) -> None:
-        """Note that the record at this offset was handed out, and all before it."""
+        """Record that the record at this offset was delivered, and all before it."""
         self.position = after(offset) if self.fetched else self.reads_on
 
     def pause(self) -> None:
@@ -94,11 +95,11 @@ class FakeSource:
     def __init__(self, topics: FakeTopics, group: FakeGroup):
         self.topics: Sequence[str] = ()
         self.in_callback = False
-        """The listener is being told of a rebalance."""
+        """Whether a rebalance callback of the listener is running."""
         self.max_batch: int | None = None
-        """A poll returns at most so many records, whatever is asked for."""
+        """The most records that a poll returns, whatever is asked for."""
         self.answers_held = False
-        """Answers to commits are kept until this is False again."""
+        """Holds back answers to commits while True."""
         self._cluster = topics
         self._group = group
         self._listener: SourceListener | None = None
@@ -108,16 +109,16 @@ class FakeSource:
         self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
         self._raised: BaseException | None = None
         self._moved: set[TopicPartition] = set()
-        """Where reading begins elsewhere since what a poll returns was taken."""
+        """Partitions whose reading position changed since the current poll took its records."""
         self._next = 0
 
     @property
     def held(self) -> Sequence[TopicPartition]:
-        """The partitions that are assigned, as far as this member has heard."""
+        """The assigned partitions, as far as this member knows."""
         return list(self._readings)
 
     def is_out_of_range(self, name: TopicPartition) -> bool:
-        """Tell whether reading stands because the position lies outside of the log."""
+        """Return whether reading has stopped because the position is outside the log."""
         reading = self._readings.get(name)
         return reading is not None and reading.stands
 
@@ -128,12 +129,12 @@ class FakeSource:
         self._listener = listener
         if list(topics) != list(self.topics):
             self.topics = list(topics)
-            # Who was thrown out joins again after it has heard what it lost.
+            # An evicted member joins again after it was told what it lost.
             if self._group.has(self) or not self._readings:
                 self._group.join(self)
 
     def _rebalance(self, listener: SourceListener) -> None:
-        """Tell the listener at most one thing, as Kafka needs a round trip between two."""
+        """Call the listener at most once, as Kafka needs a round trip between two events."""
         if not self._group.has(self):
             self._give_up(listener.on_lost, self.held)
             self._group.join(self)
@@ -165,10 +166,10 @@ class FakeSource:
 
     # ---- records
 
-    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:  # noqa: ARG002 - nothing comes by waiting
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:  # noqa: ARG002 - waiting brings nothing
         """Return records, a batch for each partition, and serve the listener.
 
-        Like the real client it returns up to one record where none was asked for.
+        Like the real client, it may return one record where none was asked for.
         """
         listener = self._listener
         if listener is None:
@@ -178,7 +179,7 @@ class FakeSource:
         self._flush()
         self._rebalance(listener)
         if self._raised is not None:
-            # As with the real client, what was read is lost and the positions lie behind it.
+            # As with the real client, what was read is lost, and the positions are past it.
             raised, self._raised = self._raised, None
             raise raised
         while self._answers and not self.answers_held:
@@ -196,7 +197,7 @@ class FakeSource:
                 listener.on_out_of_range(name)
 
     def _take(self, limit: int) -> list[Batch]:
-        """Deliver what was fetched, beginning with another partition each time."""
+        """Deliver what was fetched, starting with another partition each time."""
         batches: list[Batch] = []
         names = list(self._readings)
         self._next += 1
@@ -235,16 +236,16 @@ class FakeSource:
     # ---- positions
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Begin to read assigned partitions at these offsets; those with None stay paused."""
+        """Start reading assigned partitions at these offsets; those with None stay paused."""
         for name, offset in offsets.items():
             self._go_to(name, offset)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at this offset, also where it was paused."""
+        """Continue reading a partition at this offset, also where it was paused."""
         self._go_to(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
-        """Deliver nothing of these partitions; what was prefetched is thrown away."""
+        """Deliver nothing of these partitions; discard what was prefetched."""
         for name in names:
             if name in self._readings:
                 self._readings[name].pause()
@@ -258,12 +259,12 @@ class FakeSource:
         }
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the ends of the logs; asks nobody, so it works in any weather."""
+        """Return the ends of the logs; works during faults, as it needs no broker."""
         logs = {name: self._cluster.log(name) for name in names}
         return {name: log.end for name, log in logs.items() if log is not None}
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
-        """Return a log's first offset and its end; a RunError in trouble."""
+        """Return a log's first offset and its end; RunError during faults."""
         self._cluster.ask(f"log of {name}")
         if name in self._cluster.leaderless:
             raise BrokerUnavailableError(f"log of {name}: it has no leader")
@@ -275,7 +276,7 @@ class FakeSource:
     def log_ranges(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
-        """Return first offset and end of each log, or why they are not known."""
+        """Return first offset and end of each log, or why they are unknown."""
         found: dict[TopicPartition, tuple[int, int] | WindowConsumerError] = {}
         for name in names:
             try:
@@ -285,7 +286,7 @@ class FakeSource:
         return found
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
-        """Return what the cluster says of topics; those that do not exist are left out."""
+        """Return the cluster's facts about topics; those that do not exist are left out."""
         self._cluster.ask("topics")
         found = {topic: self._cluster.facts(topic) for topic in topics}
         return {topic: facts for topic, facts in found.items() if facts is not None}
@@ -300,9 +301,9 @@ class FakeSource:
     # ---- commits
 
     def commit(self, commits: Sequence[Commit]) -> None:
-        """Send commits; the listener hears of them in a later ``poll``.
+        """Send commits; a later ``poll`` reports the results to the listener.
 
-        It does not hear any more of earlier commits of these partitions.
+        Pending results of earlier commits of these partitions are dropped.
         """
         for answers in self._answers:
             for commit in commits:
@@ -312,7 +313,7 @@ class FakeSource:
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
         """Send commits and wait for the answers; those sent earlier arrive before them.
 
-        The client is served meanwhile: the listener may hear of a rebalance.
+        The client is served meanwhile: the listener may be told of a rebalance.
         """
         self._flush()
         results = self._write(commits)
@@ -329,12 +330,12 @@ class FakeSource:
         names: Sequence[TopicPartition],
         timeout_s: float,  # noqa: ARG002 - answers at once
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read what is committed; raises a RunError where the cluster does not answer."""
+        """Read committed offsets; raises a RunError where the cluster does not answer."""
         self._cluster.ask("committed offsets")
         return {name: self._group.committed(name) for name in names}
 
     def _flush(self) -> None:
-        """Let the commits arrive that were sent."""
+        """Apply the commits that were sent."""
         if self._sent:
             self._answers.append(self._write(self._sent))
             self._sent.clear()
@@ -345,7 +346,7 @@ class FakeSource:
     # ---- the end
 
     def close(self, timeout_s: float) -> bool:  # noqa: ARG002 - ends at once
-        """Leave the group; the listener is not told, like the real client's owner."""
+        """Leave the group; the listener is not called, as with the real client."""
         self._flush()
         self._listener = None
         self._readings.clear()
@@ -353,7 +354,7 @@ class FakeSource:
         return True
 
     def die(self) -> None:
-        """End without a word, as by kill -9: the group notices when it evicts the member."""
+        """End abruptly, as by kill -9: the group notices when it evicts the member."""
         self._listener = None
         self._sent.clear()
         self._readings.clear()

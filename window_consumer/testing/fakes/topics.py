@@ -1,4 +1,4 @@
-"""The topics of a fake broker: made, deleted, made anew, widened, written to."""
+"""The topics of a fake broker: created, deleted, recreated, widened, written to."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from window_consumer.testing.fakes.log import (
 )
 
 RECORD_OVERHEAD = 64
-"""Bytes that a record needs beside its fields, about as much as Kafka's batch of one record."""
+"""Bytes per record beside its fields, about those of a Kafka batch with one record."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
 
 @define
 class FakeTopic:
-    """One topic; a topic made anew is another object with another id."""
+    """One topic; a recreated topic is another object with another id."""
 
     topic_id: str
     logs: list[FakeLog] = field(factory=list)
@@ -38,15 +38,15 @@ class FakeTopics:
     def __init__(self) -> None:
         self.by_name: dict[str, FakeTopic] = {}
         self.leaderless: set[TopicPartition] = set()
-        """Partitions that nobody can read or ask about for now."""
+        """Partitions that cannot be read or queried at present."""
         self.answering = True
-        """False: whoever asks about topics or offsets gets no answer."""
+        """Whether queries about topics or offsets are answered."""
         self._ids = count(1)
 
     def create(
         self, name: str, partitions: int, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     ) -> FakeTopic:
-        """Make a topic; ``ValueError`` where there is one of this name."""
+        """Create a topic; ``ValueError`` where there is one of this name."""
         if name in self.by_name:
             msg = f"there is a topic {name} already"
             raise ValueError(msg)
@@ -56,7 +56,7 @@ class FakeTopics:
         return topic
 
     def widen(self, name: str, partitions: int) -> None:
-        """Give a topic so many partitions, at least as many as it has."""
+        """Widen a topic to ``partitions``, never below what it has."""
         logs = self.by_name[name].logs
         for partition in range(len(logs), partitions):
             logs.append(FakeLog(TopicPartition(name, partition)))
@@ -78,7 +78,7 @@ class FakeTopics:
         return 0 if topic is None else len(topic.logs)
 
     def facts(self, name: str) -> TopicFacts | None:
-        """Return what the cluster says of a topic, None where there is none."""
+        """Return the cluster's facts about a topic, None where there is none."""
         topic = self.by_name.get(name)
         return None if topic is None else TopicFacts(len(topic.logs), topic.topic_id)
 
@@ -103,7 +103,7 @@ class FakeTopics:
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return about how many bytes a record needs in a log."""
+    """Return roughly how many bytes a record needs in a log."""
     fields = len(key or b"") + len(value or b"")
     return RECORD_OVERHEAD + fields + sum(len(n) + len(v or b"") + 2 for n, v in headers)
 
