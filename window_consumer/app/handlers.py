@@ -114,7 +114,7 @@ def is_async(function: object) -> bool:
 
 
 def checked_topics(topics: Sequence[object], what: str) -> list[str]:
-    """Return the names of topics; UsageError for a missing pair of parentheses, and for lists."""
+    """Return the names of topics; raise UsageError for lists, and without parentheses."""
     for topic in topics:
         if isinstance(topic, str):
             continue

@@ -277,7 +277,8 @@ class Preparation:
                 for level, target in levels.items()
             }
         prepared.retry_levels.update(read)
-        # Records in flight may still refer to topics that are no longer read, so only add.
+        # ``retry_levels`` keeps topics that are no longer read: records in flight may refer to
+        # them.
         prepared.reads = frozenset(read)
 
     @staticmethod

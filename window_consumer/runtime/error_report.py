@@ -168,8 +168,7 @@ class ErrorReports:
             frames = traceback.StackSummary.from_list(
                 each
                 for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
-                if each.filename
-                != result_guard.__file__  # it stands between middleware and handler
+                if each.filename != result_guard.__file__  # lies between middleware and handler
             )
             parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
         return self._mask("which came from ".join(parts))

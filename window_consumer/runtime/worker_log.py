@@ -548,7 +548,7 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
 
 
 def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
-    """Return the attempts left: a record that ends processes has separate attempts."""
+    """Return the limit of attempts in words; crashes have a limit of their own."""
     kind = type(failed.failure.error)
     if kind is ProcessDiedError:
         return f"(crash {failed.deaths} of {rules.crash_attempts})"

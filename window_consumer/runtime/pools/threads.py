@@ -69,7 +69,7 @@ class ThreadPool:
         """The number of threads that were asked to end."""
         self._made = 0
         self._submitted = 0
-        """The number of slices submitted for these threads and still counted."""
+        """The number of slices that these threads took, plus those that wait."""
 
     def start(self) -> None:
         """Start nothing: threads start on demand, because many slots may never be used."""
