@@ -101,7 +101,7 @@ class SystemClock:
         return perf_counter()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep."""
+        """Let ``seconds`` of time pass."""
         sleep(seconds)
 
     def wall_ms(self) -> int:
