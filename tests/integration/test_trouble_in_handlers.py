@@ -121,7 +121,7 @@ def test_an_outage_moves_next_to_nothing_and_the_worker_goes_on_by_itself(
         orders.produce(range(500, 1000))  # only new records open it again
         orders.until_said("nothing starts and nothing leaves until the cool-down is over", times=2)
         bank.is_up = True
-        orders.until_said("a call has returned; everything goes on")
+        orders.until_said("a call has returned; work resumes")
         orders.until_committed()
         counters = running.counters["work"]
         assert counters.dead_lettered <= 20

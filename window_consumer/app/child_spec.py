@@ -70,13 +70,13 @@ class ChildSpec:
         if missing:
             raise UsageError(
                 f"{self.application} has no handler {missing[0]!r} when a child process imports it:"
-                " register handlers while the module is imported, whoever imports it"
+                " register handlers while the module is imported, in every process"
             )
         if app.surroundings != self.surroundings:
             raise UsageError(
                 f"{self.application} has {_listed(app.surroundings)} as lifespan and middleware"
                 f" when a child process imports it, and {_listed(self.surroundings)} in its parent:"
-                " register them while the module is imported, whoever imports it"
+                " register them while the module is imported, in every process"
             )
         routes = [
             PlannedRoute(app.handlers[name], self.conditions.get(name) or app.handlers[name].when)

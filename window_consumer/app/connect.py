@@ -55,9 +55,9 @@ class ClusterFindings:
         for source, names in sorted(self.retry_topics.items()):
             yield f"  cluster: {source} is retried by {', '.join(names)}; may read and write"
         for name, backlog in sorted(self.leftovers.items()):
-            held = "it is not known how many" if backlog is None else str(backlog)
+            held = "an unknown number of" if backlog is None else str(backlog)
             then = "it may be deleted" if backlog == 0 else "it is read until it is drained"
-            yield f"  cluster: {name} belongs to no level any more, holds {held} records: {then}"
+            yield f"  cluster: {name} no longer belongs to a level and holds {held} records: {then}"
         if self.members is not None:
             members = "1 member" if self.members == 1 else f"{self.members} members"
             yield f"  cluster: the group has {members} now"

@@ -183,7 +183,7 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
 
 def _log_over(error: BaseException) -> None:
     LOGGER.error(
-        "%s: what it opened is gone",
+        "%s: its resources are gone",
         lifespan_error(error, "ended by itself"),
         extra={"event": LogEvent.LIFESPAN_ENDED},
     )

@@ -25,7 +25,7 @@ def load_app(spec: str) -> App:
     attribute = attribute or "app"
     if not module_name or "/" in module_name or module_name.endswith(".py"):
         raise UsageError(
-            f"{spec!r} is no application: write MODULE:APP with the module's dotted name, as in"
+            f"{spec!r} is not an application: write MODULE:APP with the module's dotted name, as in"
             " shop:app"
         )
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has strings

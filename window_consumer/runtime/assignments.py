@@ -184,7 +184,7 @@ class Assignments:
             rule = "earliest"
             self._warn(
                 LogEvent.TOPIC_RECREATED,
-                f"{name.topic} was deleted and made anew: reading it from its beginning",
+                f"{name.topic} was deleted and recreated: reading it from its beginning",
             )
         if name.topic in self._copies or name.topic in self._appeared:
             # Like added partitions: their first records were never skipped on purpose.

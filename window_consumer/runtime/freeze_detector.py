@@ -45,8 +45,8 @@ class FreezeDetector:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
                 LogEvent.PROCESS_FROZEN,
-                f"stood still for {stood_still_s:.1f} s: starts nothing for {DOUBT_S:g} s, in which"
-                " the group tells whether the partitions have other owners by now",
+                f"was frozen for {stood_still_s:.1f} s: nothing starts for {DOUBT_S:g} s, in which"
+                " the group reports partitions that have new owners",
             )
         return now
 

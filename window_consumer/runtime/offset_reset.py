@@ -67,7 +67,7 @@ class OffsetResets:
         for topic in sorted({name.topic for name in anew}):
             self._reports.warn(
                 LogEvent.TOPIC_RECREATED,
-                f"{topic} was deleted and made anew: reading it from its beginning",
+                f"{topic} was deleted and recreated: reading it from its beginning",
             )
         self._reports.outlived(self._engine.on_lost(anew, now))
         self._assignments.remove(anew)
@@ -95,7 +95,7 @@ class OffsetResets:
             raise
         except WindowConsumerError as error:
             self._reports.warn(
-                LogEvent.PARTITION_POSTPONED, f"{name}: cannot go on yet, trying again: {error}"
+                LogEvent.PARTITION_POSTPONED, f"{name}: cannot continue yet, trying again: {error}"
             )
             self._standing[name] = what
             self._retry_at = now + RETRY_S
@@ -139,7 +139,8 @@ class OffsetResets:
             )
         offset = low if rule == "earliest" else end
         self._reports.warn(
-            LogEvent.OFFSET_RESET, f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})"
+            LogEvent.OFFSET_RESET,
+            f"{name}: {lost}; continuing at {offset} (on_out_of_range: {rule})",
         )
         return offset
 
@@ -162,4 +163,4 @@ class OffsetResets:
 def _lost(position: int, low: int, end: int) -> str:
     if position < low:
         return f"offsets {position}..{low - 1} are gone (retention or deletion)"
-    return f"offset {position} lies beyond the log's end {end} (the log was cut or made anew)"
+    return f"offset {position} lies beyond the log's end {end} (the log was cut or recreated)"

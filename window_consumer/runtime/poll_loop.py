@@ -444,7 +444,7 @@ class PollLoop:
         except Exception as error:
             # A read-only request must never stop the work.
             self._reports.warn(
-                LogEvent.REQUEST_FAILED, f"a look inside failed: {error!r}; please report this bug"
+                LogEvent.REQUEST_FAILED, f"a request failed: {error!r}; please report this bug"
             )
 
     # ---- the Listener

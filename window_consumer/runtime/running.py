@@ -118,7 +118,7 @@ class Running:
         """Drain all workers because the lifespan ended by itself and its resources are gone."""
         failure = lifespan_error(error, "ended by itself")
         self._logger.error(
-            "%s: what it opened is gone, so the workers drain",
+            "%s: its resources are gone, so the workers drain",
             failure,
             extra={"event": LogEvent.LIFESPAN_ENDED},
         )
@@ -308,7 +308,7 @@ class Running:
         self._restarts[worker.name] += 1
         self.left_behind = True
         self._logger.warning(
-            "%s: is restarted, time %d of %d; the threads of its hanging calls stay",
+            "%s: restart %d of %d; the threads of its hanging calls remain",
             worker.name,
             self._restarts[worker.name],
             MAX_RESTARTS,

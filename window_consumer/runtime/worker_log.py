@@ -63,8 +63,8 @@ _ENDS = {
 _NOW = {
     BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
     BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
-    BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
-    BreakerState.CLOSED: "everything goes on",
+    BreakerState.HALF_OPEN: "one call at a time tests whether it is over",
+    BreakerState.CLOSED: "work resumes",
 }
 
 _ENDED: Mapping[Ending, str] = {
@@ -277,7 +277,7 @@ class WorkerLog:
                 f" and each is one of {rules.attempts} attempts: add a level that waits as long"
             )
         self._logger.warning(
-            "%s: %s asked for RetryLater(%g), which is cut short: %s (said once)",
+            "%s: %s asked for RetryLater(%g), which is cut short: %s (logged once)",
             self._worker,
             describe(failed),
             error.after_s,
@@ -320,7 +320,7 @@ class WorkerLog:
         more = f" and {len(news) - 4} more partitions" if len(news) > 4 else ""
         self._logger.warning(
             "%s: %d copies wait, for %.0f s so far, in %s%s: another member of the group owns the"
-            " partition of their source, and a lane has one owner. They go on when all members"
+            " partition of their source, and a lane has one owner. They continue when all members"
             " read the same topics: give all of them the same retry.levels",
             self._worker,
             sum(each.copies for each in news),
@@ -435,7 +435,7 @@ class WorkerLog:
         """Log that calls were ended because their partitions are given up."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
-        refused = f", {go_on} go on" if go_on else ""
+        refused = f", {go_on} continue" if go_on else ""
         self._logger.warning(
             "%s: %s: %d calls were %s (%s%s)%s; their records will run again",
             self._worker,

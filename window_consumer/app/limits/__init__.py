@@ -238,7 +238,7 @@ def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Itera
     if metadata > MAX_BYTES:
         yield (
             f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
-            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake stands"
+            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
             " when three quarters are used; make the window smaller"
         )
     if window < config.slots:

@@ -14,8 +14,8 @@ from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 
-_NOT_READ = "%s: topic %s is not read until this is put right; all others are: %s"
-_STILL_READ = "%s: topic %s is read as before until this is put right: %s"
+_NOT_READ = "%s: topic %s is not read until this is fixed; all others are: %s"
+_STILL_READ = "%s: topic %s is read as before until this is fixed: %s"
 
 
 class TopicTroubles:
@@ -52,7 +52,7 @@ class TopicTroubles:
         for topic in sorted(self._reported - errors.keys()):
             if topic in there:
                 LOGGER.info(
-                    "%s: topic %s: the trouble is over",
+                    "%s: topic %s has recovered",
                     self._worker,
                     topic,
                     extra={"event": LogEvent.TOPIC_RESTORED},

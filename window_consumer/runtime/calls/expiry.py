@@ -112,8 +112,8 @@ def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | No
             warn(
                 LogEvent.TTL_IGNORED,
                 f"{record.topic}[{record.partition}]@{record.offset}: the header {header.name!r} is"
-                f" no time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
-                " with such a header do not expire (said once)",
+                f" not a time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
+                " with such a header do not expire (logged once)",
             )
         return ttl_s
 

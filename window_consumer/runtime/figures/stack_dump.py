@@ -99,7 +99,7 @@ def _place_of_child(child: ChildPicture) -> CallPosition:
     stack = "".join(traceback.StackSummary.from_list(child.stack).format())
     handler = f", handler {child.handler}" if child.handler else ""
     return CallPosition(
-        stack or "(it does not say where it stands)", f"{child.name} ({child.pid}){handler}"
+        stack or "(its stack is not available)", f"{child.name} ({child.pid}){handler}"
     )
 
 

@@ -45,7 +45,7 @@ from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolKind
 
-_BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
+_BLOCKS = ", and it blocks the event loop: until it returns nothing else runs in this worker"
 
 _log = own_logger()
 
@@ -191,7 +191,7 @@ class AsyncPool:
         stack = "".join(traceback.StackSummary.extract(iter(where)).format())
         name = f"the task {blocker.get_name()}" if isinstance(blocker, asyncio.Task) else "a call"
         _log.warning(
-            "%s: %s blocks the event loop: until it returns nothing else goes on in this worker;"
+            "%s: %s blocks the event loop: until it returns nothing else runs in this worker;"
             " it stands at:\n%s",
             self._worker,
             name,

@@ -108,7 +108,7 @@ class EventLoop:
                 loop.run_forever()
             except BaseException:
                 _log.exception(
-                    "%s: this escaped from a task; the loop goes on",
+                    "%s: this escaped from a task; the loop continues",
                     self.thread.name,
                     extra={"event": LogEvent.TASK_ESCAPED},
                 )

@@ -198,7 +198,7 @@ class ProcessPool:
             if slot is None or slot.child is None or not remote_slice.is_on(stalled.offset):
                 return None
             where = handlers_lines(slot.child.frames())
-            note = "" if where else ", and its process does not say where it stands"
+            note = "" if where else ", and its process does not report its stack"
             handler = slot.handler_of(remote_slice)
             failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
             if stalled.end or stalled.abandon:
@@ -354,7 +354,7 @@ class ProcessPool:
     def log_not_begun(self, slot: ChildHandle, wait_s: float, times: int, most: int) -> None:
         """Log that a child could not begin and is retried."""
         self._logger.warning(
-            "%s: no process could begin in place of %s, %d times of %d, the next one in %.1f s: %s",
+            "%s: no process could replace %s, failure %d of %d, next attempt in %.1f s: %s",
             self._worker,
             slot.name,
             times,
