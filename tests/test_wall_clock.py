@@ -36,7 +36,7 @@ MAY_READ_IT = {
     "dlq/commands/report.py": {"time"},
     "dlq/report/wording.py": {"fromtimestamp"},
     "dlq/report/suggested_commands.py": {"fromtimestamp"},
-    "dlq/spark/places.py": {"fromtimestamp"},
+    "dlq/spark/ranges.py": {"fromtimestamp"},
     "dlq/spark/summary.py": {"fromtimestamp"},
     "spark/backfill/ranges.py": {"fromtimestamp"},
     "cli/options.py": {"now"},

@@ -1,6 +1,6 @@
 """Consume Kafka with a sliding window: slow handlers run concurrently, nothing is lost.
 
-``App`` collects handlers and starts workers; a handler gets a ``Record`` and may raise ``Fatal``,
+``App`` collects handlers and starts workers. A handler gets a ``Record`` and may raise ``Fatal``,
 ``RetryLater`` or ``Skip`` on purpose.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m window_consumer`` is ``window-consumer``."""
+"""Run ``window-consumer`` as ``python -m window_consumer``."""
 
 from __future__ import annotations
 

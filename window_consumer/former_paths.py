@@ -1,6 +1,6 @@
-"""Import paths that docs have shown and that are gone: each still gives the module of today.
+"""Former import paths that docs have shown: each still gives the present module.
 
-New code belongs under the new paths. Only what docs named is here.
+New code belongs under the new paths. This list contains only paths that docs named.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOVED: Final = MappingProxyType(
         "testing.simulator": "simulator.simulator",
     }
 )
-"""Below ``window_consumer``: the former path, and the one of today."""
+"""The former path and the present one, both below ``window_consumer``."""
 
 NAMES: Final = MappingProxyType(
     {
@@ -46,18 +46,18 @@ NAMES: Final = MappingProxyType(
         ("spark.schemas", "TRACE_EVENTS"): "trace.spark.schema",
     }
 )
-"""Names that a module of today had, and the module that has them now."""
+"""Names that a present module used to have, and the module that has them now."""
 
 PACKAGES: Final = frozenset(
     {"backfill", "pipeline", "telemetry", "telemetry.audit", "telemetry.otel"}
 )
-"""Packages that are gone and that former paths lie in: empty now."""
+"""Removed packages that contain former paths; empty now."""
 
 _ROOT = "window_consumer."
 
 
 def moved_name(module: str, name: str) -> Any:
-    """Return what a module had under a name, for its ``__getattr__``; raises AttributeError."""
+    """Return a module's former attribute, for its ``__getattr__``; raise AttributeError."""
     path = NAMES.get((module, name))
     if path is None:
         raise AttributeError(f"module {_ROOT + module!r} has no attribute {name!r}")
@@ -65,14 +65,14 @@ def moved_name(module: str, name: str) -> Any:
 
 
 class _Moved(Loader):
-    """Loads the module of today as the former one: it is the same object."""
+    """Loads the present module under its former path, as the same object."""
 
     def __init__(self, path: str):
         self._path = path
         self._spec: ModuleSpec | None = None
 
     def get_code(self, name: str) -> CodeType | None:
-        """Return what ``python -m`` runs."""
+        """Return the code that ``python -m`` runs."""
         del name
         spec = find_spec(self._path)
         assert spec is not None
@@ -111,6 +111,6 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let former paths be imported; once is enough."""
+    """Make former paths importable; repeated calls have no effect."""
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.append(_Finder())

@@ -312,7 +312,7 @@ def test_a_lifespan_that_ends_by_itself_drains_the_worker_and_says_why(shop: Com
     ended = running.wait()
     assert ended.code == 1
     assert "@app.lifespan ended by itself at " in ended.err
-    assert ": ConnectionError: the session is gone: what it opened is gone, so the" in ended.err
+    assert ": ConnectionError: the session is gone: its resources are gone, so the" in ended.err
     assert ended.out.splitlines() == ["enter", "charge"]
 
 

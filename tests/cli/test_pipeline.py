@@ -98,8 +98,8 @@ class Jobs:
         "dlq": Job(name="dlq", is_pattern=True),
     }
 
-    How = SimpleNamespace
-    Origin = SimpleNamespace
+    JobOptions = SimpleNamespace
+    JobSource = SimpleNamespace
 
     def __init__(self, *ends: Exception | Callable[[], bool] | None):
         self.ends = list(ends)

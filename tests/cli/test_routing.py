@@ -143,7 +143,7 @@ def test_expired_records_leave_a_blocking_worker_at_once(
     assert "refunded old" not in ended.out
     assert "refunded lasting" in ended.out
     assert "refunded odd" in ended.out
-    assert "the header 'ttl' is no time to live in the form int64be: b'10'" in ended.err
+    assert "the header 'ttl' is not a time to live in the form int64be: b'10'" in ended.err
     (headers,) = headers_in(embedded, "shop.orders.dlq")
     assert (headers["wc-reason"], headers["wc-attempts"]) == (b"EXPIRED", b"0")
     assert headers["wc-error-message"].endswith(b"its time to live was 10 s")

@@ -50,7 +50,7 @@ def test_only_their_worker_is_started_anew_and_at_once(
     command.wait_for("charge: stops: ")
     began = perf_counter()
     (commands.directory / "timeouts").touch()
-    command.wait_for("charge: is restarted, time 1 of 3")
+    command.wait_for("charge: restart 1 of 3")
     assert perf_counter() - began < 10, "stop_timeout is 20 s"
     embedded.produce("parcels", b"one", partition=0)
     command.wait_for("shipped one")
@@ -74,7 +74,7 @@ def test_a_worker_that_hangs_again_and_again_ends_the_process(
     commands.application(SHOP)
     commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}, "ship": {}}})
     command = commands.start("run", "shop:app")
-    command.wait_for("charge: is restarted, time 3 of 3")
+    command.wait_for("charge: restart 3 of 3")
     ended = command.wait()
     assert ended.code == 1
     assert "ship: stopped: " in ended.err

@@ -128,7 +128,7 @@ def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_o
     assert set(members.stop_all()) == {0}
     assert commits.back == []
     assert unlogged_reruns(frozen, other, thawed_at) == []
-    assert frozen.said("stood still for")
+    assert frozen.said("was frozen for")
     assert frozen.said("lost 2 partitions")
     assert frozen.said("outlived its partition")
     assert (

@@ -43,7 +43,7 @@ def test_a_worker_goes_on_with_the_earliest_record_that_is_left(shop: ShopOn) ->
     assert running.workers[0].counters.gone == 10
     assert orders.places() == [(0, offset) for offset in range(20, 30)]
     (said,) = orders.log.of(LogEvent.OFFSET_RESET)
-    assert "going on at 20 (on_out_of_range: earliest)" in said
+    assert "continuing at 20 (on_out_of_range: earliest)" in said
 
 
 def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
@@ -56,7 +56,7 @@ def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
     assert running.workers[0].counters.gone == 20
     assert orders.places() == [(0, 30)]
     (said,) = orders.log.of(LogEvent.OFFSET_RESET)
-    assert "going on at 30 (on_out_of_range: latest)" in said
+    assert "continuing at 30 (on_out_of_range: latest)" in said
 
 
 def test_a_worker_stops_and_commits_nothing_unless_told_otherwise(shop: ShopOn) -> None:
@@ -116,6 +116,6 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
         orders.until_committed()
     (said,) = orders.log.of(LogEvent.OFFSET_RESET)
     lost_from = int(said.split("offsets ")[1].split("..")[0])
-    assert f"..2989 are gone (retention or deletion); going on at {first}" in said
+    assert f"..2989 are gone (retention or deletion); continuing at {first}" in said
     assert running.workers[0].counters.gone == first - lost_from
     assert orders.places() == [(0, n) for n in [*range(lost_from), *range(first, 3001)]]

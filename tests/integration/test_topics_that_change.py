@@ -69,7 +69,7 @@ def test_what_still_runs_for_the_old_topic_commits_nothing_to_the_new_one(
     with orders.running(kafka=protocol_settings(protocol)):
         orders.until_called(100)
         make_anew(orders, 1)
-        orders.until_said(f"{orders.topic} was deleted and made anew")
+        orders.until_said(f"{orders.topic} was deleted and recreated")
         orders.until_said(f"the call for {orders.topic}[0]@50")
         go_on.set()
         assert orders.committed().get(0, 0) == 0

@@ -68,7 +68,7 @@ def test_a_hanging_call_is_abandoned_and_its_dead_letter_says_where_it_stood(
     assert (copy.value(), headers["wc-reason"]) == (b"hangs", b"STALLED")
     stack = headers["wc-error-stack"].decode()
     assert "in pay" in stack
-    assert "self.answers.wait(PATIENCE_S)" in stack
+    assert "self.answers.wait(DEADLINE_S)" in stack
     assert "thread_pool.py" not in stack
     (line,) = orders.log.of(LogEvent.CALL_STALLED)
     assert "in pay" in line
@@ -121,7 +121,7 @@ def test_an_outage_moves_next_to_nothing_and_the_worker_goes_on_by_itself(
         orders.produce(range(500, 1000))  # only new records open it again
         orders.until_said("nothing starts and nothing leaves until the cool-down is over", times=2)
         bank.is_up = True
-        orders.until_said("a call has returned; everything goes on")
+        orders.until_said("a call has returned; work resumes")
         orders.until_committed()
         counters = running.counters["work"]
         assert counters.dead_lettered <= 20

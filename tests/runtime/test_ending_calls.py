@@ -187,7 +187,7 @@ def test_a_call_that_blocks_the_loop_is_said_to_and_shown_where_it_stands() -> N
             failure = coroutines.pool.inspect(stalled(blocker))
             assert failure is not None
             assert "it blocks the event loop" in failure.fault.message
-            assert "released.wait(PATIENCE_S)  # ***" in failure.fault.stack
+            assert "released.wait(DEADLINE_S)  # ***" in failure.fault.stack
             assert "window_consumer/runtime" not in failure.fault.stack
         finally:
             released.set()
@@ -220,7 +220,7 @@ def test_what_blocks_the_loop_without_being_a_call_is_written_down_once(
         assert coroutines.back().plain
     args = fields_of(caplog, LogEvent.LOOP_BLOCKED)["args"]
     assert args[:2] == ("work", "the task the child")
-    assert "assert released.wait(PATIENCE_S)" in args[2]
+    assert "assert released.wait(DEADLINE_S)" in args[2]
 
 
 def test_a_loop_that_is_blocked_for_ever_does_not_hold_up_the_end() -> None:

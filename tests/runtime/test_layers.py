@@ -224,9 +224,8 @@ def test_a_malformed_header_expires_nothing_and_is_told_once() -> None:
     assert limited.call(1e9, headers=[("ttl", b"later")])
     ((event, warning),) = limited.warnings
     assert event == LogEvent.TTL_IGNORED
-    assert (
-        "orders[0]@7: the header 'ttl' is no time to live in the form int64be: b'soon'" in warning
-    )
+    assert "orders[0]@7: the header 'ttl' is not a time to live in the form" in warning
+    assert "int64be: b'soon'" in warning
 
 
 def test_a_copy_is_as_old_as_its_first_delivery() -> None:

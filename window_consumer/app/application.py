@@ -1,4 +1,4 @@
-"""The application object: decorators, the keys that they take, and ``start``."""
+"""The application object: decorators, their arguments, and ``start``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 
-# Type checkers refuse functions of another form, and see the decorated ones as what they are.
+# Type checkers refuse functions of another form, and keep the types of decorated ones.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
 BatchHandlerT = TypeVar(
     "BatchHandlerT", bound=Callable[[list[Any]], object] | Callable[[list[Any], list[Any]], object]
@@ -56,10 +56,10 @@ RedactT = TypeVar("RedactT", bound=Callable[[str], str])
 
 
 class App(AppDefinition):
-    """A named set of handlers and what surrounds their calls.
+    """A named set of handlers with the layers around their calls.
 
-    ``version`` is written into the headers of dead-letter copies, so that one can see which
-    version of the application failed.
+    ``version`` goes into the headers of dead-letter copies, to show which version of the
+    application failed.
     """
 
     def handler(
@@ -75,19 +75,20 @@ class App(AppDefinition):
         ``async def f(record: Record) -> None`` runs on the worker's event loop, up to
         ``concurrency`` calls at once.
 
-        It may take the value as well, or alone: ``def f(order: Order, record: Record)``. What it is
-        made into follows from the annotation (an attrs class, dataclass, TypedDict, msgspec Struct,
-        pydantic model), from JSON; ``value`` names another decoder, a function of bytes or a
-        deserialiser of ``confluent_kafka``. What cannot be decoded becomes a dead letter at once,
-        with reason DECODE.
+        The function may take the value as well, or alone: ``def f(order: Order, record: Record)``.
+        The annotation (an attrs class, dataclass, TypedDict, msgspec Struct, pydantic model)
+        decides what the JSON value is decoded into. ``value`` names another decoder: a function of
+        bytes, or a deserialiser of ``confluent_kafka``. A value that cannot be decoded becomes a
+        dead letter at once, with reason DECODE.
 
-        ``when`` says for which records it is, where a worker runs several handlers: a condition
-        such as ``header("type") == "paid"``, or a function that tells by its truth. The other
-        arguments are defaults for a worker that runs it, with the names, units and meaning of
-        the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
-        YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
-        that is taken, for generators, and for annotations that nothing can be decoded into,
-        TypeError for an argument that there is not.
+        ``when`` selects the handler's records where a worker runs several handlers: a condition
+        such as ``header("type") == "paid"``, or a predicate. The other arguments are defaults for a
+        worker that runs it, with the names, units and meaning of the configuration's keys;
+        ``fatal`` and ``retryable`` correspond to those below ``retry``. The YAML file takes
+        precedence. The function itself stays an ordinary function.
+
+        Raises UsageError for a name that is taken, for generators, and for annotations that nothing
+        can be decoded into, TypeError for an unknown argument.
         """
         of_worker = checked_topics(topics, "@app.handler")
         defaults = defaults_of("handler", keys, of_worker, batches=False)
@@ -114,10 +115,10 @@ class App(AppDefinition):
         """Register a function ``def f(records: list[Record]) -> None`` as a batch handler.
 
         It gets records of one partition in offset order, at most ``max_records`` of them. A batch
-        goes out when it is full, when it holds ``min_records`` and nothing more is there, or when
-        its first record has waited for ``max_wait``; they are the keys of ``batch`` in the
-        configuration. It may raise PartialFailure to name the records that failed; whatever else
-        it raises holds for all of them.
+        goes out when it is full, when it holds ``min_records`` and no more are available, or when
+        its first record has waited for ``max_wait``: the keys of ``batch`` in the configuration.
+        The function may raise PartialFailure to name the records that failed; any other exception
+        fails all of them.
 
         It may take the values as well, or alone: ``def f(orders: list[Order], records:
         list[Record])``. Everything else is as for ``handler``.
@@ -156,13 +157,13 @@ class App(AppDefinition):
     ) -> MiddlewareT | Callable[[MiddlewareT], MiddlewareT]:
         """Wrap every handler call with ``def m(record, call_next)``, first registered outermost.
 
-        It has to call ``call_next(record)`` for the handler to run; what it raises counts as
-        the handler's. Handlers that are coroutines need ``async def m(record, call_next)``, with
-        ``await call_next(record)``. An application with both kinds of handlers has middleware for
-        each: ``@app.middleware(around="functions")`` and ``@app.middleware(around="coroutines")``.
+        It must call ``call_next(record)`` for the handler to run; an exception of its own counts as
+        the handler's. Coroutine handlers need ``async def m(record, call_next)``, with ``await
+        call_next(record)``. An application with both kinds of handlers needs middleware for each:
+        ``@app.middleware(around="functions")`` and ``@app.middleware(around="coroutines")``.
 
-        Batch handlers have their own, which gets the list: ``@app.middleware(around="batches")``
-        over ``def m(records, call_next)``.
+        Batch handlers have their own middleware, which gets the list:
+        ``@app.middleware(around="batches")`` over ``def m(records, call_next)``.
         """
 
         def register(function: MiddlewareT) -> MiddlewareT:
@@ -175,15 +176,15 @@ class App(AppDefinition):
         return register if function is None else register(function)
 
     def lifespan(self, function: LifespanT) -> LifespanT:
-        """Enter a context once per process where handlers run: pools, clients, caches.
+        """Enter a context once in each process that runs handlers: pools, clients, caches.
 
-        A generator function with one ``yield``, or a function that returns a context manager.
-        What it yields is ``record.state``. It is left after the workers have drained and
+        Takes a generator function with one ``yield``, or a function that returns a context manager.
+        The value that it yields is ``record.state``. It exits after the workers have drained and
         committed, before they leave their groups, on the thread that entered it.
 
-        An asynchronous one (``async def`` with one ``yield``, or a function that returns an
+        An asynchronous lifespan (``async def`` with one ``yield``, or a function that returns an
         asynchronous context manager) is entered on the event loop of each worker with coroutines,
-        and once more for all other workers, on a loop of its own.
+        and once more for all other workers, on a separate loop.
         """
         if self._lifespan is not None:
             raise UsageError("@app.lifespan: there is a lifespan already")
@@ -195,8 +196,8 @@ class App(AppDefinition):
     def oauth_token(self, function: TokenT) -> TokenT:
         """Supply OAUTHBEARER tokens to all clients: ``def token(config: str) -> (token, expiry)``.
 
-        ``config`` is sasl.oauthbearer.config, ``expiry`` is in seconds since 1970. Called by the
-        clients' threads whenever a token is about to expire.
+        ``config`` is sasl.oauthbearer.config, ``expiry`` is in seconds since 1970. The clients'
+        threads call it whenever a token is about to expire.
         """
         if self._oauth_token is not None:
             raise UsageError("@app.oauth_token: there is one already")
@@ -205,12 +206,12 @@ class App(AppDefinition):
         return function
 
     def redact(self, function: RedactT) -> RedactT:
-        """Take what is confidential out of the texts of exceptions.
+        """Remove confidential parts from the texts of exceptions.
 
         ``def redact(text: str) -> str`` gets the text of each exception that a handler raises,
-        before it is logged, written to a header or shown anywhere. Called on the handlers'
-        threads, and in their child processes. Where it raises the text is withheld. With
-        ``errors: {message: class}`` no text is told, and it is not called.
+        before it is logged, written to a header or shown anywhere. It is called on the handlers'
+        threads, and in their child processes. If it raises, the text is withheld. With ``errors:
+        {message: class}`` no text is reported, and it is not called.
         """
         if self._redact is not None:
             raise UsageError("@app.redact: there is one already")
@@ -226,11 +227,10 @@ class App(AppDefinition):
         overrides: Sequence[str] = (),
         for_cluster: bool = False,
     ) -> AppPlan:
-        """Check everything that can be checked without a cluster; raises ConfigError.
+        """Check everything that can be checked without a cluster; raise ConfigError.
 
-        ``for_cluster`` demands the brokers' addresses, too, which a test or a simulation can do
-        without.
-        Raises UsageError where middleware cannot surround the handlers that it is for.
+        ``for_cluster`` also requires the brokers' addresses, which a test or a simulation does not
+        need. Raises UsageError if middleware cannot wrap its handlers.
         """
         plan = make_plan(
             config=Path(config),
@@ -252,15 +252,13 @@ class App(AppDefinition):
     ) -> Running:
         """Start the workers of a configuration and return at once.
 
-        ``only`` names the workers to run, all that are enabled by default; ``overrides`` are
-        texts like ``workers.charge.concurrency=8``. Waits for a broker for ``start_timeout``
-        seconds, for ever by default. Use the result as a context manager, or call its ``stop``
-        and ``wait``. Installs no signal handlers, no logging, and changes no setting of the
-        interpreter.
+        ``only`` names the workers to run, by default all enabled ones; ``overrides`` are texts like
+        ``workers.charge.concurrency=8``. Waits for a broker for ``start_timeout`` seconds, for ever
+        by default. Use the result as a context manager, or call its ``stop`` and ``wait``. Installs
+        no signal handlers and no logging, and changes no interpreter setting.
 
         Raises ConfigError and other UsageErrors before anything runs, AuthenticationError and
-        BrokerUnavailableError when the cluster cannot be used, LifespanError when the lifespan
-        fails.
+        BrokerUnavailableError if the cluster cannot be used, LifespanError if the lifespan fails.
         """
         plan = self.plan(config, only=only, overrides=overrides, for_cluster=True)
         return self.start_plan(plan, start_timeout=start_timeout)
@@ -273,18 +271,18 @@ class App(AppDefinition):
         stop_asked: Callable[[], bool] = lambda: False,
         copy: ReplicaIdentity | None = None,
     ) -> Running:
-        """Start what ``plan`` has checked, see ``start_offset``.
+        """Start what ``plan`` has checked, see ``start``.
 
-        While it waits for a broker it asks ``stop_asked`` about once a second, and raises
-        StartStoppedError when that says so. Probes get answers from the beginning to the end. A
-        ``copy`` is not asked by them, but by whoever keeps the copies.
+        While it waits for a broker it polls ``stop_asked`` about once a second, and raises
+        StartStoppedError once that returns True. Probes get answers from beginning to end. As a
+        ``copy``, a replica answers its supervisor instead.
         """
         return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
 
     def blueprints(self, plan: AppPlan) -> Mapping[str, ChildSpec]:
-        """Return what the children of workers are made of whose pools have such, by worker.
+        """Return the child specs of workers whose pools have child processes, by worker.
 
-        Raises UsageError where child processes could not import the application.
+        Raises UsageError if child processes could not import the application.
         """
         return blueprints_of(self, plan)
 
@@ -296,17 +294,17 @@ class App(AppDefinition):
         stop_asked: Callable[[], bool] = lambda: False,
         dry: bool = False,
     ) -> Prepared:
-        """Ask the cluster what has to be known before the first record, see ``start_offset``.
+        """Query the cluster for everything needed before the first record, see ``prepare``.
 
-        A ``dry`` run changes nothing; without it missing dead-letter topics are made.
+        Creates missing dead-letter topics, except in a ``dry`` run, which changes nothing.
         """
         return prepare(plan, self._oauth_token, StartTimeout(start_timeout, stop_asked), dry=dry)
 
     def setup_of(
         self, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
     ) -> WorkerSetup:
-        """Return everything about a worker that is not a connection, middleware included.
+        """Return everything that defines a worker except its connections, middleware included.
 
-        ``clock`` is that of the process unless another one is given.
+        ``clock`` replaces the process's clock.
         """
         return setup_of(self, plan, worker, clock)

@@ -47,8 +47,8 @@ def handler_of(
 ) -> Handler:
     """Return what to call for each record of a worker.
 
-    From the outside in: what has expired is kept away, a handler is chosen, the middleware, the
-    handler. A worker with one handler for everything and without ``ttl`` has no layers of ours.
+    From the outside in: expiry, routing, middleware, handler. A worker with one handler for
+    everything and without ``ttl`` has none of our layers.
     """
     is_copy = _is_copy(worker, topics)
     routes = [
@@ -70,7 +70,7 @@ def batch_handler_of(
     wall_ms: WallMs,
     warn: Warn,
 ) -> BatchHandler:
-    """Return what to call for each batch of a worker of batch handlers, layered the same way."""
+    """Return what to call for each batch of a worker of batch handlers, in the same layers."""
     is_copy = _is_copy(worker, topics)
     routes = [
         BatchRoute(
@@ -103,7 +103,7 @@ def _matcher(
 
 
 def _is_copy(worker: PlannedWorker, topics: TopicsConfig) -> IsCopy:
-    """Tell the worker's retry topics by their names, each worked out once."""
+    """Return a predicate for the worker's retry topics by name, which caches its answers."""
     known: dict[str, bool] = {}
 
     def is_copy(topic: str) -> bool:
@@ -116,10 +116,10 @@ def _is_copy(worker: PlannedWorker, topics: TopicsConfig) -> IsCopy:
 
 
 def refuse_mixtures(workers: Iterable[PlannedWorker], layers: Sequence[Layer]) -> None:
-    """Raise UsageError for middleware that cannot surround a handler that it is for.
+    """Raise UsageError for middleware that cannot wrap a handler that it applies to.
 
-    A plain function that calls a coroutine function gets an object back and leaves before anything
-    has run; a coroutine needs an event loop, which the threads of plain handlers do not have.
+    A plain function that calls a coroutine function gets an object back and returns before anything
+    has run. A coroutine needs an event loop, which the threads of plain handlers do not have.
     """
     for worker in workers:
         whose = f"worker {worker.name} ({worker.handler_names})"
@@ -128,14 +128,14 @@ def refuse_mixtures(workers: Iterable[PlannedWorker], layers: Sequence[Layer]) -
 
 
 def refuse_mixture(whose: str, layers: Sequence[Layer], *, coroutines: bool) -> None:
-    """Raise UsageError where one of these cannot surround handlers of a kind."""
+    """Raise UsageError where a middleware cannot wrap handlers of this kind."""
     for layer in layers:
         if layer.is_for(coroutines=coroutines) and layer.is_async != coroutines:
             raise UsageError(_refusal(whose, layer, coroutines=coroutines))
 
 
 def refuse_batch_mixture(whose: str, layers: Sequence[Layer], *, coroutines: bool) -> None:
-    """Raise UsageError for middleware that batch handlers of a kind would miss, or cannot have."""
+    """Raise UsageError for middleware that batch handlers would miss or cannot have."""
     for layer in layers:
         if layer.around is None:
             raise UsageError(

@@ -1,8 +1,7 @@
-"""What child processes make a worker's handler of: plain values, and the application by name.
+"""How child processes make a worker's handler: plain values, and the application by name.
 
-A child imports the application as the parent did, and finds the handlers in it. What the
-configuration says comes from the parent: the file may have changed by the time that a child is
-replaced.
+A child imports the application as the parent did and finds the handlers in it. The configuration
+comes from the parent, because the file may have changed before a child is replaced.
 """
 
 from __future__ import annotations
@@ -47,23 +46,23 @@ from window_consumer.runtime.worker import SystemClock
 
 @frozen
 class ChildSpec:
-    """A worker's handler, as a child process makes it. Pickled; called in the child."""
+    """A worker's handler for a child process to make. Pickled; called in the child."""
 
     application: str
     """``module:attribute``."""
     config: WorkerConfig
     topics: TopicsConfig
     conditions: Mapping[str, Condition]
-    """Of handlers whose condition stands in the configuration."""
+    """The conditions of handlers that the configuration sets."""
     mask: Mask
     mask_rules: MaskRules
     errors: ErrorsConfig
     spans: SpansOfChild | None
     surroundings: tuple[str, ...]
-    """Lifespan and middleware by name; the child has to have the same."""
+    """Lifespan and middleware by name; the child must have the same."""
 
     def __call__(self) -> ChildTools:
-        """Import the application and put the handler together, as in the parent."""
+        """Import the application and build the handler, as in the parent."""
         from window_consumer.app.loading import load_app  # noqa: PLC0415 - it imports what imports this
 
         app = load_app(self.application)
@@ -71,13 +70,13 @@ class ChildSpec:
         if missing:
             raise UsageError(
                 f"{self.application} has no handler {missing[0]!r} when a child process imports it:"
-                " register handlers while the module is imported, whoever imports it"
+                " register handlers while the module is imported, in every process"
             )
         if app.surroundings != self.surroundings:
             raise UsageError(
                 f"{self.application} has {_listed(app.surroundings)} as lifespan and middleware"
                 f" when a child process imports it, and {_listed(self.surroundings)} in its parent:"
-                " register them while the module is imported, whoever imports it"
+                " register them while the module is imported, in every process"
             )
         routes = [
             PlannedRoute(app.handlers[name], self.conditions.get(name) or app.handlers[name].when)
@@ -108,9 +107,9 @@ class ChildSpec:
 
 
 def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
-    """Return what the children of workers are made of whose pools have such, by worker.
+    """Return the child specs of workers whose pools have child processes, by worker.
 
-    Raises UsageError where child processes could not import the application.
+    Raises UsageError if child processes could not import the application.
     """
     return {
         worker.name: child_spec_of(app, plan, worker)
@@ -120,14 +119,14 @@ def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
 
 
 def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> ChildSpec:
-    """Return what a worker's children need; UsageError where they could not import it."""
+    """Return a worker's child spec; raise UsageError if a child could not import it."""
     conditions = {
         route.handler.name: route.when
         for route in worker.routes
         if isinstance(route.when, Condition) and route.handler.name in worker.config.routes
     }
     where = import_path(app, plan, worker)
-    # Without what only the parent needs: passwords, and classes that cannot be pickled.
+    # Omit what only the parent needs: passwords, and classes that cannot be pickled.
     config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
     return ChildSpec(
         where,

@@ -1,4 +1,4 @@
-"""Clients for commands that work beside the workers, with the settings of one worker."""
+"""Clients for commands that run beside the workers, with the settings of one worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from window_consumer.model.errors import ConfigError
 
 @frozen
 class Clients:
-    """What a command needs in order to talk to a worker's cluster."""
+    """The clients that a command needs to talk to a worker's cluster."""
 
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Clients:
         oauth_token: OauthToken | None = None,
         timeout_s: float = 30.0,
     ) -> Clients:
-        """Return them once a broker answers.
+        """Return the clients once a broker answers.
 
         Raises ConfigError for properties that may not be set, AuthenticationError, and
         BrokerUnavailableError after ``timeout_s``.
@@ -87,9 +87,9 @@ class Clients:
 
 
 def check_tokens(properties: Mapping[str, Any], oauth_token: OauthToken | None, where: str) -> None:
-    """Raise ConfigError where a client would ask for tokens that nobody supplies.
+    """Raise ConfigError where a client would request tokens that nothing supplies.
 
-    Such a client only waits, and nothing says what for. ``where`` is for the message.
+    Such a client waits without an explanation. ``where`` is for the message.
     """
     if oauth_token is None and uses_tokens(properties):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What ``check --connect`` asks of the cluster beyond what a start asks anyway."""
+"""The checks of ``check --connect`` beyond those of every start."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from window_consumer.engine.commit_metadata import MAX_BYTES
 
 @frozen
 class ClusterFindings:
-    """What the cluster says about one worker."""
+    """The cluster's answers about one worker."""
 
     worker: str
     topics: dict[str, int]
-    """The source topics and their partitions."""
+    """The source topics and their partition counts."""
     dead_letter_topics: dict[str, str]
     """The dead-letter topic of each source topic."""
     retry_topics: dict[str, list[str]]
     """The retry topics of each source topic, in the order of the ladder."""
     leftovers: dict[str, int | None]
-    """Retry topics that no level stands for any more, with how many records they still hold; None
-    where the cluster does not tell."""
+    """Retry topics without a configured level, each with its number of remaining records; None
+    where the cluster does not report it."""
     partitions: int
     members: int | None
-    """Members that the group has now, None where the cluster does not tell."""
+    """The present number of group members, None where the cluster does not report it."""
     limits: dict[str, str]
-    """The broker's limits that we rely on."""
+    """The broker limits that we rely on."""
     group_times: GroupTimes
-    """How soon the group notices that a member is gone, as the cluster tells it."""
+    """How soon the group notices that a member is gone, by the cluster's settings."""
     warnings: tuple[str, ...]
 
     def in_words(self) -> Iterator[str]:
@@ -55,9 +55,9 @@ class ClusterFindings:
         for source, names in sorted(self.retry_topics.items()):
             yield f"  cluster: {source} is retried by {', '.join(names)}; may read and write"
         for name, backlog in sorted(self.leftovers.items()):
-            held = "it is not known how many" if backlog is None else str(backlog)
+            held = "an unknown number of" if backlog is None else str(backlog)
             then = "it may be deleted" if backlog == 0 else "it is read until it is drained"
-            yield f"  cluster: {name} belongs to no level any more, holds {held} records: {then}"
+            yield f"  cluster: {name} no longer belongs to a level and holds {held} records: {then}"
         if self.members is not None:
             members = "1 member" if self.members == 1 else f"{self.members} members"
             yield f"  cluster: the group has {members} now"
@@ -79,10 +79,10 @@ _LIMITS = (
 def findings_of(
     app: App, plan: AppPlan, start_timeout: float | None
 ) -> tuple[ClusterFindings, ...]:
-    """Ask the cluster everything that a start would ask, and for its limits.
+    """Query the cluster for everything that a start checks, and for its limits.
 
-    Changes nothing: missing dead-letter topics are not made, only whether they could be. Raises
-    what a start would raise.
+    Changes nothing: it only checks whether missing dead-letter topics could be created. Raises what
+    a start would raise.
     """
     prepared = app.prepare(plan, start_timeout=start_timeout, dry=True)
     found = [_findings(worker) for worker in prepared.workers]

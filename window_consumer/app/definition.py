@@ -1,4 +1,4 @@
-"""What an application consists of: what its decorators have collected, and how it is called."""
+"""The definition of an application: what its decorators have collected, and how it is called."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.error_report import Redact
 
 Token = tuple[str, float]
-"""A token and when it expires, in seconds since 1970."""
+"""A token and its expiry, in seconds since 1970."""
 
 
 class AppDefinition:
-    """What others need of an ``App``: no decorators, no start."""
+    """The part of an ``App`` that other modules need, without decorators and start."""
 
     def __init__(self, name: str, *, version: str = ""):
         self.name = name
@@ -57,24 +57,24 @@ class AppDefinition:
 
     @property
     def token_function(self) -> Callable[[str], Token] | None:
-        """What ``oauth_token`` has decorated, None where nothing is."""
+        """The function decorated with ``oauth_token``, None without one."""
         return self._oauth_token
 
     @property
     def redactor(self) -> Redact | None:
-        """What ``redact`` has decorated, None where nothing is."""
+        """The function decorated with ``redact``, None without one."""
         return self._redact
 
     def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
-        """Return a handler within the application's middleware, the way that workers call it.
+        """Return a handler wrapped in the application's middleware, as workers call it.
 
-        Raises UsageError for middleware that cannot surround a handler of that kind.
+        Raises UsageError for middleware that cannot wrap a handler of that kind.
         """
         refuse_mixture("this application", self._middleware, coroutines=coroutines)
         return with_middleware(handler, self._middleware, coroutines=coroutines)
 
     def batch_surrounded(self, handler: BatchHandler, *, coroutines: bool = False) -> BatchHandler:
-        """Return a batch handler within the application's middleware for batches."""
+        """Return a batch handler wrapped in the application's middleware for batches."""
         refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
         return with_batch_middleware(handler, self._middleware)
 
@@ -83,16 +83,16 @@ class AppDefinition:
     ) -> Handler | BatchHandler:
         """Return what a slot calls, see ``handler_of`` and ``batch_handler_of``.
 
-        It needs no whole plan: a child process has none.
+        It needs no whole plan, because child processes have none.
         """
         make = batch_handler_of if worker.is_batch else handler_of
         return make(worker, self._middleware, topics, wall_ms, warn)
 
     def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
-        """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
+        """Return the lifespan, not entered. It yields ``record.state``, None without a lifespan.
 
-        ``run`` runs coroutines on the loop on which handlers run, for an asynchronous lifespan.
-        Raises UsageError where the decorated function gives no context manager.
+        ``run`` runs coroutines on the handlers' loop, for an asynchronous lifespan. Raises
+        UsageError if the decorated function returns no context manager.
         """
         if run is not None and self._lifespan is not None and is_async_lifespan(self._lifespan):
             return entered_by(run, self._lifespan)
@@ -100,17 +100,17 @@ class AppDefinition:
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """Its middleware, from the outside in."""
+        """The middleware, outermost first."""
         return tuple(self._middleware)
 
     @property
     def lifespan_function(self) -> Lifespan | None:
-        """What ``lifespan`` has decorated, None where nothing is."""
+        """The function decorated with ``lifespan``, None without one."""
         return self._lifespan
 
     @property
     def surroundings(self) -> tuple[str, ...]:
-        """The names of its lifespan and of its middleware, from the outside in."""
+        """The names of the lifespan and of the middleware, outermost first."""
         lifespan = () if self._lifespan is None else (self._lifespan,)
         functions = (*lifespan, *(layer.function for layer in self._middleware))
         return tuple(getattr(each, "__qualname__", type(each).__name__) for each in functions)
@@ -128,9 +128,9 @@ class AppDefinition:
         wall_ms: WallMs,
         warn: Warn = lambda _event, _text: None,
     ) -> Handler:
-        """Return what is called for a worker's records: its routes, its middleware, its handlers.
+        """Return what is called for a worker's records: its routes, middleware and handlers.
 
-        ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
+        ``wall_ms`` is the time for expiry, in milliseconds since 1970.
         """
         return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 

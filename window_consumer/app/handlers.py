@@ -1,4 +1,4 @@
-"""What the decorators collect: handlers with defaults and routes, middleware, the lifespan."""
+"""What decorators collect: handlers with defaults and routes, middleware, the lifespan."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ Middleware = (
 )
 Around = Literal["functions", "coroutines", "batches"]
 When = Condition | Callable[[Record], object]
-"""A condition on a record, or a function that tells by its truth."""
+"""A condition on a record, or a predicate."""
 
 
 @frozen
 class HandlerSpec:
-    """A decorated function and what its decorator says."""
+    """A decorated function and its decorator's arguments."""
 
     name: str
     function: Callable[..., object]
     defaults: Mapping[str, Any]
-    """Raw values of a worker's keys, for the configuration to start from."""
+    """Raw defaults for a worker's keys, which the configuration overrides."""
     when: When | None = None
-    """For which records it is; None is for all."""
+    """Selects its records; None accepts all."""
     parameters: Parameters | BatchParameters = field(factory=Parameters)
-    """What the function takes."""
+    """The function's parameters."""
 
     @property
     def is_batch(self) -> bool:
-        """It gets lists of records."""
+        """Whether it gets lists of records."""
         return isinstance(self.parameters, BatchParameters)
 
     @property
     def call(self) -> Handler:
-        """What is called with a record alone: the function itself where it takes nothing else.
+        """A callable of a record alone: the function itself if it takes nothing else.
 
-        A batch handler gets the record as a list of one.
+        For a batch handler, the record goes into a list of one.
         """
         if isinstance(self.parameters, BatchParameters):
             call_batch = self.call_batch
@@ -67,7 +67,7 @@ class HandlerSpec:
 
     @property
     def call_batch(self) -> BatchHandler:
-        """What is called with a list of records, for a batch handler."""
+        """A batch handler as a callable of a list of records."""
         if not isinstance(self.parameters, BatchParameters):
             raise UsageError(f"{self.place}: {self.name} is no batch handler")
         return self.parameters.called_with(self.function, coroutines=self.is_async)
@@ -79,17 +79,17 @@ class HandlerSpec:
 
     @property
     def place(self) -> str:
-        """Where the function stands, for messages."""
+        """The function's file and line, for messages."""
         return place_of(self.function)
 
 
 @frozen
 class Layer:
-    """A middleware, and the kind of handlers that it is for."""
+    """A middleware, and the kind of handlers that it wraps."""
 
     function: Callable[..., Any]
     around: Around | None = None
-    """None is for all."""
+    """None wraps all."""
 
     @property
     def is_async(self) -> bool:
@@ -98,23 +98,23 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """Its name, for messages."""
+        """The function's name, for messages."""
         return _name_of(self.function)
 
     def is_for(self, *, coroutines: bool) -> bool:
-        """Tell whether it wraps handlers of a kind."""
+        """Return whether it wraps handlers of this kind."""
         return self.around in (None, "coroutines" if coroutines else "functions")
 
 
 def is_async(function: object) -> bool:
-    """Tell whether calling it makes a coroutine, or most likely does: what it wraps is one."""
+    """Return whether calling it makes a coroutine, or most likely does: what it wraps is one."""
     bare: Any = inspect.unwrap(function) if callable(function) else function
     call = getattr(type(bare), "__call__", None)  # noqa: B004 - not whether, but which one
     return any(inspect.iscoroutinefunction(each) for each in (function, bare, call))
 
 
 def checked_topics(topics: Sequence[object], what: str) -> list[str]:
-    """Return the names of topics; UsageError for a decorator without parentheses, and for lists."""
+    """Return the names of topics; raise UsageError for lists, and without parentheses."""
     for topic in topics:
         if isinstance(topic, str):
             continue
@@ -131,14 +131,14 @@ def checked_topics(topics: Sequence[object], what: str) -> list[str]:
 
 
 def place_of(function: object) -> str:
-    """Return where a function stands, for messages."""
+    """Return a function's file and line, for messages."""
     bare = inspect.unwrap(function) if callable(function) else function
     code = getattr(bare, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
 def name_of(function: object, what: str) -> str:
-    """Return the name that a function gives its handler; UsageError for what has none."""
+    """Return the name that a function gives its handler; UsageError for an unnamed callable."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str):
         raise UsageError(f"{what}: {function!r} has no name of its own; give it one with name=...")
@@ -146,9 +146,9 @@ def name_of(function: object, what: str) -> str:
 
 
 def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
-    """Return a function that can be called or awaited; UsageError for those that cannot.
+    """Return a function that can be called or awaited; raise UsageError for others.
 
-    Calling a generator function only makes an object: the record would count as done although
+    A call of a generator function only makes an object: the record would count as done although
     nothing ran.
     """
     if not callable(function):
@@ -181,7 +181,7 @@ def refuse_unbound_method(function: Callable[..., object], what: str) -> None:
 
 
 def expect_arguments(function: Callable[..., object], what: str, *names: str) -> None:
-    """Raise UsageError where a function cannot be called with so many arguments by position."""
+    """Raise UsageError if a function cannot be called with these positional arguments."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -196,7 +196,7 @@ def expect_arguments(function: Callable[..., object], what: str, *names: str) ->
 
 
 def _parameters_of(function: Callable[..., object]) -> list[str] | None:
-    """Return the names of what a function takes; None where nobody can tell."""
+    """Return the names of a function's parameters; None where they are unknown."""
     try:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -207,7 +207,7 @@ _OBJECTS = ("self", "cls")
 
 
 def checked_condition(when: object, what: str) -> When:
-    """Return a condition that can be asked; UsageError for one that could not, or always holds."""
+    """Return a usable condition; raise UsageError for one that fails, or always holds."""
     if isinstance(when, Condition):
         return when
     if isinstance(when, str):
@@ -230,7 +230,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bool) -> Handler:
-    """Wrap a handler of a kind; the middleware that was registered first is the outermost."""
+    """Wrap a handler of one kind; the middleware registered first is the outermost."""
     around = [each.function for each in reversed(layers) if each.is_for(coroutines=coroutines)]
     if not around:
         return handler
@@ -241,7 +241,7 @@ def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bo
 
 
 def with_batch_middleware(handler: BatchHandler, layers: Sequence[Layer]) -> BatchHandler:
-    """Wrap a batch handler in what is for such; the one registered first is the outermost."""
+    """Wrap a batch handler in its middleware; the one registered first is the outermost."""
     around = [layer.function for layer in reversed(layers) if layer.around == "batches"]
     if not around:
         return handler
@@ -266,14 +266,14 @@ def _wrap(function: Callable[..., object], call_next: Handler) -> Handler:
 
 @frozen
 class PlannedRoute:
-    """A handler of a worker, and for which records it is: None is for all."""
+    """A handler of a worker and the records that it accepts; None accepts all."""
 
     handler: HandlerSpec
     when: When | None
 
     @property
     def in_words(self) -> str:
-        """Say what it is for, the way that the configuration has it."""
+        """Describe its records in the configuration's syntax."""
         if isinstance(self.when, Condition):
             return f"{self.handler.name} where {self.when}"
         if self.when is None:
@@ -284,7 +284,7 @@ class PlannedRoute:
 def planned_routes(
     loaded: LoadedConfig, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
 ) -> tuple[PlannedRoute, ...]:
-    """Find each handler its condition; the configuration's replaces the decorator's."""
+    """Pair each handler with its condition; the configuration's replaces the decorator's."""
     routes = []
     for name in worker.handlers:
         spec = handlers[name]

@@ -1,4 +1,4 @@
-"""What is wrong with a worker's Kafka properties, and where each of them was set."""
+"""Problems of a worker's Kafka properties, with the place where each was set."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def kafka_problems(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]
 
 
 _ADDRESS = re.compile(r"(\w+://)?(\[[\da-fA-F:.%]+\]|[^\s:/\[\]]+)(:0*[1-9]\d{0,4})?")
-"""What librdkafka takes for a broker: the port is 9092 unless it is given."""
+"""What librdkafka accepts as a broker address; the port defaults to 9092."""
 
 
 def missing_brokers(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]:
-    """Yield that a client of a worker does not know its brokers, or what is no address of one."""
+    """Yield the clients of a worker without brokers, and invalid broker addresses."""
     users: dict[settings.Kind, Mapping[str, Any]] = {
         "consumer": worker.consumer,
         "producer": worker.producer,

@@ -1,4 +1,4 @@
-"""Lifespans as context managers. An asynchronous one is entered and left by one task."""
+"""Lifespans as context managers. One task enters and exits an asynchronous lifespan."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.event_loop import EventLoop
 
 OnOver = Callable[[BaseException], None]
-"""Hears why a lifespan is over that nobody has left. Called on the lifespan's loop."""
+"""Called on the lifespan's loop with the reason when a lifespan ends by itself."""
 
 
 class LifespanTask:
-    """Keeps an asynchronous context entered. Owner: the loop on which it is entered.
+    """Keeps an asynchronous context entered. Owner: the loop that enters it.
 
-    A context may end by itself: a group of tasks does when one of them fails, and takes along
-    whatever was entered within it.
+    A context may end by itself. A task group does so when one of its tasks fails, and takes down
+    everything entered within it.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]], on_over: OnOver):
@@ -40,7 +40,7 @@ class LifespanTask:
         self._task: asyncio.Task[None]
 
     async def enter(self) -> Any:
-        """Enter the context; returns what it yields, raises what it raises."""
+        """Enter the context; return what it yields, raise what it raises."""
         self._entered = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(), name="wc-lifespan")
         await asyncio.wait([self._task, self._entered], return_when=asyncio.FIRST_COMPLETED)
@@ -50,7 +50,7 @@ class LifespanTask:
         return self._entered.result()
 
     async def leave(self) -> None:
-        """Leave the context; raises what it raises, or has raised meanwhile."""
+        """Exit the context; raise what it raises, or has raised meanwhile."""
         self._leaving.set()
         await self._task
 
@@ -73,31 +73,31 @@ Lifespan = (
 )
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine on a loop and returns what it returns."""
+"""Runs a coroutine on a loop and returns its result."""
 
 _FORMS = "a function with one yield, or to return a context manager, asynchronous or not"
 
 
 @frozen
 class StatesByWorker:
-    """What an asynchronous lifespan has yielded: it was entered on several loops."""
+    """The states of an asynchronous lifespan that was entered on several loops."""
 
     of: Mapping[str, Any]
-    """On the loop of each worker with coroutines."""
+    """By worker, for workers with coroutines and their loops."""
     others: Any
 
     @staticmethod
     def state_for(state: Any, worker: str) -> Any:
-        """Return what is ``record.state`` in a worker."""
+        """Return ``record.state`` for a worker."""
         if isinstance(state, StatesByWorker):
             return state.of.get(worker, state.others)
         return state
 
 
 def is_async_lifespan(lifespan: Lifespan | None) -> bool:
-    """Tell whether a lifespan is to be entered on an event loop.
+    """Return whether a lifespan must be entered on an event loop.
 
-    What only returns a context manager tells by its annotation or by what it wraps.
+    A plain function that returns a context manager shows it by its annotation or by what it wraps.
     """
     if lifespan is None:
         return False
@@ -114,9 +114,9 @@ def is_async_lifespan(lifespan: Lifespan | None) -> bool:
 
 
 def refuse_what_opens_nothing(lifespan: Lifespan) -> None:
-    """Raise UsageError for a function that can be seen not to return a context manager.
+    """Raise UsageError for a function that visibly returns no context manager.
 
-    What it returns is known for sure only when it is called, which opens things.
+    Its result is certain only after a call, which opens resources.
     """
     if not callable(lifespan):
         raise UsageError(f"@app.lifespan: {lifespan!r} has to be {_FORMS}")
@@ -133,7 +133,7 @@ def refuse_what_opens_nothing(lifespan: Lifespan) -> None:
 
 
 def _returns_constants(function: Any) -> bool:
-    """Tell whether all that a function can return are constants: None, most of the time."""
+    """Return whether a function can return only constants, such as None."""
     before, returned = None, []
     for step in dis.get_instructions(function):
         if step.opname == "RETURN_CONST":
@@ -146,7 +146,7 @@ def _returns_constants(function: Any) -> bool:
 
 
 def as_context(lifespan: Lifespan | None) -> AbstractContextManager[Any]:
-    """Return a context manager of the lifespan; one that yields None where there is none."""
+    """Return a context manager for the lifespan; without one, it yields None."""
     if lifespan is None:
         return contextlib.nullcontext()
     if inspect.isgeneratorfunction(lifespan):
@@ -158,7 +158,7 @@ def as_context(lifespan: Lifespan | None) -> AbstractContextManager[Any]:
 
 
 def as_async_context(lifespan: Lifespan) -> AbstractAsyncContextManager[Any]:
-    """Return an asynchronous context manager of the lifespan. Called on the loop."""
+    """Return an asynchronous context manager for the lifespan. Called on the loop."""
     if inspect.isasyncgenfunction(lifespan):
         return contextlib.asynccontextmanager(lifespan)()
     context: Any = lifespan()
@@ -183,7 +183,7 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
 
 def _log_over(error: BaseException) -> None:
     LOGGER.error(
-        "%s: what it opened is gone",
+        "%s: its resources are gone",
         lifespan_error(error, "ended by itself"),
         extra={"event": LogEvent.LIFESPAN_ENDED},
     )
@@ -191,7 +191,7 @@ def _log_over(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def entered_by(run: Run, lifespan: Lifespan, on_over: OnOver | None = None) -> Iterator[Any]:
-    """Enter and leave an asynchronous lifespan on one loop, both in the same task."""
+    """Enter and exit an asynchronous lifespan on one loop, both in the same task."""
     task = LifespanTask(lambda: as_async_context(lifespan), on_over or _log_over)
     state = run(task.enter())
     try:
@@ -206,7 +206,7 @@ def entered_on(
 ) -> Iterator[StatesByWorker]:
     """Enter an asynchronous lifespan on the loop of each worker, and once for all others.
 
-    The workers' loops are started, and go on afterwards where a worker uses them.
+    Starts the workers' loops, which continue afterwards if a worker uses them.
     """
     others = EventLoop("wc-lifespan-loop")
     with ExitStack() as stack:
@@ -222,9 +222,9 @@ def entered_on(
 
 @contextlib.contextmanager
 def entered_alone(lifespan: Lifespan) -> Iterator[Any]:
-    """Enter and leave an asynchronous lifespan on a loop of its own: in a child process.
+    """Enter and exit an asynchronous lifespan on a separate loop: in a child process.
 
-    One that is over by itself ends the process: the next one enters it anew.
+    If the lifespan ends by itself, it ends the process, and the next process enters it again.
     """
 
     def end(error: BaseException) -> None:
@@ -246,9 +246,9 @@ _STOP_S = 1.0
 def resources_on(
     lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: AppPlan, on_over: OnOver
 ) -> AbstractContextManager[Any]:
-    """Return the lifespan for the workers of this process, not those of its children.
+    """Return the lifespan for the workers in this process, without its children's.
 
-    ``loops`` are those of the workers with coroutines, by their names.
+    ``loops`` are the event loops of the workers with coroutines, by worker.
     """
     here = [worker for worker in plan.workers if not worker.pool.has_children]
     if not here:

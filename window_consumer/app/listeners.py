@@ -1,7 +1,7 @@
-"""Who listens to the workers of a process, and runs beside them from before the first to the end.
+"""Listeners to the workers of a process, which run from before the first one to the end.
 
-What is configured is entered here: each listener may hear what becomes of records
-(``Observer``), and may have threads and files of its own that end after the workers.
+This module starts the configured listeners. A listener may receive the events of records
+(``Observer``), and may have threads and files that end after the workers.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ from window_consumer.trace.wire import (
 
 
 class AppListener(Protocol):
-    """One that listens to all workers of a process."""
+    """A listener to all workers of a process."""
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return who hears what becomes of a worker's records, None for nobody."""
+        """Return the observer of a worker's records, None for none."""
 
 
 @frozen
 class Listeners:
-    """All of them."""
+    """All listeners of a process."""
 
     each: Sequence[AppListener] = ()
     spanning: Spanning | None = None
-    """Who surrounds calls with spans; one of ``each``, too."""
+    """Wraps calls in spans; also one of ``each``."""
     auditing: Auditing | None = None
-    """Hears of what workers write, too."""
+    """Also receives what workers write."""
     tracing: Tracing | None = None
 
     def figures(self) -> ProcessFigures:
-        """Return what has become of what they were told."""
+        """Return the listeners' figures."""
         return ProcessFigures(
             None if self.tracing is None else self.tracing.writer.figures(),
             None if self.auditing is None else self.auditing.audit.figures(),
         )
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
-        """Return who hears what becomes of a worker's records."""
+        """Return the observers of a worker's records."""
         observers = (listener.observer_of(worker) for listener in self.each)
         return tuple(observer for observer in observers if observer is not None)
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return where a worker writes its copies and results to: where others hear of them."""
+        """Return the sink for a worker's copies and results, observed where necessary."""
         return sink if self.auditing is None else self.auditing.sink_of(worker, sink, clock)
 
 
@@ -86,14 +86,14 @@ def counted_redrive(
     *,
     transactional: bool,
 ) -> AbstractContextManager[LogWriter]:
-    """Lend a writer that the audit hears, where it is configured, see ``counting_redrives``."""
+    """Return a writer that the audit observes, if configured, see ``counting_redrives``."""
     return counting_redrives(loaded, clients, group, to, writer, transactional=transactional)
 
 
 def listeners_of(
     app: AppDefinition, plan: AppPlan, prepared: Prepared, beside: ExitStack
 ) -> Listeners:
-    """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
+    """Start the configured listeners; ``beside`` exits when all workers have ended."""
     spans = spanning(plan, beside)
     version = f" {app.version}" if app.version else ""
     auditing = auditing_of(app.name, plan, prepared, beside)

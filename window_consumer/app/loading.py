@@ -17,15 +17,15 @@ _MISSING = ": is missing"
 
 
 def load_app(spec: str) -> App:
-    """Return the App that ``module:attribute`` names; UsageError says what went wrong where.
+    """Return the App that ``module:attribute`` names; a UsageError says what failed and where.
 
-    The current directory is searched first. ``:app`` may be left out.
+    Searches the current directory first. ``:app`` is optional.
     """
     module_name, _, attribute = spec.partition(":")
     attribute = attribute or "app"
     if not module_name or "/" in module_name or module_name.endswith(".py"):
         raise UsageError(
-            f"{spec!r} is no application: write MODULE:APP with the module's dotted name, as in"
+            f"{spec!r} is not an application: write MODULE:APP with the module's dotted name, as in"
             " shop:app"
         )
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has strings
@@ -58,7 +58,7 @@ def load_app(spec: str) -> App:
 def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> LoadedConfig:
     """Load a configuration for a command that calls no handler, with or without its application.
 
-    Raises ConfigError, which names --app where the application may have what is missing.
+    Raises ConfigError, which names --app if the application may supply what is missing.
     """
     defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
     try:
@@ -71,7 +71,7 @@ def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str])
 
 
 def _broken(spec: str, error: BaseException) -> str:
-    """Say where in the user's code the import failed."""
+    """Describe where in the user's code the import failed."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""

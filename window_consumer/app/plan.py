@@ -1,4 +1,4 @@
-"""What will run: each worker with its handlers, and the rules that its configuration means."""
+"""The plan of a run: each worker with its handlers, and the rules of its configuration."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from window_consumer.runtime.pools.registry import kind_for
 
 @frozen
 class PlannedWorker:
-    """One worker that will run."""
+    """One worker to run."""
 
     config: WorkerConfig
     routes: tuple[PlannedRoute, ...]
-    """In the order in which they are asked; at least one."""
+    """In routing order; at least one."""
     retry: RetryRules
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
@@ -55,7 +55,7 @@ class PlannedWorker:
 
     @property
     def engine(self) -> EngineRules:
-        """What the configuration means to the worker's Engine."""
+        """The configuration as rules for the worker's Engine."""
         config = self.config
         return EngineRules(
             slots=config.slots,
@@ -113,17 +113,17 @@ class PlannedWorker:
 
     @property
     def may_be_unroutable(self) -> bool:
-        """Whether there may be records that are for none of the handlers."""
+        """Whether there may be records that no handler accepts."""
         return all(route.when is not None for route in self.routes)
 
     @property
     def handler_names(self) -> str:
-        """The names of its handlers, for headers that can name only all of them."""
+        """The names of its handlers, for headers that can only name all of them."""
         return ",".join(route.handler.name for route in self.routes)
 
     @property
     def expiry(self) -> ExpiryRules:
-        """What the configuration says of records that are too old."""
+        """The expiry rules of the configuration."""
         ttl, on_expired = self.config.ttl, self.config.on_expired
         if isinstance(ttl, HeaderTtl):
             unit_s = float(DURATION_UNITS[ttl.unit])

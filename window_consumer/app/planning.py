@@ -1,4 +1,4 @@
-"""The making of a plan: configuration and handlers, merged and checked without a cluster."""
+"""The making of a plan: merges and checks configuration and handlers, without a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from window_consumer.model.errors import ConfigError
 def check_batches(
     loaded: LoadedConfig, worker: WorkerConfig, handlers: Sequence[HandlerSpec]
 ) -> None:
-    """Raise ConfigError for handlers of both kinds in one worker, and keys that make no sense."""
+    """Raise ConfigError for both kinds of handlers in one worker, and for invalid batch keys."""
     batch = [each.name for each in handlers if each.is_batch]
     plain = [each.name for each in handlers if not each.is_batch]
     path = ("workers", worker.name)
@@ -67,9 +67,9 @@ def make_plan(
     overrides: Sequence[str] = (),
     for_cluster: bool = False,
 ) -> AppPlan:
-    """Load the configuration and find each worker its handler; ConfigError names all problems.
+    """Load the configuration and find each worker's handler; ConfigError names all problems.
 
-    ``for_cluster`` is for what is about to connect: it has to know its brokers.
+    ``for_cluster`` is for plans that will connect: it requires brokers.
     """
     defaults = {name: spec.defaults for name, spec in handlers.items()}
     loaded = load(config, defaults, overrides)
@@ -94,7 +94,7 @@ def make_plan(
         for each in planned:
             problems.extend(missing_brokers(loaded, each))
     if problems:
-        # Several clients, of several workers, may refuse one and the same line.
+        # Several clients of several workers may refuse the same line.
         raise ConfigError(mask("\n".join(dict.fromkeys(problems))))
     return AppPlan(loaded.config, tuple(planned), mask, str(config), loaded)
 
@@ -186,7 +186,7 @@ def _classes(
 
 
 def _resolve(dotted: str) -> object:
-    """Return what a dotted name stands for, None where it cannot be imported."""
+    """Return the object of a dotted name, None if it cannot be imported."""
     module_name, _, attribute = dotted.rpartition(".")
     if not module_name:
         return getattr(builtins, dotted, None)

@@ -1,7 +1,7 @@
-"""Preflight: what is asked of the cluster before the first record is taken.
+"""Preflight: everything that the cluster must answer before the first record.
 
-Topics exist, we may read and write what we need, dead-letter topics are there or are made.
-``run`` and ``check --connect`` ask the same questions.
+It checks that topics exist and that we may read and write them, and creates missing dead-letter
+topics. ``run`` and ``check --connect`` perform the same checks.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import TopicFacts
 
 Errors = dict[str, WindowConsumerError]
-"""Why topics cannot be made ready, by their names."""
+"""Why topics cannot be made ready, by name."""
 
 
 @define
 class PreparedWorker:
-    """A worker whose topics are there. Its topics may grow in number where it has patterns."""
+    """A worker whose topics exist. With patterns, its topics may grow in number."""
 
     plan: PlannedWorker
     cluster: Cluster
@@ -67,15 +67,15 @@ class PreparedWorker:
     topics: dict[str, TopicFacts]
     """The source topics."""
     ladders: dict[str, Ladder] = field(factory=dict)
-    """Where the copies of each source topic's records go."""
+    """The ladder for the copies of each source topic's records."""
     retry_levels: dict[str, RetryTopicLevel] = field(factory=dict)
-    """The topics with copies that are read, too."""
+    """The retry topics that are also read."""
     reads: frozenset[str] = frozenset()
-    """Those of ``rungs`` that are read now."""
+    """The retry topics that are read now."""
     leftovers: list[OrphanTopic] = field(factory=list)
-    """Those of them, and others like them, that the configuration does not name."""
+    """Orphan topics: topics with copies that the configuration does not name."""
     described: Mapping[str, Topic] = field(factory=dict)
-    """All topics that are read, as the cluster described them last."""
+    """All topics that are read, by their last description of the cluster."""
     troubles: TopicTroubles = field(kw_only=True)
 
 
@@ -91,11 +91,10 @@ class Prepared:
 def prepare(
     plan: AppPlan, oauth_token: OauthToken | None, start_timeout: StartTimeout, *, dry: bool = False
 ) -> Prepared:
-    """Check the cluster for all workers and make the dead-letter topics that are missing.
+    """Check the cluster for all workers and create missing dead-letter topics.
 
-    A ``dry`` run only asks whether they could be made.
-    Raises UsageErrors for what has to be put right, AuthenticationError,
-    BrokerUnavailableError, and StartStoppedError.
+    A ``dry`` run only checks whether they could be created. Raises UsageErrors for what must be
+    corrected, AuthenticationError, BrokerUnavailableError, and StartStoppedError.
     """
     prepared = []
     missing: list[str] = []
@@ -109,7 +108,7 @@ def prepare(
             start_timeout.left_s(), start_timeout.waiting(worker.name, cluster)
         )
         preparation = Preparation(plan, worker, cluster, log, dry=dry)
-        # A check tells of every topic that cannot be read; a run goes on with those that can.
+        # A check reports every unreadable topic; a run continues with the readable ones.
         try:
             prepared.append(preparation.prepare(all_of_them=dry))
         except MissingTopicError as error:
@@ -132,7 +131,7 @@ def _wait_for_token(
 
 
 class Preparation:
-    """The questions of one worker. Also asked again while it runs, for topics that are new."""
+    """The checks of one worker. Repeated while it runs, for new topics."""
 
     def __init__(
         self,
@@ -151,10 +150,10 @@ class Preparation:
         self._copy_topics = CopyTopics(plan, worker, cluster, dry=dry)
 
     def prepare(self, *, all_of_them: bool = True) -> PreparedWorker:
-        """Return the worker with its topics; raises a UsageError for what has to be put right.
+        """Return the worker with its topics; raise a UsageError for what must be corrected.
 
-        Without ``all_of_them`` it may leave out topics that its patterns match, and say so, as
-        long as there is one that can be read.
+        Without ``all_of_them`` it may omit topics that its patterns match, with a log line, as long
+        as one can be read.
         """
         config = self._worker.config
         names = self._matching() if config.patterns else list(config.topics)
@@ -181,7 +180,7 @@ class Preparation:
             self._add_leftovers(prepared, topics, topics)
             prepared.described = {**topics, **self._cluster.topics(sorted(prepared.reads))}
         prepared.topics = {name: _facts(topic) for name, topic in topics.items()}
-        if not self._dry:  # a check has lines of its own for warnings
+        if not self._dry:  # a check prints warnings in its own way
             for warning in wider_copies(config, prepared.retry_levels, prepared.described):
                 LOGGER.warning(
                     "%s: %s", config.name, warning, extra={"event": LogEvent.RETRY_TOPIC_WIDENED}
@@ -191,9 +190,9 @@ class Preparation:
     def _make_ready(
         self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
     ) -> dict[str, Topic]:
-        """Make the copies' topics ready; return the topics that can be read, copies apart.
+        """Make the copies' topics ready; return the readable topics without the copies'.
 
-        Each for itself: what is wrong with one goes into ``errors``, and does not hold up others.
+        Topics are independent: an error of one goes into ``errors`` and holds up no other.
         """
         described = self._describe_each(prepared, names, errors)
         topics = {
@@ -216,7 +215,7 @@ class Preparation:
     def _describe_each(
         self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
     ) -> dict[str, Topic]:
-        """Describe topics; one that cannot be described at the moment is what it was before."""
+        """Describe topics; one that cannot be described now keeps its last description."""
         try:
             return self._cluster.topics(names)
         except BrokerUnavailableError:
@@ -239,7 +238,7 @@ class Preparation:
         return may
 
     def _ladders_of(self, topics: Mapping[str, Topic], errors: Errors) -> dict[str, Ladder]:
-        """Make the copies' topics ready where they can be, all at once or one by one."""
+        """Make the copies' topics ready: all at once, or one by one if that fails."""
         try:
             return self._copy_topics.of(topics)
         except WindowConsumerError:
@@ -258,7 +257,7 @@ class Preparation:
         new: Container[str],
         errors: Errors | None = None,
     ) -> None:
-        """Find out which topics with copies are to be read; without ``errors``, raise them."""
+        """Find the topics with copies to read; without ``errors``, raise errors."""
         prepared.leftovers = leftovers(
             self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
         )
@@ -278,7 +277,8 @@ class Preparation:
                 for level, target in levels.items()
             }
         prepared.retry_levels.update(read)
-        # What is not read any more may still be asked for by records on their way.
+        # ``retry_levels`` keeps topics that are no longer read: records in flight may refer to
+        # them.
         prepared.reads = frozenset(read)
 
     @staticmethod
@@ -322,9 +322,9 @@ class Preparation:
         return missing_right(self._worker.name, operation, resource)
 
     def refresh(self, prepared: PreparedWorker) -> Mapping[str, TopicFacts]:
-        """Return the topics that should be read now, the new ones made ready.
+        """Return the topics to read now, after making new ones ready.
 
-        A topic that is gone is left out. Called while the worker runs, on a thread of its own.
+        Omits a topic that is gone. Called while the worker runs, on a separate thread.
         """
         config = self._worker.config
         names = self._matching() if config.patterns else list(config.topics)

@@ -1,4 +1,4 @@
-"""How long a start waits for what is not there yet, and what it says meanwhile."""
+"""How long a start waits for missing services, and what it logs meanwhile."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from window_consumer.runtime.log import own_logger
 LOGGER = own_logger()
 
 SAY_S = 5.0
-"""While no broker answers, a line says so this often."""
+"""How often a line reports that no broker answers."""
 
 _ASK_AGAIN_S = 1.0
 
 
 class StartTimeout:
-    """How long to wait for a broker, and what to say meanwhile."""
+    """How long to wait for a broker, and what to log meanwhile."""
 
     def __init__(
         self, timeout_s: float | None = None, stop_asked: Callable[[], bool] = lambda: False
@@ -34,11 +34,11 @@ class StartTimeout:
         self._said_at = -inf
 
     def left_s(self) -> float:
-        """Return the seconds that are left, infinity where there is no end."""
+        """Return the remaining seconds, infinity without a limit."""
         return max(0.0, self._deadline - monotonic())
 
     def waiting(self, worker: str, cluster: Cluster) -> Callable[[str, float], None]:
-        """Return what is called while a worker waits for its cluster."""
+        """Return the callback for a worker that waits for its cluster."""
 
         def on_wait(reason: str, waited_s: float) -> None:
             if self._stop_asked():
@@ -57,10 +57,10 @@ class StartTimeout:
         return on_wait
 
     def wait_for_token(self, worker: str, tokens: OAuthTokens, config: str) -> None:
-        """Return once the application's function gives a token; ask it once a second.
+        """Return once the application's function supplies a token; call it once a second.
 
-        Raises AuthenticationError when the time is over. Asked for before any client is made: a
-        client without a token is not made, and does not say why.
+        Raises AuthenticationError at the deadline. Runs before any client is created: without a
+        token, the creation of a client fails without a reason.
         """
         started = monotonic()
         while True:

@@ -1,4 +1,4 @@
-"""How an application starts: what runs beside the workers first, then they themselves."""
+"""The start of an application: first what runs beside the workers, then the workers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def start(
             running.lifespan_is_over(error)
 
         resources = resources_on(app.lifespan_function, loops, plan, stop)
-        # From now on it is the end of the workers that ends what is beside them.
+        # From here on, the end of the workers ends everything beside them.
         ends = beside.pop_all().close
         running = Running(make_workers, resources, LOGGER, ends, source_maker(prepared))
         health.attach(running)

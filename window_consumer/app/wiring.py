@@ -62,10 +62,10 @@ def wire(
     blueprints: Mapping[str, ChildSpec],
     listeners: Listeners,
 ) -> MakeWorkers:
-    """Return what makes the workers once the lifespan has been entered.
+    """Return the function that makes the workers once the lifespan has been entered.
 
-    ``loops`` are the event loops of the workers with coroutines, ``blueprints`` what the children
-    of those are made of whose pools have such.
+    ``loops`` are the event loops of the workers with coroutines; ``blueprints`` are the child specs
+    of those whose pools have child processes.
     """
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
@@ -94,7 +94,7 @@ def _with_spans(setup: WorkerSetup, planned: PlannedWorker, calls: CallSpans) ->
 def setup_of(
     app: AppDefinition, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
 ) -> WorkerSetup:
-    """Return everything about a worker that is not a connection; by the process's own clock."""
+    """Return everything that defines a worker except its connections; the clock has a default."""
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
     clock = clock or SystemClock()
@@ -134,7 +134,7 @@ def setup_of(
 
 
 def _source_of(topic: str, worker: PreparedWorker, plan: AppPlan) -> str | None:
-    """Return the topic that the records of a topic came from, None where that is not known."""
+    """Return the source topic of a topic's records, None if it is unknown."""
     retry_level = worker.retry_levels.get(topic)
     if retry_level is not None:
         return retry_level.source
@@ -142,7 +142,7 @@ def _source_of(topic: str, worker: PreparedWorker, plan: AppPlan) -> str | None:
 
 
 def source_maker(prepared: Prepared) -> MakeSource:
-    """Return what makes a further Source for a worker."""
+    """Return a function that makes another Source for a worker."""
     workers = {each.plan.name: each for each in prepared.workers}
     return lambda name: _source(workers[name])
 

@@ -1,7 +1,7 @@
-"""What happens when partitions are assigned: read what is committed, decide where to begin.
+"""Start assigned partitions: read what is committed and decide where to begin.
 
-Everything is read once, and offset and finished ranges come from that one answer. Where the
-cluster does not answer, the partition stays paused and is tried again; the others begin.
+Each answer is read once: offset and finished ranges come from the same one. Where the cluster does
+not answer, the partition stays paused and is retried while the others begin.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 
 ASK_S = 5.0
-"""How long one question may take: the group waits for us meanwhile."""
+"""How long one request to the cluster may take, while the group waits for this member."""
 
 LOGS_S = 1.0
-"""How long a log's range may take at first: what is late is fetched later."""
+"""How long the first request for a log's range may take. Late ranges are fetched later."""
 
 RETRY_S = 1.0
 
 
 class Assignments:
-    """Finds out where partitions begin. Owner: poll thread."""
+    """Resolves where partitions begin. Owner: poll thread."""
 
     def __init__(
         self,
@@ -53,25 +53,25 @@ class Assignments:
     ):
         self._source = source
         self._copies = copies
-        """The topics of the ladder: nobody has skipped one of their records on purpose."""
+        """The ladder's topics, whose records are never skipped on purpose."""
         self._on_no_offset = on_no_offset
         self._warn = warn
         self.kept = KeptOutcomes(ordered=True) if kept is None else kept
-        """What had finished of partitions that were lost."""
+        """The outcomes of lost partitions."""
         self._unread: dict[TopicPartition, str] = {}
-        """What cannot begin yet, and why."""
+        """Partitions that cannot begin yet, each with the reason."""
         self._retry_at = 0.0
         self.topic_ids: dict[TopicPartition, str | None] = {}
         """The id that each partition's topic had when the partition was assigned."""
         self._first_ids: dict[str, str] = {}
-        """The id of each topic when this worker first heard of it, assigned or not."""
+        """The id of each topic when this worker first saw it, assigned or not."""
         self._appeared: set[str] = set()
-        """Topics that match a pattern and were not there when this worker began."""
+        """Topics that match a pattern and appeared after this worker began."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
-        """Return where to begin; what could not be read is left out and tried again later.
+        """Return where to begin, without the partitions that could not be read; those are retried.
 
-        Raises NoOffsetError where ``on_no_offset`` says so.
+        Raises NoOffsetError where ``on_no_offset`` demands it.
         """
         return self._try(names, now)
 
@@ -98,20 +98,20 @@ class Assignments:
         return assigned
 
     def retry(self, now: float) -> list[Assigned]:
-        """Try again what could not be read, when it is time."""
+        """Retry the partitions that could not be read, once it is time."""
         self.kept.expire(now)
         if not self._unread or now < self._retry_at:
             return []
         return self._try(sorted(self._unread), now)
 
     def record_ids(self, facts: Mapping[str, TopicFacts]) -> None:
-        """Remember topics: one that has another id later was made anew meanwhile."""
+        """Record topic ids: a topic with another id later was recreated."""
         for topic, each in facts.items():
             if each.topic_id:
                 self._first_ids.setdefault(topic, each.topic_id)
 
     def appeared(self, topics: Iterable[str]) -> None:
-        """Note topics that are new to the cluster: they are read from their beginning."""
+        """Record topics that are new to the cluster; they are read from their beginning."""
         self._appeared.update(topics)
 
     def made_anew(self, facts: Mapping[str, TopicFacts]) -> list[TopicPartition]:
@@ -123,7 +123,7 @@ class Assignments:
         ]
 
     def remove(self, names: Sequence[TopicPartition]) -> None:
-        """Note that partitions are not ours any more."""
+        """Remove partitions that are no longer ours."""
         for name in names:
             self._unread.pop(name, None)
             self.topic_ids.pop(name, None)
@@ -133,7 +133,7 @@ class Assignments:
         names: Sequence[TopicPartition],
         late: dict[TopicPartition, WindowConsumerError],
     ) -> list[Assigned]:
-        """Return where to begin; ``late`` gets what stands in the way of a partition alone."""
+        """Return where to begin; ``late`` gets the errors that concern one partition alone."""
         facts = self._source.facts(sorted({name.topic for name in names}), ASK_S)
         for name in names:
             if name.topic not in facts:
@@ -158,7 +158,7 @@ class Assignments:
         committed: Mapping[TopicPartition, CommittedOffset],
         facts: Mapping[str, TopicFacts],
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
-        """Ask for the logs whose range matters."""
+        """Fetch the log ranges that matter."""
         hashes = {topic: topic_hash(each.topic_id) for topic, each in facts.items()}
         asked = [
             name
@@ -179,14 +179,15 @@ class Assignments:
         known = partitions_known(siblings, facts.partitions)
         rule = self._on_no_offset
         if committed[name].next_offset is None and self._is_another(name.topic, facts):
-            # Its offsets went with the old topic. Nobody has skipped a record of the new one.
+            # Its offsets went with the old topic, and the new one's records were never skipped on
+            # purpose.
             rule = "earliest"
             self._warn(
                 LogEvent.TOPIC_RECREATED,
-                f"{name.topic} was deleted and made anew: reading it from its beginning",
+                f"{name.topic} was deleted and recreated: reading it from its beginning",
             )
         if name.topic in self._copies or name.topic in self._appeared:
-            # Like added partitions: nobody has skipped its first records on purpose.
+            # Like added partitions: their first records were never skipped on purpose.
             rule = "earliest"
         kept = self.kept.recall(name, committed[name], hashed, log[1])
         found = Found(name, committed[name], log, hashed, known, facts.partitions, kept)
@@ -201,7 +202,7 @@ class Assignments:
     def _committed(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read ours, and where one of ours has no offset, those of its whole topic."""
+        """Read our offsets, and where one is missing, those of its whole topic."""
         ours = self._source.committed(names, ASK_S)
         without = sorted({name.topic for name in names if ours[name].next_offset is None})
         others = [

@@ -1,4 +1,4 @@
-"""Which record the running code is about: for log lines and for user code deep below a handler."""
+"""The record that the running code is about, for log lines and for user code below a handler."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from window_consumer.model.record import (
 
 
 class Slot:
-    """What one slot is calling its handler with. Owner: the slot; read within its context."""
+    """The present call of one slot. Owner: the slot; read within its context."""
 
     __slots__ = ("batch", "record", "spares")
 
     def __init__(self, record: Record | None = None, batch: Sequence[Record] = ()):
         self.record = record
         self.batch = batch
-        """What a batch handler is called with."""
+        """The records of a batch handler's call."""
         self.spares: list[Record] = []
-        """Records of batches that are over, without messages: they are used again."""
+        """Record objects of finished batches, without messages, for reuse."""
 
 
 CROSSED = "crossed"
-"""The field of log records that came from a child process, where their place was known."""
+"""Marks log records that came from a child process with their record known."""
 
 current_slot: ContextVar[Slot | Record | None] = ContextVar("window_consumer_slot", default=None)
-"""A slot that goes on to its next record, or the record itself: a coroutine's context is of this
-call alone, and tasks that the call starts, which inherit it, may outlive it."""
+"""A slot that moves on to its next record, or the record itself for a coroutine: its context
+belongs to one call, and tasks that the call starts inherit it and may outlive it."""
 
 
 def current_record() -> Record | None:
     """Return the record whose handler is running in this context, None outside of a handler.
 
-    A batch handler is about many records: within one it is None.
+    Within a batch handler, which is about many records, it is None.
 
-    Work that outlives the call (a thread, a timer) should be handed the record itself: a slot
-    goes on to its next record.
+    Hand the record itself to work that outlives the call, such as a thread or a timer: the slot
+    moves on to its next record.
     """
     slot = current_slot.get()
     return slot.record if isinstance(slot, Slot) else slot
@@ -61,9 +61,9 @@ _TRACING: Final = "opentelemetry.trace"
 
 
 def trace_of(message: Message) -> tuple[str | None, str | None]:
-    """Return the ids of the trace and of the span that a record was sent by, in hexadecimal.
+    """Return the trace id and span id that a record was sent with, in hexadecimal.
 
-    None and None where it does not say so.
+    Return None and None where its headers have no trace.
     """
     parent = traceparent.of_message(message)
     if parent is None:
@@ -74,7 +74,7 @@ def trace_of(message: Message) -> tuple[str | None, str | None]:
 def _current_trace() -> tuple[str, str] | None:
     """Return the ids of OpenTelemetry's current span, None where there is none.
 
-    Where nobody has imported it there cannot be one, and importing it takes time.
+    Does not import OpenTelemetry, which takes time: before its first import there is no span.
     """
     tracing = sys.modules.get(_TRACING)
     if tracing is None:
@@ -86,23 +86,23 @@ def _current_trace() -> tuple[str, str] | None:
 
 
 ToldKey = Callable[[str, bytes | None], bytes | str | None]
-"""Gives what may be told of the key of a record that lies in a topic."""
+"""Returns the part of a record's key that may be logged, given the topic that holds the record."""
 
 _SHOWN_KEY: Final = 200
 
 
 @frozen
 class RecordOwner:
-    """Of whom log lines are that are written within a call."""
+    """The worker and handler that log lines within a call belong to."""
 
     worker: str
     handler: str
-    """Where the call does not say which of several it is."""
+    """Used where the call does not name one of several handlers."""
     loggable_key: ToldKey
 
 
 def key_text(key: bytes | str | None) -> str | None:
-    """Return a key as log lines have it."""
+    """Return a key as log lines show it."""
     if key is None:
         return None
     text = key if isinstance(key, str) else key.decode("utf-8", "backslashreplace")
@@ -110,14 +110,14 @@ def key_text(key: bytes | str | None) -> str | None:
 
 
 class RecordContext(logging.Filter):
-    """Gives log records the fields topic, partition, offset and attempt (None outside).
+    """Adds the fields topic, partition, offset and attempt to log records (None outside a call).
 
-    And worker, handler and key, unless the line has fields of these names itself; of a masked key
-    only what may be told.
+    Adds worker, handler and key too, unless the line has fields of these names. A masked key shows
+    only what may be logged.
 
-    And trace_id and span_id, in hexadecimal: those of OpenTelemetry's current span, else those in
-    the record's header ``traceparent``, else None. Within a batch handler they are those of the
-    first record of its list.
+    Adds trace_id and span_id in hexadecimal: from OpenTelemetry's current span, else from the
+    record's header ``traceparent``, else None. Within a batch handler they belong to the first
+    record of its list.
 
     Add it to a logging handler. With ``keep`` a line that has the fields already (given as
     ``extra``) keeps them.
@@ -128,7 +128,7 @@ class RecordContext(logging.Filter):
         self._keep = keep
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the fields; never drops a line."""
+        """Add the fields; never drop a line."""
         if (self._keep and hasattr(record, "offset")) or hasattr(record, CROSSED):
             return True
         current = _first_record()

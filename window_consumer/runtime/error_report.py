@@ -1,7 +1,7 @@
-"""What an exception reports in headers and logs: cheap, bounded, secrets masked.
+"""What headers and logs report of an exception: cheap, bounded, with secrets masked.
 
-What handlers raise may quote records, so its text passes the application's redactor or is left
-out, and fields hidden by ``mask`` are hidden in it. Our own messages quote nothing of a record.
+What handlers raise may quote records. Its text passes the application's redactor or is omitted, and
+fields that ``mask`` hides stay hidden. The framework's own messages never quote a record.
 """
 
 from __future__ import annotations
@@ -38,46 +38,46 @@ _NOT_THE_USERS = (
     contextlib.__file__,
     *(path for module in (asyncio, concurrent.futures) for path in module.__path__),
 )
-"""Where frames between the supervisor and the lifespan come from."""
+"""The files of frames between the supervisor and the lifespan."""
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
 _MAX_CHAIN = 5
 
 LAYER = "__handler_layer__"
-"""The global that a module sets whose frames stand between a slot's loop and the handlers ..."""
+"""The global of modules whose frames lie between a slot's loop and the handlers."""
 
 SLOT = "__handler_slot__"
-"""... and the one of the loop's own module."""
+"""The global of the module that holds a slot's loop."""
 
 Place = tuple[tuple[CodeType, int], ...]
 
 _Kind = tuple[tuple[type[BaseException], ...], Place]
-"""The classes of an exception and of what led to it, and where they were raised."""
+"""The classes of an exception and its causes, and where each was raised."""
 
 Where = Sequence[tuple[FrameType, int]]
-"""Frames and their lines, the innermost last."""
+"""Frames with their lines, the innermost last."""
 
 _OUR_WORDS = (NotCalled, StalledError, ProcessDiedError, ProcessCrashedError)
 
 Messages = Literal["full", "class"]
-"""Whether the texts of exceptions are told, or only their classes and where they were raised."""
+"""Whether reports contain the texts of exceptions, or only their classes and positions."""
 
 Redact = Callable[[str], object]
-"""Returns a text without what is confidential. Where it raises, or returns no text, what it was
-given is withheld."""
+"""Returns a text without confidential parts. If it raises or returns no text, the text is
+withheld."""
 
 Hide = Callable[[str, Sequence[Message]], str]
-"""Returns a text without what must not be told of the records of the call that raised it."""
+"""Returns a text without the hidden fields of the records of the call that raised it."""
 
 Lines = Sequence[traceback.FrameSummary]
-"""The same as another process tells it."""
+"""Frames as another process reports them."""
 
 
 class ErrorReports:
-    """Turns exceptions of handlers into Failures; what depends on the place is remembered.
+    """Turns exceptions of handlers into Failures and caches what depends only on their position.
 
-    Any slot may call: the dictionary's operations are atomic, and at worst a place is described
+    Any slot may call it: dictionary operations are atomic, and at worst a position is described
     twice.
     """
 
@@ -88,21 +88,21 @@ class ErrorReports:
         messages: Messages = "full",
         hide: Hide | None = None,
     ):
-        """``hide`` takes out of texts what is hidden of the records that they may quote."""
+        """``hide`` removes the hidden fields of quoted records from texts."""
         self._mask = mask
         self._redact = redact
         self._messages = messages
         self._hide = hide
         self._known: dict[_Kind, tuple[str, str, str]] = {}
-        """Class, stack and fingerprint of errors of a class from a place."""
+        """Class, stack and fingerprint, cached by class and position."""
 
     def failure(
         self, error: BaseException, handler: str = "", records: Sequence[Message] = ()
     ) -> Failure:
-        """Describe an exception of a handler and take its traceback away.
+        """Describe an exception of a handler and drop its traceback.
 
-        ``records`` are those of the call. A group that holds one exception is that one, for the
-        rules as well.
+        ``records`` are the records of the call. A group with one exception counts as that
+        exception, also for the rules.
         """
         chain = _chain(error)
         meant = chain[0]
@@ -112,7 +112,7 @@ class ErrorReports:
         return Failure(meant, fault, "" if isinstance(meant, NotCalled) else handler)
 
     def fault(self, error: BaseException, records: Sequence[Message] = ()) -> Fault:
-        """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
+        """Describe an exception of a handler, and leave it unchanged."""
         return self._fault_of(_chain(error), records)
 
     def _fault_of(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
@@ -131,9 +131,9 @@ class ErrorReports:
     def stalled(
         self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""
     ) -> Failure:
-        """Describe a call that has not returned for so long, and where it stands.
+        """Describe a call that has not returned after ``seconds``, and where it stands.
 
-        ``note`` is what else is to be said of it.
+        ``note`` is appended to the description.
         """
         error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
         digest = "|".join(map(_frame_name, where))
@@ -143,7 +143,7 @@ class ErrorReports:
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
 
     def _text(self, error: BaseException, records: Sequence[Message]) -> str:
-        """Return what may be told of an exception's text."""
+        """Return the part of an exception's text that may be reported."""
         if isinstance(error, _OUR_WORDS):
             return self._mask(_text_of(error))
         if self._messages == "class":
@@ -168,17 +168,16 @@ class ErrorReports:
             frames = traceback.StackSummary.from_list(
                 each
                 for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
-                if each.filename
-                != result_guard.__file__  # it stands between middleware and handler
+                if each.filename != result_guard.__file__  # lies between middleware and handler
             )
             parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
         return self._mask("which came from ".join(parts))
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return the exception and what led to it, the way that Python reports it.
+    """Return the exception and its causes in the order in which Python reports them.
 
-    What a group holds has led to it. One that holds one exception comes after that one.
+    The members of a group count as its causes. A group with one exception follows that one.
     """
     chain: list[BaseException] = []
     left = [error]
@@ -205,7 +204,7 @@ def _led_to(error: BaseException) -> BaseException | None:
 
 
 def class_name(kind: type[BaseException]) -> str:
-    """Return the dotted name of an exception class; builtins go without their module."""
+    """Return the dotted name of an exception class; builtins have no module in it."""
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
@@ -225,7 +224,7 @@ def _named(error: BaseException) -> str:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of the slot's loop and its layers, which every stack begins with."""
+    """Drop the frames of the slot's loop and its layers, which begin every stack."""
     ours = True  # the slot's loop
     while ours and trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -260,8 +259,8 @@ def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
 
 
 def handlers_lines(lines: Lines) -> Lines:
-    """Do the same with what another process has told."""
-    # None stands there for modules that must not be imported, and anything may be put there.
+    """Return the part of another process's stack below the slot's loop and the layers."""
+    # sys.modules may contain any object, and None for modules that must not be imported.
     modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
     files = {each.get("__file__") for each in modules if LAYER in each or SLOT in each}
     ours = [index for index, each in enumerate(lines) if each.filename in files]
@@ -269,8 +268,8 @@ def handlers_lines(lines: Lines) -> Lines:
 
 
 def _place(chain: Sequence[BaseException]) -> Place:
-    """Return where exceptions were raised: equal where their stacks are."""
-    # As plain as can be: with one call of a hundred failing this is half of what a failure costs.
+    """Return where exceptions were raised; equal for equal stacks."""
+    # Kept minimal: with 1 % of calls failing, this is half of what a failure costs.
     place = []
     for error in chain:
         trace = _without_ours(error.__traceback__)
@@ -283,19 +282,19 @@ def _place(chain: Sequence[BaseException]) -> Place:
 
 
 def _digest_of(chain: Sequence[BaseException]) -> str:
-    """Name the functions on the way, without line numbers: those change with each version."""
+    """Name the functions of a stack without line numbers, which change with each version."""
     return "|".join(_function_name(code) for code, _ in _place(chain))
 
 
 def _function_name(code: CodeType) -> str:
     file = code.co_filename
-    # Fingerprints must not change where our files do: this one was called owed.py once.
+    # Fingerprints must survive our renames: result_guard.py was once called owed.py.
     name = "owed.py" if file == result_guard.__file__ else file.rpartition("/")[2]
     return f"{name}:{code.co_qualname}"
 
 
 def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:
-    """Say where in the user's code the lifespan failed; its stack stays with the cause."""
+    """Return an error that names the user's line; its stack stays with the cause."""
     error = meant_by(error)
     frames = traceback.extract_tb(error.__traceback__)
     users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]

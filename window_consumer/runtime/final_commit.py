@@ -1,4 +1,4 @@
-"""The commits of partitions that are given up: the last ones, waited for, on the right topic."""
+"""The last commits of revoked partitions: awaited, and only to the topic that was read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.worker_log import WorkerLog
 
 VERIFY_S = 1.0
-"""How long a revoke may wait for the topic's id; without it nothing is committed."""
+"""How long a revoke may wait for the topic's id. Without the id nothing is committed."""
 
 LAST_COMMIT_S = 3.0
 
 
 class FinalCommits:
-    """Writes what partitions leave behind. Owner: poll thread."""
+    """Writes the last commits of partitions. Owner: poll thread."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class FinalCommits:
         self._assignments = assignments
         self._reports = reports
         self._left_s = left_s
-        """Gives what is left of the time for a step that may take so long at most."""
+        """Limits the duration of a step to what is left of the stop."""
 
     def verified(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
-        """Return those whose topic is still the one we read: no commit may land on a new one."""
+        """Return the partitions of unchanged topics: no commit may hit a recreated topic."""
         known = self._assignments.topic_ids
         with_id = {name for name in names if known.get(name)}
         verified = set(names) - with_id
@@ -57,7 +57,7 @@ class FinalCommits:
         return verified | (there - set(self._assignments.made_anew(facts)))
 
     def write(self, commits: Sequence[Commit]) -> None:
-        """Wait for the broker's answers; what it may take at a second try is tried again."""
+        """Commit and wait for the broker's answers; retry retriable failures once."""
         if not commits:
             return
         results = self._source.commit_now(commits, self._left_s(LAST_COMMIT_S))

@@ -1,7 +1,7 @@
-"""Notices that the process was frozen, as by SIGSTOP, a suspended machine or a paused container.
+"""Detects that the process was frozen: by SIGSTOP, a suspended machine or a paused container.
 
-Whoever was frozen for longer than its session has lost its partitions without knowing it. The
-client learns it from its next heartbeat, which is overdue; until then nothing may start.
+A process frozen for longer than its session has lost its partitions without knowing it. The client
+learns of it from its next heartbeat, which is overdue. Until then nothing may start.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import TopicPartition
 
 FREEZE_S = 2.0
-"""The poll thread waits for a tenth of a second at most. A session counts from the last heartbeat:
-one of 6 s, the least that a broker allows by default, with a heartbeat each 3 s may end after 3."""
+"""The poll thread waits for 0.1 s at most, so a longer gap means a freeze. A session counts from
+its last heartbeat: one of 6 s, the broker's default minimum, with a heartbeat each 3 s may end
+after 3 s."""
 
 DOUBT_S = 1.0
-"""Nothing starts for this long: enough for a heartbeat and its answer."""
+"""How long nothing starts after a freeze: enough for a heartbeat and its answer."""
 
 
 class FreezeDetector:
-    """Looks at the clock for the poll thread, which owns it."""
+    """Checks the clock for the poll thread, which owns it."""
 
     def __init__(self, engine: Engine, now: Callable[[], float], warn: Warn):
         self._engine = engine
         self._now = now
         self._warn = warn
         self.alive_at = now()
-        """When the poll thread was last seen at work; any thread may read it."""
+        """When the poll thread was last active. Any thread may read it."""
         self._suspects: Sequence[Outlived] = ()
 
     def notice(self) -> float:
-        """Return the time; where it has jumped, take back what has not started.
+        """Return the time; after a freeze, take back what has not started.
 
-        To be called before any result is read: the calls that are over since are suspects.
+        Call it before reading any result: calls that ended since then are suspects.
         """
         now = self._now()
         stood_still_s = now - self.alive_at
@@ -44,15 +45,15 @@ class FreezeDetector:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
                 LogEvent.PROCESS_FROZEN,
-                f"stood still for {stood_still_s:.1f} s: starts nothing for {DOUBT_S:g} s, in which"
-                " the group tells whether the partitions have other owners by now",
+                f"was frozen for {stood_still_s:.1f} s: nothing starts for {DOUBT_S:g} s, in which"
+                " the group reports partitions that have new owners",
             )
         return now
 
     def was_busy(self) -> None:
-        """Note that the poll thread itself has taken its time, asking the cluster."""
+        """Record that the poll thread itself was busy with requests to the cluster."""
         self.alive_at = self._now()
 
     def suspects(self, lost: Sequence[TopicPartition]) -> list[Outlived]:
-        """Return the calls for lost partitions that may have run beside those of a new owner."""
+        """Return the calls for lost partitions that may have run beside calls of a new owner."""
         return [call for call in self._suspects if call.name in lost]

@@ -1,7 +1,8 @@
-"""Loggers that no application can break, and trouble that is reported once.
+"""Loggers that no application can break, and logging of lasting trouble.
 
 An application's filters and handlers run on the thread that writes the line. They must not end a
-poll thread, a supervisor or a keeper of a child process: the line is lost, and stderr says so.
+poll thread, a supervisor or a child process's keeper, so a failing line is lost and stderr reports
+it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Any, Final
 from window_consumer.model.log_events import LogEvent
 
 QUIET_S: Final = 10.0
-"""So often at most stderr says that lines are lost."""
+"""The shortest time between two reports of lost lines on stderr."""
 
 
 class GuardedLogger(logging.Logger):
-    """Writes to another logger, and never raises. Any thread may call."""
+    """Forwards to another logger and never raises. Any thread may call it."""
 
     def __init__(self, behind: logging.Logger):
         super().__init__(behind.name)
         self._behind = behind
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name is logging's
-        """Tell whether the other logger writes lines of this level."""
+        """Return whether the other logger writes lines of this level."""
         return self._behind.isEnabledFor(level)
 
     def getEffectiveLevel(self) -> int:  # noqa: N802 - as above
@@ -39,7 +40,7 @@ class GuardedLogger(logging.Logger):
         return GuardedLogger(self._behind.getChild(suffix))
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Let the other logger handle a line."""
+        """Pass a line to the other logger."""
         with_line(self._behind, record)
 
     def _log(  # noqa: PLR0913 - as logging has it
@@ -55,17 +56,17 @@ class GuardedLogger(logging.Logger):
         try:
             super()._log(level, msg, args, exc_info, extra, stack_info, stacklevel + 1)
         except Exception as error:
-            # A record factory of the application's.
+            # The application may have replaced the record factory.
             _lost(error)
 
 
 def own_logger(name: str = "window_consumer") -> logging.Logger:
-    """Return the logger of this name, guarded."""
+    """Return the guarded logger of this name."""
     return GuardedLogger(logging.getLogger(name))
 
 
 def with_line(logger: logging.Logger, record: logging.LogRecord) -> None:
-    """Let a logger handle a line; nothing is raised."""
+    """Let a logger handle a line; never raise."""
     try:
         logger.handle(record)
     except Exception as error:
@@ -90,9 +91,9 @@ def _lost(error: Exception) -> None:
 
 
 class Trouble:
-    """One thing that may go wrong again and again. Owner: one thread.
+    """One kind of recurring failure. Owner: one thread.
 
-    While it lasts it is logged again every ``again_s``.
+    While it lasts, it is logged again every ``again_s``.
     """
 
     def __init__(
@@ -107,16 +108,16 @@ class Trouble:
 
     @property
     def lasts(self) -> bool:
-        """It was said to have begun, and not that it is over."""
+        """Whether it has begun and not ended."""
         return self._said is not None
 
     @property
     def seconds(self) -> float:
-        """For how long it has lasted, 0 where all is well. Any thread may ask."""
+        """How long it has lasted, 0 while there is none. Any thread may ask."""
         return 0.0 if self._said is None else max(0.0, monotonic() - self._since)
 
     def begins(self, event: LogEvent, text: str) -> None:
-        """Say what is wrong, unless that was said already."""
+        """Log the failure, unless it is already logged."""
         now = monotonic()
         if self._said is None:
             self._since = now
@@ -126,7 +127,7 @@ class Trouble:
         self._said = text
 
     def ends(self) -> None:
-        """Say that all is well, where something else was said before."""
+        """Log the recovery, if a failure was logged."""
         if self._said is not None:
             self._said = None
             event = self._end

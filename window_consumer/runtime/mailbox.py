@@ -1,4 +1,4 @@
-"""What other threads ask of a poll thread: to look at the Engine, or to tell it something."""
+"""Requests of other threads that the poll thread runs on its Engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from window_consumer.model.protocols import Clock
 T = TypeVar("T")
 
 Ask = Callable[[Engine, Clock], T]
-"""Called on the poll thread between two events; must be quick, and must not block."""
+"""Called on the poll thread between two events; must be quick and must not block."""
 
 
 class MailboxRequest(Generic[T]):
-    """One question, answered once. Any thread may wait for the answer."""
+    """A request that is answered once. Any thread may wait for the answer."""
 
     def __init__(self, ask: Ask[T]):
         self._ask = ask
@@ -25,9 +25,9 @@ class MailboxRequest(Generic[T]):
         self._wanted = True
 
     def answer(self, engine: Engine, clock: Clock) -> None:
-        """Answer on the poll thread; whoever waits goes on even where that raises.
+        """Answer on the poll thread; the waiting thread continues even if that raises.
 
-        What nobody waits for any more is not looked at.
+        A request that nobody waits for any more is skipped.
         """
         try:
             if self._wanted:
@@ -36,7 +36,7 @@ class MailboxRequest(Generic[T]):
             self._answered.set()
 
     def wait(self, timeout_s: float) -> T | None:
-        """Return the answer, None where it does not come in time or could not be given."""
+        """Return the answer, None if it did not come in time or the request failed."""
         if not self._answered.wait(timeout_s):
             self._wanted = False
             return None

@@ -1,6 +1,6 @@
-"""Reading goes on elsewhere: the position lies outside of the log, or the topic was made anew.
+"""Resets of the read position: it lies outside of the log, or the topic was recreated.
 
-Where the cluster does not answer, the partition stands and is tried again.
+Where the cluster does not answer, the partition waits and is retried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OnOutOfRange = Literal["fail", "earliest", "latest"]
 
 
 class OffsetResets:
-    """Lets partitions go on elsewhere. Owner: poll thread."""
+    """Moves partitions to a new position. Owner: poll thread."""
 
     def __init__(
         self,
@@ -48,26 +48,26 @@ class OffsetResets:
         self._assignments = assignments
         self._rule = rule
         self._copies = copies
-        """The topics of the ladder: what is left of their records is always read."""
+        """The ladder's topics: the rest of their records is always read."""
         self._reports = reports
         self._standing: dict[TopicPartition, Callable[[], None]] = {}
-        """What to try again for partitions that stand."""
+        """The steps to retry for partitions that wait."""
         self._retry_at = 0.0
 
     def out_of_range(self, name: TopicPartition, now: float) -> None:
-        """Go on where the rules say; WorkerStoppedError where they say to fail."""
+        """Continue by the configured rule; raise WorkerStoppedError where that is ``fail``."""
         partition = self._engine.partitions.get(name)
         if partition is not None and partition.is_active:
             self._try(name, lambda: self._enter_range(name, now), now)
 
     def reset_recreated(self, facts: Mapping[str, TopicFacts], now: float) -> None:
-        """Begin topics that were made anew at their beginning; nothing old is committed to them."""
+        """Restart recreated topics at their beginning; commit nothing old to them."""
         self._assignments.record_ids(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
             self._reports.warn(
                 LogEvent.TOPIC_RECREATED,
-                f"{topic} was deleted and made anew: reading it from its beginning",
+                f"{topic} was deleted and recreated: reading it from its beginning",
             )
         self._reports.outlived(self._engine.on_lost(anew, now))
         self._assignments.remove(anew)
@@ -77,14 +77,14 @@ class OffsetResets:
                 self._begin_anew(name, facts[name.topic], now)
 
     def retry(self, now: float) -> None:
-        """Try again what the cluster did not answer, when it is time."""
+        """Retry the steps that the cluster did not answer, once it is time."""
         if self._standing and now >= self._retry_at:
             standing, self._standing = self._standing, {}
             for name, what in standing.items():
                 self._try(name, what, now)
 
     def remove(self, names: Sequence[TopicPartition]) -> None:
-        """Note that partitions are not ours any more."""
+        """Remove partitions that are no longer ours."""
         for name in names:
             self._standing.pop(name, None)
 
@@ -95,7 +95,7 @@ class OffsetResets:
             raise
         except WindowConsumerError as error:
             self._reports.warn(
-                LogEvent.PARTITION_POSTPONED, f"{name}: cannot go on yet, trying again: {error}"
+                LogEvent.PARTITION_POSTPONED, f"{name}: cannot continue yet, trying again: {error}"
             )
             self._standing[name] = what
             self._retry_at = now + RETRY_S
@@ -111,13 +111,13 @@ class OffsetResets:
         position = max(partition.next_delivery, partition.position)
         offset = self._position_after_loss(name, position)
         if offset >= position:
-            # The window goes on over the hole: what is open below it stays open.
+            # The window continues beyond the hole; open records below it stay open.
             self._source.seek(name, offset)
             self._engine.on_gone(name, range(position, offset), now)
             self._engine.on_positions({name: offset})
             return
-        # Lower offsets would count as seen: a new epoch. What still runs belongs to a part of the
-        # log that is gone.
+        # Lower offsets would count as already seen, so a new epoch begins. Running calls belong to
+        # a part of the log that is gone.
         hashed = topic_hash(self._assignments.topic_ids.get(name))
         known_partitions = partition.commit.known_partitions
         self._reports.outlived(self._engine.on_lost([name], now))
@@ -128,7 +128,7 @@ class OffsetResets:
     def _position_after_loss(self, name: TopicPartition, position: int) -> int:
         low, end = self._source.log_range(name, ASK_S)
         if low <= position <= end:
-            # Only what the client had fetched ahead was gone, or the log has grown since.
+            # Only prefetched records were gone, or the log has grown since.
             return position
         lost = _lost(position, low, end)
         rule = "earliest" if name.topic in self._copies else self._rule
@@ -139,7 +139,8 @@ class OffsetResets:
             )
         offset = low if rule == "earliest" else end
         self._reports.warn(
-            LogEvent.OFFSET_RESET, f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})"
+            LogEvent.OFFSET_RESET,
+            f"{name}: {lost}; continuing at {offset} (on_out_of_range: {rule})",
         )
         return offset
 
@@ -162,4 +163,4 @@ class OffsetResets:
 def _lost(position: int, low: int, end: int) -> str:
     if position < low:
         return f"offsets {position}..{low - 1} are gone (retention or deletion)"
-    return f"offset {position} lies beyond the log's end {end} (the log was cut or made anew)"
+    return f"offset {position} lies beyond the log's end {end} (the log was cut or recreated)"

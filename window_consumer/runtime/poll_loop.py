@@ -1,4 +1,4 @@
-"""The poll loop: the thread that owns the Source and the Engine and drives one with the other."""
+"""The poll loop: the thread that owns the Source and the Engine and moves records between them."""
 
 from __future__ import annotations
 
@@ -62,28 +62,30 @@ from window_consumer.runtime.topic_watch import (
 from window_consumer.runtime.worker_log import WorkerLog
 
 IDLE_S = 0.1
-"""The longest wait for a record: a stop is noticed within it."""
+"""The longest wait for a record. The thread notices a stop within this time."""
 
 SERVE_S = 0.05
-"""While slots have enough to do the client is still served this often, and asked for copies."""
+"""While the slots are busy, the loop still polls the client this often, also for copies."""
 
 INTERRUPT_S = 1.0
-"""How long calls may take to end that are cancelled because their partition is given up."""
+"""How long cancelled calls may take to end when their partition is revoked."""
 
 ENDING_S = 3.0
-"""What a stop may take beyond ``stop_timeout``: for ending calls, a look at the topics, commits."""
+"""What a stop may take beyond ``stop_timeout``: for ending calls, checking the topics and
+committing."""
 
 LEAVING_S = 1.5
-"""And for leaving the group: together with the rest less than the 5 s that the docs promise."""
+"""What leaving the group may take. Together with ``ENDING_S`` this is below the 5 s that the docs
+promise."""
 
 POSITIONS_S = 0.25
-"""How often the client's positions are looked at, for partitions with nothing left to do."""
+"""How often the loop reads the client's positions for idle partitions."""
 
 T = TypeVar("T")
 
 
 class Phase(Enum):
-    """Where a worker is in its life."""
+    """The stage of a worker's life."""
 
     JOINING = "joining"
     RUNNING = "running"
@@ -97,7 +99,7 @@ _LIVE = (Phase.JOINING, Phase.RUNNING)
 
 @frozen
 class LoopRules:
-    """What the configuration says to the poll loop."""
+    """The part of the configuration that the poll loop needs."""
 
     topics: tuple[str, ...]
     revoke_timeout_s: float = 10.0
@@ -107,7 +109,7 @@ class LoopRules:
 
 @frozen
 class PollLoopParts:
-    """What the poll loop drives."""
+    """The objects that the poll loop drives."""
 
     source: Source
     engine: Engine
@@ -121,11 +123,11 @@ class PollLoopParts:
     copy_of: Callable[[FailedRecord], Copy]
     on_phase: Callable[[Phase], None]
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
-    """Hears now and then which partitions are not fetched."""
+    """Called periodically with the partitions that are not fetched."""
 
 
 class PollLoop:
-    """Drives one worker; is its Source's Listener. Owner of everything it drives: its thread.
+    """Drives one worker and is its Source's Listener. Owner: the poll thread.
 
     Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot``, ``halt`` and ``intervene``,
     and read ``phase``, ``failure`` and ``outlived``.
@@ -142,65 +144,66 @@ class PollLoop:
         self._stopping = threading.Event()
         self._leaving = threading.Event()
         self._resizable: ResizablePool | None = None
-        """Set where the number of slots follows from what they get done."""
+        """Set where the number of slots adapts to their throughput."""
         self._slots = parts.engine.rules.slots
         if parts.engine.limiter is not None and isinstance(parts.pool, ResizablePool):
             self._resizable = parts.pool
             parts.engine.slots_can_rest()
             self._resize()
         self._given_up: WorkerStoppedError | None = None
-        """Why the pool cannot go on."""
+        """Why the pool cannot continue, None while it can."""
         self._served_at = 0.0
         self._positions_at = 0.0
         self._last_commits = FinalCommits(
             parts.source, parts.assignments, parts.reports, self._left_s
         )
         self._stop_by = self._end_by = float("inf")
-        """At a stop: until when handlers may run, and until when all of it has to be over."""
+        """Deadlines of a stop: when handlers must end, and when everything must be over."""
         self._freeze_detector = FreezeDetector(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
         self.in_group = False
-        """The group has dealt it its share, which may be nothing, and has not thrown it out."""
+        """Whether the worker is a member of its group. A member may have no partitions."""
         self.failure: BaseException | None = None
         """Why the worker stopped by itself, None where it did not."""
         self.outlived = 0
-        """Calls that were still running when the worker gave up waiting for them at its stop; their
-        records will run again."""
+        """Calls still running when the stop ended its wait for them. Their records will run
+        again."""
         self.is_late = False
-        """Its stop has waited for all of ``stop_timeout``."""
+        """Whether the stop waited for all of ``stop_timeout``."""
         self.hangs = False
-        """Calls are still running, those included that were abandoned long before."""
+        """Whether calls are still running, including those abandoned long before."""
         self.unfinished = 0
-        """Records without a final outcome at the stop; they will be delivered again."""
+        """Records without a final outcome at the stop. Kafka will deliver them again."""
         self.first_unfinished: Sequence[tuple[TopicPartition, int]] = ()
-        """The first of them in each partition."""
+        """The first unfinished record of each partition."""
         self.thread = threading.Thread(target=self._run, name=f"wc-{worker}-poll", daemon=True)
 
     # ---- for other threads
 
     def stop(self) -> None:
-        """Ask for a stop: drain, commit, then wait for ``leave``."""
+        """Request a stop: drain, commit, then wait for ``leave``."""
         self._stopping.set()
         self._parts.completions.put(None)
 
     def leave(self) -> None:
-        """Ask the drained worker to leave its group."""
+        """Let the drained worker leave its group."""
         self._leaving.set()
         self._parts.completions.put(None)
 
     def ask(self, ask: Ask[T], timeout_s: float) -> T | None:
-        """Let the poll thread look at its Engine, or tell it something; it is woken for that.
+        """Run ``ask`` with the Engine on the poll thread and return its answer; wakes the thread.
 
-        None where it does not answer in time. What ``ask`` raises is reported, and stops nothing.
+        Return None after ``timeout_s`` without an answer. An exception of ``ask`` is logged and
+        stops nothing.
         """
         question = MailboxRequest(ask)
         self._parts.completions.put(question)
         return question.wait(timeout_s)
 
     def snapshot(self, timeout_s: float, *, cells: bool = True) -> WindowsSnapshot | None:
-        """Return the windows, None where the poll thread does not answer in time.
+        """Return the windows, or None where the poll thread does not answer in time.
 
-        Without ``cells`` it has only the row of each window: that is many times cheaper.
+        Without ``cells`` it has only one row for each window, which is many times cheaper.
         """
 
         def take(engine: Engine, clock: Clock) -> WindowsSnapshot:
@@ -211,9 +214,9 @@ class PollLoop:
         return self.ask(take, timeout_s)
 
     def halt(self, name: TopicPartition | None, *, halted: bool, timeout_s: float) -> bool | None:
-        """Pause a partition, or the worker for None, or let it go on, see ``Engine.on_halted``.
+        """Pause or resume a partition, or the whole worker for None, see ``Engine.on_halted``.
 
-        None where the poll thread does not answer in time: nothing comes of it then.
+        Return None where the poll thread does not answer in time. Nothing changes then.
         """
 
         def do(engine: Engine, clock: Clock) -> bool:
@@ -232,9 +235,9 @@ class PollLoop:
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, timeout_s: float
     ) -> InterventionResult | None:
-        """Take one failed record out of the way, see ``Engine.on_intervention``.
+        """Resolve one failed record by hand, see ``Engine.on_intervention``.
 
-        None where the poll thread does not answer in time: nothing comes of it then.
+        Return None where the poll thread does not answer in time. Nothing changes then.
         """
 
         def do(engine: Engine, clock: Clock) -> InterventionResult:
@@ -244,7 +247,7 @@ class PollLoop:
 
     @property
     def silent_s(self) -> float:
-        """For how long the thread has not been seen at work; it waits for 0.1 s at most."""
+        """Seconds since the thread last reported activity. It waits for 0.1 s at most."""
         return max(0.0, self._clock.now() - self._freeze_detector.alive_at)
 
     # ---- the thread
@@ -268,7 +271,7 @@ class PollLoop:
                 self._source.poll(0, 0)
         except BaseException as error:
             self.failure = self.failure or error
-        # The lifespan has been left meanwhile, which may take as long as it likes.
+        # Exiting the lifespan may have taken any time, so leaving the group gets its own deadline.
         self._end_by = max(self._end_by + LEAVING_S, self._clock.now() + LEAVING_S)
         if not self._source.close(self._left_s(self._rules.close_timeout_s)):
             self._reports.warn(
@@ -289,7 +292,7 @@ class PollLoop:
         self._resize()
         self._carry_out(decisions)
         if decisions.stop is not None:
-            # Not within _carry_out: a revoke that has begun is carried out to its end.
+            # A revoke that has begun must finish, so this is not part of _carry_out.
             hangs = decisions.stop == engine.stalls.stop
             raise (CallsHangError if hangs else WorkerStoppedError)(decisions.stop)
         if self._given_up is not None:
@@ -312,8 +315,9 @@ class PollLoop:
         batches = self._source.poll(want, timeout_s)
         self._served_at = now
         if batches:
-            # The records may have been waited for. Both clocks are read now, the wall's first:
-            # what is due would else be called early, by as much as lies between them.
+            # The poll may have waited for these records, so read both clocks again. Read the wall
+            # clock first: in the other order, records would count as due too early by the time
+            # between the two reads.
             wall_ms = self._clock.wall_ms()
             now = self._clock.now()
             for batch in batches:
@@ -324,7 +328,7 @@ class PollLoop:
         return bool(batches)
 
     def _reject(self, batch: Batch, now: float) -> None:
-        """Read on where the log goes on: records beyond its end are not from it."""
+        """Reset the offset of a partition whose records lie beyond the end of its log."""
         self._reports.warn(
             LogEvent.RECORDS_REJECTED,
             f"{batch.name}: records from offset {batch.messages[0].offset()} lie beyond the log's"
@@ -333,7 +337,7 @@ class PollLoop:
         self._parts.restarts.out_of_range(batch.name, now)
 
     def _take_completions(self, timeout_s: float) -> bool:
-        """Hand what the other threads report to the Engine; wait for the first if asked to."""
+        """Pass the other threads' reports to the Engine; wait up to ``timeout_s`` for the first."""
         completions = self._parts.completions
         taken = False
         try:
@@ -350,7 +354,7 @@ class PollLoop:
                 item = completions.get_nowait()
         except Empty:
             if timeout_s > 0:
-                # Who waits in a loop for calls that run long has not stood still.
+                # A thread that waits in a loop for long calls was not frozen.
                 self._freeze_detector.notice()
             return taken
 
@@ -413,7 +417,7 @@ class PollLoop:
         self._reports.returned(decisions.returned)
 
     def _run_periodic(self, now: float) -> None:
-        """Do what has to be done now and then."""
+        """Do the periodic work."""
         self._positions_at = now
         if self._resizable is not None:
             self._resizable.use(self._slots)
@@ -438,15 +442,15 @@ class PollLoop:
         try:
             question.answer(self._engine, self._clock)
         except Exception as error:
-            # Who only looks must never stop the work.
+            # A read-only request must never stop the work.
             self._reports.warn(
-                LogEvent.REQUEST_FAILED, f"a look inside failed: {error!r}; please report this bug"
+                LogEvent.REQUEST_FAILED, f"a request failed: {error!r}; please report this bug"
             )
 
     # ---- the Listener
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
-        """Find out where to begin and begin."""
+        """Resolve where each partition starts and start it."""
         self.in_group = True
         self._count_change(names)
         now = self._clock.now()
@@ -467,7 +471,7 @@ class PollLoop:
         self._reports.recalled(assigned)
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
-        """Finish what runs, within bounds; commit once more, then never again for this epoch."""
+        """Finish running calls within bounds, then make the last commit of this epoch."""
         self._count_change(names)
         now = self._clock.now()
         self._engine.on_revoking(names, now)
@@ -476,7 +480,7 @@ class PollLoop:
         self._freeze_detector.was_busy()
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
-        """Give up without a commit: somebody else owns these already."""
+        """Give partitions up without a commit, because another member owns them already."""
         self._count_change(names)
         self.in_group = False
         now = self._freeze_detector.notice()
@@ -497,17 +501,17 @@ class PollLoop:
         self._reports.outlived(outlived)
 
     def on_committed(self, results: CommitResults) -> None:
-        """Pass the answers on."""
+        """Pass the commit results to the Engine."""
         self._engine.on_committed(results, self._clock.now())
         self._reports.commits(results)
 
     def on_out_of_range(self, name: TopicPartition) -> None:
-        """Go on where the rules say, or stop."""
+        """Reset the offset by the configured rule, or stop."""
         self._parts.restarts.out_of_range(name, self._clock.now())
         self._freeze_detector.was_busy()
 
     def on_error(self, error: WindowConsumerError) -> None:
-        """Say what the client is trying to get over."""
+        """Log an error that the client is retrying."""
         self._reports.trouble(error)
 
     def _count_change(self, names: Sequence[TopicPartition]) -> None:
@@ -532,15 +536,15 @@ class PollLoop:
     # ---- giving up
 
     def _finish_running(self, names: Sequence[TopicPartition], deadline: float) -> None:
-        """Wait for the calls and copies of these partitions, the others go on meanwhile."""
+        """Wait for the calls and copies of these partitions while the others continue."""
         while self._engine.busy(names) and (left := deadline - self._clock.now()) > 0:
             self._take_completions(min(left, SERVE_S))
             self._carry_out(self._engine.on_tick(self._clock.now()))
         self._interrupt(names, f"revoke_timeout ({self._rules.revoke_timeout_s:g} s) is over")
 
     def _interrupt(self, names: Sequence[TopicPartition], why: str) -> None:
-        """End the calls of these partitions that can be ended, and wait until they have."""
-        # What is only queued has nothing left that could be called.
+        """End those calls of these partitions that can be ended, and wait for them."""
+        # A queued slice has no call to end.
         calls = {
             each: message.offset()
             for each in self._engine.running(names)
@@ -557,11 +561,11 @@ class PollLoop:
             self._reports.interrupted(places, go_on, why, self._parts.pool.ending)
 
     def _left_s(self, most_s: float) -> float:
-        """Return how long a step of giving up may take: so long, or what is left of a stop."""
+        """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""
         return max(0.0, min(most_s, self._end_by - self._clock.now()))
 
     def _give_up(self, names: Sequence[TopicPartition]) -> Sequence[Outlived]:
-        """Commit for the last time; return the calls that are still running."""
+        """Make the last commit; return the calls that are still running."""
         verified = self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._reports.outlived(outlived)
@@ -574,14 +578,14 @@ class PollLoop:
         self._parts.restarts.remove(names)
 
     def _drain(self) -> None:
-        """Let what runs finish, within stop_timeout; commit; give everything up."""
+        """Let running calls finish within stop_timeout, commit, and give up all partitions."""
         self._enter(Phase.DRAINING)
         engine = self._engine
         started = self._clock.now()
         names = list(engine.partitions)
         engine.on_stopping(started)
         if isinstance(self.failure, WorkerStoppedError):
-            # What runs is waited for now, and only then the end is told.
+            # The drain waits for running calls first; this line explains why it happens.
             self._reports.error(LogEvent.WORKER_GIVEN_UP, f"stops: {self.failure}")
         if names:
             self._source.pause(names)
@@ -596,7 +600,7 @@ class PollLoop:
         over = f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over"
         self._interrupt(names, over if is_over else "the worker stops, and they are known to hang")
         if names and self.failure is None:
-            # A poll that raised may have read records that nobody has got.
+            # A poll that raised may have read records that never reached the Engine.
             engine.on_positions(self._source.positions(names))
         self.unfinished = engine.unfinished()
         self.first_unfinished = engine.first_unfinished()

@@ -1,7 +1,7 @@
-"""The publisher: sends copies and results, and hands the broker's answers to the poll thread.
+"""The publisher sends copies and results and passes the broker's answers to the poll thread.
 
-Sending happens on the poll thread. One thread of its own waits for the answers, so that an ack
-wakes the poll thread through the completions queue, like everything else.
+The poll thread sends. A separate thread waits for the answers, so that an ack wakes the poll thread
+through the completions queue, like everything else.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from window_consumer.runtime.threads import WatchedThread
 _SERVE_S = 0.1
 _AFTER_A_BUG_S = 1.0
 _TROUBLE_S = 60.0
-"""Copies are tried again every ten seconds: after this long nobody has one to write any more."""
+"""Copies are retried every ten seconds, so after this long none is waiting any more."""
 
 
 @frozen
 class Published:
-    """What became of a record's copy: ``error`` is None once it is acked."""
+    """The answer for a record's copy: ``error`` is None once it is acked."""
 
     failed: FailedRecord
     error: PublishFailedError | None
@@ -43,7 +43,7 @@ class Published:
 
 @frozen
 class ResultAck:
-    """What became of one of a call's results: ``error`` is None once it is acked."""
+    """The answer for one result of a call: ``error`` is None once it is acked."""
 
     production: Production
     index: int
@@ -53,7 +53,7 @@ class ResultAck:
 class Publisher:
     """Sends copies and results through a Sink.
 
-    Owner: poll thread; its own thread only waits for answers.
+    Owner: poll thread; the publisher's thread only waits for answers.
     """
 
     def __init__(self, worker: str, sink: Sink, completions: SimpleQueue[Any]):
@@ -61,7 +61,7 @@ class Publisher:
         self._completions = completions
         self._ended = threading.Event()
         self._trouble: tuple[str, float] | None = None
-        """Why the client gave up last, and when; None once an answer was an ack."""
+        """Why the client last gave up, and when; None since the last ack."""
         self._thread = WatchedThread(self._serve, f"wc-{worker}-publisher", completions.put)
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class Publisher:
         return trouble[0] if trouble and monotonic() - trouble[1] < _TROUBLE_S else None
 
     def publish(self, failed: FailedRecord, copy: Copy) -> None:
-        """Send a record's copy; exactly one ``Published`` will come for it."""
+        """Send a record's copy; exactly one ``Published`` follows for it."""
 
         def answer(error: PublishFailedError | None) -> None:
             self._record_health(error)
@@ -84,7 +84,7 @@ class Publisher:
         self._sink.write(copy, answer)
 
     def produce(self, production: Production) -> None:
-        """Send the results of a call; exactly one ``Produced`` will come for each of them."""
+        """Send the results of a call; exactly one ``ResultAck`` follows for each of them."""
         for index in production.to_send:
             result = production.results[index]
             copy = Copy(
@@ -119,7 +119,7 @@ class Publisher:
             try:
                 self._sink.serve(_SERVE_S)
             except Exception as error:
-                # Whoever stops serving leaves every copy without an answer, for ever.
+                # Stopping here would leave every copy without an answer for ever.
                 stack = "".join(traceback.format_exception(error))
                 self._completions.put(RunError(f"copies: a bug, please report it:\n{stack}"))
                 self._ended.wait(_AFTER_A_BUG_S)

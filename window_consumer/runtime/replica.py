@@ -1,6 +1,6 @@
-"""One process among replicas: which one it is, where it is asked, and how to ask another one.
+"""One process among replicas: its identity, its sockets, and how to query another one.
 
-The process that keeps the replicas sets the variables and asks; each replica reads them.
+The process that runs the replicas sets the variables and queries; each replica reads them.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import Final
 from attrs import frozen
 
 NUMBER: Final = "WINDOW_CONSUMER_PROCESS"
-"""The variable that tells a copy its number, from 1 on. A configuration may use it."""
+"""The variable with a replica's number, from 1. A configuration may use it."""
 
 PARENT: Final = "WINDOW_CONSUMER_SUPERVISOR"
 SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
-"""The directory of the sockets on which copies are asked how they are."""
+"""The variable with the directory of the replicas' health sockets."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 
 _DEADLINE_S: Final = 0.8
-"""Who probes gives up after a second."""
+"""Probes give up after a second."""
 
 _DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 
 @frozen
 class ReplicaIdentity:
-    """What a process has to know that is one of several copies."""
+    """The identity of a process that is one of several replicas."""
 
     number: str
     socket: Path | None
-    """The Unix socket on which it is asked how it is, None where nobody wants to know."""
+    """The Unix socket for health queries, None without any."""
     admin_socket: Path | None = None
-    """The one on which it shows its windows, None where nobody wants to see them."""
+    """The Unix socket for its windows, None without any."""
 
 
 def number_of_this_copy() -> str:
-    """Return which copy this process is, "" where it is none."""
+    """Return the number of this replica, "" where it is none."""
     return os.environ.get(NUMBER, "") if PARENT in os.environ else ""
 
 
 def this_copy() -> ReplicaIdentity | None:
-    """Return what this process has to know as one of several copies, None where it is none."""
+    """Return the identity of this replica, None where it is none."""
     number = number_of_this_copy()
     if not number:
         return None
@@ -58,17 +58,17 @@ def this_copy() -> ReplicaIdentity | None:
 
 
 def socket_of(directory: str, number: str) -> Path:
-    """Return where a replica answers probes."""
+    """Return the socket on which a replica answers probes."""
     return Path(directory, f"{number}.socket")
 
 
 def admin_socket_of(directory: str, number: str) -> Path:
-    """Return where a replica shows its windows."""
+    """Return the socket on which a replica shows its windows."""
     return Path(directory, f"{number}.admin")
 
 
 def join_supervisor() -> bool:
-    """Drain when the supervisor is gone; False where this process is no copy."""
+    """Drain when the supervisor is gone; return False where this process is no replica."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return False
@@ -80,7 +80,7 @@ def join_supervisor() -> bool:
 
 @frozen
 class HttpAnswer:
-    """What is sent back."""
+    """An HTTP response."""
 
     status: int
     text: str
@@ -101,7 +101,7 @@ class _Connection(http.client.HTTPConnection):
 def ask(
     path: Path, route: str, method: str = "GET", deadline_s: float = _DEADLINE_S
 ) -> HttpAnswer | None:
-    """Ask the process that listens at a Unix socket; None where none answers in time."""
+    """Query the process that listens at a Unix socket; return None without an answer in time."""
     connection = _Connection(path, deadline_s)
     try:
         connection.request(method, route)

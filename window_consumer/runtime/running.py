@@ -1,8 +1,8 @@
-"""An application that runs: its workers, its lifespan, and the order in which all of it ends.
+"""A running application: its workers, its lifespan, and the order in which they start and end.
 
-Start: the lifespan is entered, then the workers start. Stop: every worker drains and commits,
-then the lifespan is left, then every worker leaves its group. A worker that stops by itself
-stops the others, and the whole ends with a failure.
+Start: enter the lifespan, then start the workers. Stop: every worker drains and commits, the
+lifespan exits, then every worker leaves its group. A worker that stops by itself stops the others,
+and the application ends with a failure.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
 
 MakeSource = Callable[[str], Source]
-"""Makes another Source for a worker of this name, to begin with anew."""
+"""Makes a new Source for the named worker, for its restart."""
 
 MAX_RESTARTS: Final = 3
-"""How often one worker is restarted because its calls hang: its threads stay each time."""
+"""How often one worker is restarted after hanging calls. Each restart leaves its threads behind."""
 
 MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
-"""Gets what the lifespan yielded and where to report phases; returns workers, not started."""
+"""Gets what the lifespan yielded and a callback for phases; returns workers that are not
+started."""
 
 
 _ASK_S = 0.2
 _CHECK_S = 1.0
-"""So often the supervisor looks whether the poll threads live."""
+"""How often the supervisor checks that the poll threads are alive."""
 _LEAVE_S = 4.0
 _GRACE_S = 4.0
-"""Beyond the stop timeout: for the last commits."""
+"""The time beyond the stop timeout that the last commits may take."""
 
 
 class Running:
     """A started application. Use it as a context manager, or call ``stop`` and ``wait``.
 
-    It installs no signal handlers and changes no setting of the interpreter. In a process that
-    was forked off its methods raise WrongProcessError: the threads stay behind.
+    It installs no signal handlers and changes no interpreter setting. In a forked process its
+    methods raise WrongProcessError, because a fork copies no threads.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Running:
         self._lifespan = lifespan
         self._logger = logger
         self._on_end = on_end
-        """Called when all is over, whatever happened."""
+        """Called when everything has ended, with or without a failure."""
         self._make_source = make_source
         """None where no worker can be restarted."""
         self._restarts: Counter[str] = Counter()
@@ -83,19 +84,19 @@ class Running:
         self._stop_asked = threading.Event()
         self.workers: Sequence[Worker] = ()
         self.failure: BaseException | None = None
-        """Why it ended by itself, or could not start or end properly."""
+        """Why it ended by itself, or why its start or end failed."""
         self.left_behind = False
-        """A thread of ours is still running after the end: a handler that never returned."""
+        """Whether one of its threads still runs after the end: a handler that never returned."""
         self._start_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="wc-supervisor", daemon=True)
 
     # ---- for the application
 
     def start(self, stop_asked: Callable[[], bool] = lambda: False) -> Self:
-        """Enter the lifespan and start the workers; raises LifespanError where that fails.
+        """Enter the lifespan and start the workers; raise LifespanError if that fails.
 
-        While it waits for child processes it asks ``stop_asked`` now and then, and raises
-        StartStoppedError when that says so.
+        While it waits for child processes it polls ``stop_asked``, and raises StartStoppedError
+        once that returns True.
         """
         self._thread.start()
         while not self._started.wait(_ASK_S):
@@ -108,16 +109,16 @@ class Running:
         return self
 
     def stop(self) -> None:
-        """Ask everything to drain and end; returns at once, may be called again."""
+        """Request a drain and an end; return at once. May be called again."""
         self._check_process()
         self._stop_asked.set()
         self._events.put(None)
 
     def lifespan_is_over(self, error: BaseException) -> None:
-        """Hear that the lifespan has ended by itself: what it opened is gone, so all drain."""
+        """Drain all workers because the lifespan ended by itself and its resources are gone."""
         failure = lifespan_error(error, "ended by itself")
         self._logger.error(
-            "%s: what it opened is gone, so the workers drain",
+            "%s: its resources are gone, so the workers drain",
             failure,
             extra={"event": LogEvent.LIFESPAN_ENDED},
         )
@@ -126,24 +127,24 @@ class Running:
         self._events.put(None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False where it has not come within ``timeout_s``."""
+        """Wait for the end; return False if it has not come within ``timeout_s``."""
         self._check_process()
         return self._ended.wait(timeout_s)
 
     @property
     def counters(self) -> Mapping[str, Counters]:
-        """What each worker has done so far."""
+        """The counters of each worker so far."""
         self._check_process()
         return {worker.name: worker.counters for worker in self.workers}
 
     def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, WindowsSnapshot]:
-        """Return the windows of each worker; one that does not answer in time is left out."""
+        """Return the windows of each worker, without those that do not answer in time."""
         self._check_process()
         workers = self.workers
         if len(workers) < 2:
             found = [worker.snapshot(timeout_s).windows for worker in workers]
         else:
-            # All at once: whoever asks waits for one that does not answer, not for each of them.
+            # In parallel, so that several silent workers cost one timeout.
             with concurrent.futures.ThreadPoolExecutor(len(workers), "wc-pictures") as pool:
                 found = list(pool.map(lambda worker: worker.snapshot(timeout_s).windows, workers))
         snapshots = zip(workers, found, strict=True)
@@ -158,7 +159,7 @@ class Running:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop and wait. Raises why it ended by itself, unless another exception is on its way."""
+        """Stop and wait; raise the failure, unless another exception is propagating."""
         if error is not None and os.getpid() != self._pid:
             return
         self.stop()
@@ -195,7 +196,7 @@ class Running:
             self._started.set()
 
     def _supervise_or_die(self, state: Any) -> None:
-        """Supervise; the lifespan is left whatever happens."""
+        """Supervise the workers, and return whatever happens so that the lifespan can exit."""
         try:
             self._supervise(state)
         except BaseException as error:
@@ -216,7 +217,7 @@ class Running:
 
     @contextlib.contextmanager
     def _entered(self) -> Any:
-        """Enter and leave the lifespan on this one thread; its exceptions become the failure."""
+        """Enter and exit the lifespan on this one thread; its exceptions become the failure."""
         try:
             state = self._lifespan.__enter__()
         except BaseException as error:
@@ -227,7 +228,7 @@ class Running:
         try:
             self._lifespan.__exit__(None, None, None)
         except BaseException as error:
-            if not isinstance(self.failure, LifespanError):  # what was told already
+            if not isinstance(self.failure, LifespanError):  # already logged
                 self._logger.exception(
                     "the lifespan failed while it was left",
                     extra={"event": LogEvent.LIFESPAN_FAILED},
@@ -244,7 +245,7 @@ class Running:
             self._stop_asked.set()
         self._started.set()
         deadline: float | None = None
-        # By its event, not by its phase: a worker may be past it before its failure was looked at.
+        # Track events, not phases: a worker may pass DRAINED before its failure was handled.
         working = set(self._alive())
         while working:
             if self._stop_asked.is_set() and deadline is None:
@@ -265,7 +266,7 @@ class Running:
                 working.update(self._successors(event[0]))
 
     def _check_threads(self, working: set[Worker]) -> None:
-        """Stop all, as after any failure, where a poll thread has ended without a word."""
+        """Stop all workers, as after any failure, where a poll thread ended silently."""
         for worker in [each for each in working if not each.loop.thread.is_alive()]:
             working.discard(worker)
             thread = worker.loop.thread.name
@@ -273,7 +274,7 @@ class Running:
             self._on_drained(worker)
 
     def _successors(self, worker: Worker) -> Sequence[Worker]:
-        """Return who goes on in place of a worker that has drained, normally nobody."""
+        """Return the worker that replaces a drained one; normally none does."""
         successor = self._restarted(worker) if self._may_restart(worker) else None
         if successor is None:
             self._on_drained(worker)
@@ -281,9 +282,9 @@ class Running:
         return (successor,)
 
     def _may_restart(self, worker: Worker) -> bool:
-        """Tell whether a worker whose calls hang is restarted, for the sake of the others.
+        """Return whether to restart a worker whose calls hang, so that the others can continue.
 
-        A process with one worker ends, which is the better new beginning: no thread is left.
+        A process with a single worker ends instead: a new process has no leftover threads.
         """
         return (
             isinstance(worker.loop.failure, CallsHangError)
@@ -294,7 +295,7 @@ class Running:
         )
 
     def _restarted(self, worker: Worker) -> Worker | None:
-        """End a worker and start another in its place; None where that cannot be done."""
+        """End a worker and start its successor; return None where that is impossible."""
         assert worker.loop.failure is not None
         if self._make_source is None:
             return None
@@ -307,7 +308,7 @@ class Running:
         self._restarts[worker.name] += 1
         self.left_behind = True
         self._logger.warning(
-            "%s: is restarted, time %d of %d; the threads of its hanging calls stay",
+            "%s: restart %d of %d; the threads of its hanging calls remain",
             worker.name,
             self._restarts[worker.name],
             MAX_RESTARTS,
@@ -362,7 +363,7 @@ class Running:
 
 
 def _as_failure(error: BaseException, who: str) -> BaseException:
-    """Return what may be raised for it: a SystemExit would end a program as if all were well."""
+    """Return the exception to raise for it: a SystemExit would end a program with success."""
     if isinstance(error, Exception):
         return error
     failure = RunError(f"{who} has ended by {class_name(type(error))}")

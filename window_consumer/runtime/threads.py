@@ -1,4 +1,4 @@
-"""Threads of a worker, none of which can end without being noticed."""
+"""Threads of a worker whose end is always reported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from window_consumer.model.errors import WorkerStoppedError
 
 OnDeath = Callable[[WorkerStoppedError], object]
-"""Hears, on the thread that dies, why the worker has to stop."""
+"""Called on the dying thread with the reason why the worker must stop."""
 
 
 class WatchedThread(threading.Thread):
-    """A daemon thread; what escapes from its target is told, and nobody else hears of it."""
+    """A daemon thread that reports an exception that escapes from its target."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class WatchedThread(threading.Thread):
         self._with = args
 
     def run(self) -> None:
-        """Do what the thread is for."""
+        """Run the target."""
         try:
             self._does(*self._with)
         except BaseException as error:
@@ -39,6 +39,6 @@ class WatchedThread(threading.Thread):
 
 
 def died(name: str, error: BaseException) -> WorkerStoppedError:
-    """Say that a thread has ended by what it raised."""
+    """Return the error for a thread that ended with an exception."""
     stack = "".join(traceback.format_exception(error)).rstrip()
     return WorkerStoppedError(f"its thread {name} has died, please report this bug:\n{stack}")

@@ -1,8 +1,8 @@
-"""The topic watch: notices topics that were made anew, and new topics that match a pattern.
+"""The topic watch notices recreated topics, and new topics that match a pattern.
 
-It also asks how the logs of paused partitions grow: the client learns that from what it fetches.
-It asks on a thread of its own, because an answer can take seconds, and tells the poll thread
-through the completions queue.
+It also fetches the log ends of paused partitions; of others, the client learns them from its
+fetches. Answers can take seconds, so a separate thread asks and reports to the poll thread through
+the completions queue.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ WATCH_S = 5.0
 
 @frozen
 class TopicNews:
-    """What the cluster says of the topics that should be read now."""
+    """The cluster's answer about the topics to read now."""
 
     facts: Mapping[str, TopicFacts]
 
 
 @frozen
 class LogEnds:
-    """Where the logs of partitions end that are not fetched."""
+    """The log ends of partitions that are not fetched."""
 
     ends: Mapping[TopicPartition, int]
 
 
 AskEnds = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
-"""Returns the ends (exclusive) of logs; raises a WindowConsumerError in trouble."""
+"""Returns the ends (exclusive) of logs; raises a WindowConsumerError on failure."""
 
 Ask = Callable[[], Mapping[str, TopicFacts]]
-"""Returns the facts of the topics that should be read; raises a WindowConsumerError in trouble."""
+"""Returns the facts of the topics to read; raises a WindowConsumerError on failure."""
 
 
 class TopicWatch:
-    """Asks every few seconds. Its thread owns nothing but the question."""
+    """Asks the cluster every few seconds. Owns nothing but the request."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class TopicWatch:
         self._ask = ask
         self._ask_ends = ask_ends
         self._paused: Sequence[TopicPartition] = ()
-        """Whose logs' ends are asked for, too."""
+        """The partitions whose log ends are also requested."""
         self._completions = completions
         self._every_s = every_s
         self._ended = threading.Event()
         self._thread = WatchedThread(self._run, f"wc-{worker}-topics", completions.put)
 
     def set_paused(self, names: Sequence[TopicPartition]) -> None:
-        """Hear from the poll thread which partitions are not fetched at the moment."""
+        """Set the partitions that are not fetched at the moment. Owner: poll thread."""
         self._paused = names
 
     def start(self) -> None:
@@ -76,14 +76,14 @@ class TopicWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop asking; ``end`` waits for an answer that is on its way."""
+        """Stop asking; ``end`` waits for a pending answer."""
         self._ended.set()
 
     def end(self, timeout_s: float) -> None:
-        """Stop asking, and wait for an answer that is on its way.
+        """Stop asking and wait for a pending answer.
 
-        The client calls the interpreter with it: were that gone, the process would end with a
-        segmentation fault.
+        The client delivers it through the interpreter. If that were gone, the process would end
+        with a segmentation fault.
         """
         self.stop()
         if self._thread.is_alive():
@@ -97,7 +97,8 @@ class TopicWatch:
             except WindowConsumerError as error:
                 self._completions.put(error)
             except Exception as error:
-                # Whoever stops asking hears of no new topic any more, and copies wait for ever.
+                # A watch that ended here would never report new topics, and copies would wait for
+                # ever.
                 stack = "".join(traceback.format_exception(error))
                 self._completions.put(RunError(f"topics: a bug, please report it:\n{stack}"))
             else:

@@ -90,65 +90,66 @@ from window_consumer.runtime.worker_log import WorkerLog
 
 _CLOSE_S = 1.0
 HALT_S = 10.0
-"""A poll thread that is in the middle of a rebalance takes some seconds to hear that it pauses."""
+"""A poll thread in the middle of a rebalance takes some seconds to process a pause."""
 
 
 class SystemClock:
-    """The process's clock."""
+    """The clock of this process."""
 
     def now(self) -> float:
-        """Seconds of the performance counter."""
+        """Return seconds of the performance counter."""
         return perf_counter()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let ``seconds`` of time pass."""
         sleep(seconds)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return time_ns() // 1_000_000
 
 
 @frozen
 class WorkerSetup:
-    """Everything about a worker that is not a connection."""
+    """Everything that defines a worker except its connections."""
 
     name: str
     origin: CopyOrigin
     engine: EngineRules
     loop: LoopRules
     handler: Handler | BatchHandler
-    """With its middleware; a batch handler where the rules of the Engine say so."""
+    """Includes its middleware. A batch handler where the Engine's rules say so."""
     target_of: Callable[[str, Level | None], Target]
-    """Gives the topic for the copies of a source topic's records: of a level, or the dead-letter
-    topic."""
+    """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
+    for None."""
     ask_topics: Ask
-    """Gives the topics that should be read, asked every few seconds on a thread of its own."""
+    """Returns the topics to read. Called every few seconds on a separate thread."""
     ask_ends: AskEnds = lambda _names: {}
-    """Gives the ends of logs that are not fetched, on the same thread."""
+    """Returns the log ends of partitions that are not fetched. Called on the same thread."""
     retry_levels: Mapping[str, RetryTopicLevel] = field(factory=dict)
-    """The ladder's topics that are read; ``ask_topics`` adds what is found later."""
+    """The retry topics to read. ``ask_topics`` adds those found later."""
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "fail"
     faults: ErrorReports = field(factory=ErrorReports)
-    """Puts what handlers raise into words."""
+    """Describes what handlers raise."""
     loggable_key: ToldKey = lambda _, key: key
-    """Takes out of keys what must not be told in the log."""
+    """Masks keys for the log."""
     logger: logging.Logger = field(factory=own_logger)
     clock: Clock = field(factory=SystemClock)
     is_async: bool = False
-    """The handler makes coroutines: ``make_pool`` has to give a pool that runs them."""
+    """The handler is a coroutine function, so ``make_pool`` must return a pool that runs
+    coroutines."""
     make_engine: MakeEngine = Engine
     make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
-    """The test kit runs everything on one thread: its slots and its completions queue differ."""
+    """Replaceable, like ``make_pool``: the test kit runs everything on one thread."""
     jitter: Jitter = random.random
     observers: tuple[Observer, ...] = ()
-    """Who hears what becomes of records."""
+    """Receive the events of records."""
 
 
 def is_ready(loop: PollLoop) -> bool:
-    """Return whether a worker is in its group and works, or waits for something to do."""
+    """Return whether a worker is in its group and running, idle or not."""
     return loop.phase is Phase.RUNNING and loop.in_group
 
 
@@ -217,28 +218,28 @@ class Worker:
 
     @property
     def engine(self) -> Engine:
-        """Its rules; they belong to the poll thread."""
+        """The worker's engine, which belongs to the poll thread."""
         return self._engine
 
     @property
     def counters(self) -> Counters:
-        """What it has done so far."""
+        """The worker's counters so far."""
         return self._engine.counters
 
     @property
     def durations(self) -> Histogram:
-        """How long its calls took so far."""
+        """The durations of the worker's calls so far."""
         return self._engine.durations.histogram()
 
     @property
     def events_lost(self) -> int:
-        """How often one of its observers has failed."""
+        """How many times an observer has failed."""
         return self._observers.failures
 
     def successor(self, source: Source) -> Worker:
-        """Return a worker to be started in place of this one, which has ended.
+        """Return a new worker to start in place of this one, which has ended.
 
-        It has threads and windows of its own; what hears of it, and writes for it, is the same.
+        Its threads and windows are new. Its observers and its Sink stay the same.
         """
         return Worker(self.setup, source, self._sink, self._state, self._tell_phase)
 
@@ -250,21 +251,21 @@ class Worker:
         self._watch.start()
 
     def stop_starting(self) -> None:
-        """Let ``start`` raise StartStoppedError where it waits for child processes."""
+        """Let ``start`` raise StartStoppedError while it waits for child processes."""
         if isinstance(self._pool, PoolWithChildren):
             self._pool.stop_starting()
 
     def stop(self) -> None:
-        """Ask for a drain; returns at once."""
+        """Request a drain and return at once."""
         self.loop.stop()
 
     def leave(self) -> None:
-        """Ask a drained worker to leave its group; returns at once."""
+        """Let a drained worker leave its group; return at once."""
         self._watch.stop()
         self.loop.leave()
 
     def end(self, timeout_s: float) -> bool:
-        """Wait for the threads; False where one of them is still running after ``timeout_s``."""
+        """Wait for the threads; return False if one of them still runs after ``timeout_s``."""
         self.loop.thread.join(timeout_s)
         running = self._pool.stop(0.0 if self.loop.hangs else _CLOSE_S)
         unacked = self._publisher.stop(_CLOSE_S)
@@ -277,11 +278,11 @@ class Worker:
         return not (running or self.loop.thread.is_alive())
 
     def deliver(self, news: TopicNews) -> None:
-        """Let the poll thread hear of topics, as from the topic watch."""
+        """Pass topics to the poll thread, as the topic watch does."""
         self._completions.put(news)
 
     def outline(self) -> WorkerSnapshot:
-        """Return what it is at this moment without asking its poll thread, so without windows."""
+        """Return the present state without windows, and without asking the poll thread."""
         loop = self.loop
         return WorkerSnapshot(
             name=self.name,
@@ -294,9 +295,9 @@ class Worker:
         )
 
     def snapshot(self, timeout_s: float = 1.0, *, cells: bool = True) -> WorkerSnapshot:
-        """Return what it is at this moment; its poll thread is waited for.
+        """Return the present state; wait for the poll thread.
 
-        Without ``cells`` its windows have only their rows: that is many times cheaper.
+        Without ``cells`` each window has only its row, which is many times cheaper.
         """
         windows = self.loop.snapshot(timeout_s, cells=cells)
         if windows is not None:
@@ -306,40 +307,41 @@ class Worker:
 
     @property
     def cannot_write(self) -> str | None:
-        """Why its copies and results cannot be written at the moment, None where they can."""
+        """Why copies and results cannot be written at the moment, None where they can."""
         return self._publisher.trouble
 
     def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
-        """Pause a partition, or the worker for None, or let it go on.
+        """Pause or resume a partition, or the whole worker for None.
 
-        False for a partition that it does not have, None where its poll thread does not answer.
+        Return False for a partition that it does not own, None where its poll thread does not
+        answer.
         """
         return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
 
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention
     ) -> InterventionResult | None:
-        """Skip a failed record, or send it to the dead letters, see ``core.interventions``.
+        """Skip a failed record or dead-letter it, see ``engine.interventions``.
 
-        None where its poll thread does not answer.
+        Return None where the poll thread does not answer.
         """
         return self.loop.intervene(name, offset, wanted, HALT_S)
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what its child processes do at this moment; nothing where it has none."""
+        """Return what the child processes are doing; empty where there are none."""
         return self._pool.children() if isinstance(self._pool, PoolWithChildren) else ()
 
     def places(self, children: Sequence[ChildPicture] | None = None) -> CallPositions:
-        """Return where its calls stand at this moment; ``children`` where they are known."""
+        """Return the present positions of its calls; pass ``children`` where they are known."""
         if isinstance(self._pool, PoolWithEventLoop):
             return CallPositions(coroutines=self._pool.coroutines())
         return CallPositions(self.children() if children is None else children)
 
     def log_summary(self) -> None:
-        """Write the line that sums the worker up."""
+        """Log the summary line of the worker."""
         self._reports.calm()
         did = self.counters
-        # Only where there are some: most workers skip nothing and let nothing expire.
+        # Only if there are any: most workers skip nothing and let nothing expire.
         rare = (("skipped", did.skipped), ("expired", did.expired), ("dropped", did.dropped))
         more = "".join(f" {number} {what}," for what, number in rare if number)
         produced = f"{did.produced} produced, " if did.produced else ""
@@ -367,7 +369,7 @@ class Worker:
 
 
 def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:
-    """Name the records from which on something is unfinished."""
+    """Name the first unfinished records."""
     if not first:
         return ""
     shown = ", ".join(f"{name}@{offset}" for name, offset in first[:4])

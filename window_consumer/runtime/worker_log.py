@@ -1,4 +1,4 @@
-"""What a worker says while it runs: log lines, few enough to be read in a storm."""
+"""The log lines of a running worker, limited so that they stay readable when much fails at once."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _ENDS = {
 _NOW = {
     BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
     BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
-    BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
-    BreakerState.CLOSED: "everything goes on",
+    BreakerState.HALF_OPEN: "one call at a time tests whether it is over",
+    BreakerState.CLOSED: "work resumes",
 }
 
 _ENDED: Mapping[Ending, str] = {
@@ -77,15 +77,15 @@ _INTERRUPTED: Mapping[Ending, str] = {
 }
 
 MUCH = 1.25
-"""A concurrency that has changed by less is not worth a line."""
+"""A concurrency change below this factor gets no line."""
 
 _LINES_OF_A_STORM = 3
 _MOST_STORMS = 1000
 _MOST_HANGING = 8
-"""More calls that hang than these share a line when their partitions are given up."""
+"""When more hanging calls than these lose their partitions, they share a line."""
 
 QUIET_S = 10.0
-"""One traceback per kind of error, and one line per kind of trouble, in this time."""
+"""The period for one traceback per kind of error and one line per kind of trouble."""
 
 _OUTLIVED = (
     "%s: the call for %s@%d (key %r) outlived its partition: it sees record.cancelled and its"
@@ -97,7 +97,7 @@ _OUTLIVED_HOME = (
 )
 
 _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
-"""The client says how long each failed attempt took: no reason for a line of its own."""
+"""The client's texts contain the duration of each attempt, which must not make a line unique."""
 
 _WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
 
@@ -111,14 +111,14 @@ class _Kind:
 
 
 class Repetition:
-    """Decides which of many equal events are worth a line. Owner: one thread."""
+    """Decides which of many equal events get a line. Owner: one thread."""
 
     def __init__(self, now: Now):
         self._now = now
         self._kinds: dict[str, _Kind] = {}
 
     def worth_saying(self, kind: str) -> int | None:
-        """Return how many were kept quiet since the last line, None to keep this one quiet too."""
+        """Return how many lines were suppressed since the last; None suppresses this one too."""
         now = self._now()
         known = self._kinds.get(kind)
         if known is None:
@@ -134,19 +134,19 @@ class Repetition:
 
 
 class LogStorm:
-    """Calls that hang at one place. Owner: one thread."""
+    """Calls that hang at one code position. Owner: one thread."""
 
     def __init__(self, now: Now):
         self._now = now
         self._since = float("-inf")
         self._lines = 0
         self.first = ""
-        """The first record of which something was said."""
+        """The first record that got a line."""
         self.unsaid: list[str] = []
-        """Those of which nothing was said."""
+        """The records that got none."""
 
     def is_worth_a_line(self, place: str) -> bool:
-        """Tell whether a call gets a line of its own: few do, and then none for ten seconds."""
+        """Return whether a call gets its own line: the first few do, then none for ten seconds."""
         now = self._now()
         if now - self._since >= QUIET_S:
             self._since, self._lines = now, 0
@@ -158,7 +158,7 @@ class LogStorm:
         return True
 
     def text(self) -> str:
-        """Say how many they were, and name some."""
+        """Return how many calls got no line, and name some of them."""
         shown = ", ".join(self.unsaid[:8])
         return f"{len(self.unsaid)} more calls ({shown}{', ...' if len(self.unsaid) > 8 else ''})"
 
@@ -186,7 +186,7 @@ class WorkerLog:
         self._said_cut_short = False
 
     def info(self, event: LogEvent, text: str) -> None:
-        """Write a line that is always worth it."""
+        """Write a line that is never suppressed."""
         self._logger.info("%s: %s", self._worker, text, extra=self._of(event))
 
     def warn(self, event: LogEvent, text: str) -> None:
@@ -198,17 +198,17 @@ class WorkerLog:
         self._logger.error("%s: %s", self._worker, text, extra=self._of(event))
 
     def observer_failed(self, error: Exception) -> None:
-        """Write down that somebody who only listens has failed; the work goes on."""
+        """Log that an observer failed; the work continues."""
         text = f"telemetry lost an event ({error!r}); nothing else is affected"
         self.warn(LogEvent.OBSERVER_FAILED, text)
 
     def trouble(self, error: WindowConsumerError) -> None:
-        """Write down what the client is trying to get over."""
+        """Log an error that the client is retrying."""
         text = str(error)
         self._log(logging.WARNING, LogEvent.CLIENT_FAILED, text, _MILLISECONDS.sub("", text))
 
     def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
-        """Write down that a record's copy was not taken, one line per kind of refusal."""
+        """Log that a record's copy was refused; one line per kind of refusal."""
         what_to_do = (
             "; raise the topic's max.message.bytes, or see retry.on_oversize"
             if error.too_large
@@ -221,9 +221,9 @@ class WorkerLog:
         self._log(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
 
     def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
-        """Write down that a record's result was not taken, where it is sent again."""
+        """Log that a record's result was refused, where it is sent again."""
         if error.refused and not (error.too_large and not production.alone):
-            return  # the call counts as failed, and that is told
+            return  # the call counts as failed, and that is logged
         offset = production.messages[0].offset()
         text = (
             f"{production.partition.name}@{offset} stays open, its result for"
@@ -232,7 +232,7 @@ class WorkerLog:
         self._log(logging.WARNING, LogEvent.RESULT_REFUSED, text, f"result: {error}")
 
     def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
-        """Write down failed calls, with one traceback per kind and ten seconds."""
+        """Log failed calls, with one traceback per kind in ten seconds."""
         for failed in records:
             self._log_cut_short(failed, rules)
             unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
@@ -257,7 +257,7 @@ class WorkerLog:
             )
 
     def _log_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
-        """Write down, once, that a record waits for less long than its handler has asked for."""
+        """Log, once, that a record waits for less time than its handler asked for."""
         error = failed.failure.error
         if self._said_cut_short or not isinstance(error, RetryLater):
             return
@@ -277,7 +277,7 @@ class WorkerLog:
                 f" and each is one of {rules.attempts} attempts: add a level that waits as long"
             )
         self._logger.warning(
-            "%s: %s asked for RetryLater(%g), which is cut short: %s (said once)",
+            "%s: %s asked for RetryLater(%g), which is cut short: %s (logged once)",
             self._worker,
             describe(failed),
             error.after_s,
@@ -286,7 +286,7 @@ class WorkerLog:
         )
 
     def hovering(self, news: Iterable[HeadOfLineBlocked]) -> None:
-        """Write down start cells that make no progress."""
+        """Log start cells that make no progress."""
         for each in news:
             self._logger.warning(
                 "%s: %s hovers: its start cell has made no progress for %.0f s; the first open"
@@ -300,7 +300,7 @@ class WorkerLog:
             )
 
     def passed_over(self, news: Iterable[OutOfOrderRecords]) -> None:
-        """Write down records that came after later ones of their partition."""
+        """Log records that arrived after later ones of their partition."""
         for each in news:
             self._logger.error(
                 "%s: %s: records of offsets %d..%d came after later ones and are not handled; the"
@@ -313,14 +313,14 @@ class WorkerLog:
             )
 
     def away(self, news: Sequence[OwnerAway]) -> None:
-        """Write down that copies wait for the owner of their source's partition."""
+        """Log that copies wait for the owner of their source's partition."""
         if not news:
             return
         shown = ", ".join(f"{each.name} (its source's is {each.home})" for each in news[:4])
         more = f" and {len(news) - 4} more partitions" if len(news) > 4 else ""
         self._logger.warning(
             "%s: %d copies wait, for %.0f s so far, in %s%s: another member of the group owns the"
-            " partition of their source, and a lane has one owner. They go on when all members"
+            " partition of their source, and a lane has one owner. They continue when all members"
             " read the same topics: give all of them the same retry.levels",
             self._worker,
             sum(each.copies for each in news),
@@ -331,7 +331,7 @@ class WorkerLog:
         )
 
     def breaker(self, news: Iterable[BreakerNews]) -> None:
-        """Write down that the circuit breaker has opened, half opened or closed."""
+        """Log that the circuit breaker has opened, half opened or closed."""
         for each in news:
             if each.worth_a_line:
                 level = logging.WARNING if each.state is BreakerState.OPEN else logging.INFO
@@ -346,7 +346,7 @@ class WorkerLog:
                 )
 
     def limit(self, news: LimitNews | None) -> None:
-        """Write down that the concurrency has changed by much since the last line about it."""
+        """Log that the concurrency has changed by much since its last line."""
         if news is None:
             return
         said = self._said_limit or news.before
@@ -364,9 +364,9 @@ class WorkerLog:
             )
 
     def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
-        """Write down where a call stands that does not return, and what becomes of it.
+        """Log where a call that does not return stands, and what happens to it.
 
-        Of many that stand at the same place some have a line, and the others are counted in one.
+        Of many calls at the same position some get a line, and one line counts the others.
         """
         if len(self._storms) > _MOST_STORMS:
             self._storms.clear()
@@ -376,7 +376,7 @@ class WorkerLog:
             self._stalled(call, failure, ending, storm)
 
     def calm(self) -> None:
-        """Say of how many calls nothing was said; at the end of a worker."""
+        """Log how many calls got no line; called at the end of a worker."""
         for storm in self._storms.values():
             if storm.unsaid:
                 text = f"{storm.text()} hang at the place of {storm.first}"
@@ -414,7 +414,7 @@ class WorkerLog:
         )
 
     def returned(self, calls: Iterable[AbandonedReturned]) -> None:
-        """Write down abandoned calls that have ended."""
+        """Log abandoned calls that have ended."""
         for call in calls:
             self._logger.info(
                 "%s: the abandoned call for %s@%d has ended after %.1f s; its result is ignored",
@@ -432,10 +432,10 @@ class WorkerLog:
         why: str,
         ending: Ending,
     ) -> None:
-        """Write down that calls were ended because their partitions are given up."""
+        """Log that calls were ended because their partitions are given up."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
-        refused = f", {go_on} go on" if go_on else ""
+        refused = f", {go_on} continue" if go_on else ""
         self._logger.warning(
             "%s: %s: %d calls were %s (%s%s)%s; their records will run again",
             self._worker,
@@ -449,7 +449,7 @@ class WorkerLog:
         )
 
     def recalled(self, assigned: Iterable[Assigned]) -> None:
-        """Say which partitions came back with what had finished before they were lost."""
+        """Log which lost partitions came back, and that their kept outcomes still count."""
         for each in assigned:
             if each.kept is not None and each.committed is not None:
                 finished = each.kept.beyond(each.committed[0])
@@ -464,9 +464,9 @@ class WorkerLog:
                 )
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
-        """Write down calls that go on although their partition was given up.
+        """Log calls that still run although their partition was given up.
 
-        Of many that were known to hang each is named, in one line.
+        Many calls that were known to hang share one line, which names each of them.
         """
         calls = list(calls)
         hanging = [each for each in calls if each.hangs]
@@ -498,7 +498,7 @@ class WorkerLog:
             )
 
     def commits(self, results: CommitResults) -> None:
-        """Write down the commits that were refused."""
+        """Log refused commits."""
         for name, error in results.items():
             if error is not None:
                 event, text = (
@@ -515,7 +515,7 @@ class WorkerLog:
     def _place(
         self, event: LogEvent, name: TopicPartition, offset: int, attempt: int | None = None
     ) -> dict[str, object]:
-        """Return the fields by which handlers' own log lines name their record, too."""
+        """Return the same fields that identify a record in handlers' log lines."""
         return {
             **self._of(event),
             "topic": name.topic,
@@ -525,7 +525,7 @@ class WorkerLog:
         }
 
     def _whose(self, message: Message | None, failure: Failure) -> dict[str, object]:
-        """Return the handler and the key, as those lines have them."""
+        """Return the handler and the key, as in handlers' log lines."""
         key = None if message is None else self._loggable_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
 
@@ -548,7 +548,7 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
 
 
 def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
-    """Say how far the record is on its way out: what ends processes has attempts of its own."""
+    """Return the limit of attempts in words; crashes have a limit of their own."""
     kind = type(failed.failure.error)
     if kind is ProcessDiedError:
         return f"(crash {failed.deaths} of {rules.crash_attempts})"
@@ -567,6 +567,6 @@ def _next_step(failed: FailedRecord, now: float) -> str:
 
 
 def _trace(message: Message | None) -> dict[str, object]:
-    """Return the fields that say to which trace a record belongs."""
+    """Return the fields of the trace that a record belongs to."""
     trace_id, span_id = (None, None) if message is None else trace_of(message)
     return {"trace_id": trace_id, "span_id": span_id}

@@ -1,1 +1,1 @@
-"""What a handler takes: the parameters of its signature, and how a record becomes them."""
+"""The parameters of a handler's signature, and how a record becomes its arguments."""

@@ -1,4 +1,4 @@
-"""What a batch handler's function takes: the records, their values as objects, or both."""
+"""The parameters of a batch handler: the records, their values as objects, or both."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class BatchParameters:
     """How to call a function for a list of records."""
 
     decoder: Decoder | None = None
-    """Makes each value; None where only the records are wanted."""
+    """Makes each value; None where the function takes only the records."""
     with_records: bool = True
     records_first: bool = False
 
     def arguments(self, records: list[Record]) -> tuple[object, ...]:
-        """Return what the function is called with; raises Undecodable."""
+        """Return the arguments for the function; raise Undecodable."""
         if self.decoder is None:
             return (records,)
         return self._arguments(list(map(self.decoder, records)), records)
@@ -62,9 +62,9 @@ class BatchParameters:
     def called_with(
         self, function: Callable[..., object], *, coroutines: bool = False
     ) -> BatchHandler:
-        """Return what is called with the records alone; the function itself where that is all.
+        """Return a callable of the records alone; the function itself if it takes only those.
 
-        What cannot be decoded is taken out and fails by itself, the others go on.
+        Records that cannot be decoded are removed and fail alone; the others are handled.
         """
         decode = self.decoder
         if decode is None:
@@ -78,7 +78,8 @@ class BatchParameters:
                 try:
                     values.append(decode(record))
                     decoded.append(record)
-                except HandlerSignal as error:  # of this value; all else is trouble of the decoder
+                # this value's error; any other exception is the decoder's
+                except HandlerSignal as error:
                     failed.append((record, error))
             if not decoded:
                 raise SortedResults(failed)
@@ -104,7 +105,7 @@ class BatchParameters:
 
 
 def batch_parameters_of(function: Callable[..., object], value: Any, what: str) -> BatchParameters:
-    """Read a batch handler's signature; ``value`` is a decoder that the decorator names.
+    """Read a batch handler's signature; ``value`` is a decoder named by the decorator.
 
     Raises UsageError for functions that cannot be called with a list of records, or whose
     annotations cannot be read or decoded.
@@ -126,7 +127,7 @@ def batch_parameters_of(function: Callable[..., object], value: Any, what: str) 
             )
         others = names[:1]
     if len(names) == 1 and value is None and hints.get(names[0]) in _ANYTHING:
-        others = []  # nobody says what it is: the records
+        others = []  # without any hint, it takes the records
     if not others:
         if value is not None:
             raise UsageError(
@@ -148,7 +149,7 @@ def batch_parameters_of(function: Callable[..., object], value: Any, what: str) 
 
 
 def _element(annotation: object) -> object:
-    """Return what a list holds by its annotation; None for what is no list, or does not say."""
+    """Return the element type of a list annotation; None for other types, or without one."""
     if typing.get_origin(annotation) not in _LISTS:
         return None
     (element,) = typing.get_args(annotation)
@@ -158,7 +159,7 @@ def _element(annotation: object) -> object:
 def _by_records(
     error: PartialFailure, values: Sequence[object], records: Sequence[Record]
 ) -> BaseException:
-    """Return a failure that names records where a handler of values has named those."""
+    """Return a failure that names records, given one of a handler that may name values."""
     common = error if error.__cause__ is None else error.__cause__
     places: dict[int, list[Record]] = {}
     for value, record in zip(values, records, strict=True):

@@ -1,11 +1,11 @@
-"""What turns a record's value into what a handler's annotation asks for.
+"""Decoders from a record's value to the type of a handler's annotation.
 
-JSON is the default. The type decides which library reads it: pydantic and msgspec read their own
-models, cattrs reads attrs classes, dataclasses, TypedDicts, lists and dicts of them. No optional
-library is imported here: an application with such a model has imported it.
+JSON is the default. The type decides the library: pydantic and msgspec read their own models;
+cattrs reads attrs classes, dataclasses, TypedDicts, and lists and dicts of them. This module
+imports no optional library, because an application with such a model has imported it.
 
-A schema registry that does not answer says nothing about the value: its record is retried, as
-when a handler fails. A value that cannot be decoded is a dead letter.
+A schema registry that does not answer proves nothing about the value, so the record is retried, as
+after a failure of its handler. A value that cannot be decoded becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from window_consumer.model.errors import HandlerSignal, Undecodable, UsageError
 from window_consumer.model.record import Record
 
 _BUILT_IN = (ConnectionError, TimeoutError, socket.gaierror)
-# By name, because only who has asked with one of these libraries has imported it.
+# By name, because a library is imported only where it was used for a request.
 _CLASSES = {
     ("httpx", "TransportError"),
     ("httpx2", "TransportError"),
@@ -40,11 +40,11 @@ _CLASSES = {
     ("confluent_kafka", "OAuthTokenError"),
 }
 _ABOUT_THE_VALUE = {404, 422}
-"""The registry has answered: there is no such schema, or it is none."""
+"""The registry has answered that there is no such schema, or that it is invalid."""
 
 
 def is_out_of_reach(error: BaseException) -> bool:
-    """Tell whether whoever had to be asked about a value did not answer, or not to us."""
+    """Return whether a service needed for decoding did not answer, or refused us."""
     return any(map(_is_no_answer, _causes(error)))
 
 
@@ -79,23 +79,23 @@ _PLAIN: dict[object, Parse] = {
     Any: json.loads,
 }
 _MESSAGE_CHARACTERS = 2_000
-"""Of what a decoder says: some quote all of a value."""
+"""The limit for a decoder's message; some messages quote a whole value."""
 
 
 @frozen
 class Decoder:
-    """Makes a record's value into an object of one type."""
+    """Decodes a record's value into an object of one type."""
 
     parse: Callable[[Record, bytes], object]
     name: str
-    """What it makes, for messages."""
+    """The name of the type, for messages."""
     nullable: bool
-    """A tombstone, which has no value, is None for the handler."""
+    """Whether a tombstone, which has no value, is None for the handler."""
 
     def __call__(self, record: Record) -> object:
-        """Return the object; raises Undecodable with the decoder's own message.
+        """Return the object; raise Undecodable with the decoder's own message.
 
-        What a decoder raises on purpose, and what says that it could not ask, is raised as it is.
+        Handler signals and errors of unreachable services pass unchanged.
         """
         value = record.value
         if value is None:
@@ -116,7 +116,7 @@ class Decoder:
 
 
 def decoder_of(annotation: object) -> Decoder:
-    """Return the decoder for a type; UsageError where nothing can make it of JSON."""
+    """Return the decoder for a type; raise UsageError if JSON cannot become it."""
     kinds = list(_mentioned(annotation))
     nullable = type(None) in kinds[1:] or annotation in (Any, object)
     bare = _without_none(annotation) if nullable else annotation
@@ -127,10 +127,10 @@ def decoder_of(annotation: object) -> Decoder:
 
 
 def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
-    """Return a decoder that the application brings: a function of bytes, or one of Confluent's.
+    """Return the application's own decoder: a function of bytes, or a Confluent deserialiser.
 
-    Those of ``confluent_kafka.schema_registry`` are asked with the topic of the first delivery and
-    the headers, as they expect it.
+    Deserialisers of ``confluent_kafka.schema_registry`` get the topic of the first delivery and the
+    headers, as they expect it.
     """
     nullable = annotation is None or type(None) in list(_mentioned(annotation))[1:]
     name = "value" if annotation is None else name_of(_without_none(annotation))
@@ -160,7 +160,7 @@ _MAKES_NO_VALUE = (
 
 
 def _why_no_decoder(deserialiser: Any) -> str:
-    """Say why something cannot decode; an empty text where it can."""
+    """Return why something is no decoder; an empty text for a decoder."""
     if not callable(deserialiser):
         return "it cannot be called"
     bare = inspect.unwrap(deserialiser)
@@ -181,12 +181,12 @@ def _why_no_decoder(deserialiser: Any) -> str:
     except TypeError as error:
         return f"it cannot be called with the value alone ({error})"
     except ValueError:
-        return ""  # written in C, it does not say what it takes
+        return ""  # written in C, without a signature
     return ""
 
 
 def name_of(annotation: object) -> str:
-    """Return a type the way that people write it."""
+    """Return a type as people write it."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__name__
     if typing.get_origin(annotation) in (Union, types.UnionType):
@@ -199,7 +199,7 @@ def _ignoring_the_record(parse: Parse) -> Callable[[Record, bytes], object]:
 
 
 def _mentioned(annotation: object) -> Iterator[object]:
-    """Yield a type and those that stand within its brackets."""
+    """Yield a type and the types within its brackets."""
     yield annotation
     for argument in typing.get_args(annotation):
         yield from _mentioned(argument)
@@ -224,7 +224,7 @@ def _of_pydantic(annotation: object, kinds: list[object]) -> Parse | None:
     with _refused(annotation):
         adapter = sys.modules["pydantic"].TypeAdapter(annotation)
         if not getattr(adapter, "pydantic_complete", True):
-            adapter.rebuild(raise_errors=True)  # says which name it does not find
+            adapter.rebuild(raise_errors=True)  # names the type that it does not find
     parse: Parse = adapter.validate_json
     return parse
 
@@ -242,7 +242,7 @@ def _of_msgspec(annotation: object, kinds: list[object]) -> Parse | None:
 
 
 def _strange_to(msgspec: Any, outermost: Any) -> Iterator[object]:
-    """Yield the classes below a type that msgspec lets pass and can make of no value."""
+    """Yield the classes within a type that msgspec accepts but cannot decode."""
     seen: dict[int, Any] = {}
     left = [outermost]
     while left:
@@ -266,7 +266,7 @@ def _of_cattrs(annotation: Any) -> Parse:
 
 @contextmanager
 def _refused(annotation: object) -> Iterator[None]:
-    """Raise UsageError for what a library says of a type that it cannot make."""
+    """Raise UsageError for a library's error about a type that it cannot make."""
     try:
         yield
     except Exception as error:
@@ -284,7 +284,7 @@ def _reason_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         text = "; ".join(cattrs.transform_error(error))
     elif isinstance(error, KeyError):
-        text = f"KeyError: {error}"  # alone it is a word
+        text = f"KeyError: {error}"  # its text alone is only the key
     else:
         text = str(error) or type(error).__name__
     return text[:_MESSAGE_CHARACTERS]

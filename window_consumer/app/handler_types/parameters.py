@@ -1,4 +1,4 @@
-"""What a handler's function takes: the record, its value as an object, or both."""
+"""The parameters of a handler: the record, its value as an object, or both."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Parameters:
     """How to call a function for a record."""
 
     decoder: Decoder | None = None
-    """Makes the value; None where only the record is wanted."""
+    """Makes the value; None where the function takes only the record."""
     with_record: bool = True
     record_first: bool = False
 
     def arguments(self, record: Record) -> tuple[object, ...]:
-        """Return what the function is called with; raises Undecodable."""
+        """Return the arguments for the function; raise Undecodable."""
         if self.decoder is None:
             return (record,)
         value = self.decoder(record)
@@ -40,7 +40,7 @@ class Parameters:
         return (record, value) if self.record_first else (value, record)
 
     def called_with(self, function: Callable[..., object]) -> Callable[[Record], object]:
-        """Return what is called with the record alone; the function itself where that is all."""
+        """Return a callable of the record alone; the function itself if it takes only that."""
         decode = self.decoder
         if decode is None:
             return function
@@ -52,10 +52,10 @@ class Parameters:
 
 
 def parameters_of(function: Callable[..., object], value: Any, what: str) -> Parameters:
-    """Read a function's signature; ``value`` is a decoder that the decorator names.
+    """Read a function's signature; ``value`` is a decoder named by the decorator.
 
-    Raises UsageError for functions that cannot be called with a record, or whose annotations
-    cannot be read or decoded.
+    Raises UsageError for functions that cannot be called with a record, or whose annotations cannot
+    be read or decoded.
     """
     names = required(function, what)
     hints = hints_of(function, what)
@@ -69,7 +69,7 @@ def parameters_of(function: Callable[..., object], value: Any, what: str) -> Par
         others = names[:1]  # the second one is the record, annotated or not
         _expect_no_annotation(hints, names[1], what)
     if len(names) == 1 and value is None and hints.get(names[0], Any) in (Any, object):
-        others = []  # nobody says what it is: the record
+        others = []  # without any hint, it takes the record
     if not others:
         if value is not None:
             raise UsageError(f"{what}: value= is given, but no parameter takes the value: {_FORMS}")
@@ -90,9 +90,9 @@ def parameters_of(function: Callable[..., object], value: Any, what: str) -> Par
 def required(
     function: Callable[..., object], what: str, forms: str = _FORMS, unknown: str = "record"
 ) -> list[str]:
-    """Return the names of the parameters that a call has to give; ``unknown`` for hidden ones.
+    """Return the names of the parameters that a call must pass; ``unknown`` for hidden ones.
 
-    Raises UsageError, which says what ``forms`` there are, for those that nobody would give.
+    Raises UsageError, which lists the possible ``forms``, for parameters that no call passes.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -105,18 +105,18 @@ def required(
     plain = [each for each in needed if each.kind is not inspect.Parameter.VAR_KEYWORD]
     several = [each for each in plain if each.kind is inspect.Parameter.VAR_POSITIONAL]
     if several:
-        return [unknown]  # wrapped by a decorator that hides what it takes
+        return [unknown]  # wrapped by a decorator that hides its parameters
     return [each.name for each in plain]
 
 
 def hints_of(function: Callable[..., object], what: str) -> dict[str, Any]:
-    """Return a function's annotations; UsageError where they cannot be read."""
+    """Return a function's annotations; raise UsageError if they cannot be read."""
     bare = inspect.unwrap(function)
     bare = getattr(bare, "func", bare)  # functools.partial
     if inspect.isclass(bare):
-        bare = bare.__init__  # a class is called like that
+        bare = bare.__init__  # calling a class calls this
     elif not hasattr(bare, "__annotations__"):
-        bare = type(bare).__call__  # an object that can be called
+        bare = type(bare).__call__  # a callable object
     try:
         return typing.get_type_hints(bare)
     except Exception as error:

@@ -1,8 +1,8 @@
-"""What cattrs makes of JSON: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
+"""Decoding JSON with cattrs: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
 
-It is stricter here than cattrs is by itself, which takes whatever can be converted: a text for a
-list of its characters, anything at all for a class whose fields have defaults. And what a type is
-made of is looked at before the first record comes, where cattrs looks at some of it when it has to.
+The rules are stricter than those of cattrs, which accepts whatever can be converted: a text for a
+list of its characters, or anything at all for a class whose fields have defaults. All parts of a
+type are checked before the first record, where cattrs checks some only on use.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cattrs.cols import list_structure_factory
 from cattrs.preconf.json import make_converter
 
 Structure = Callable[[Any, Any], Any]
-"""Makes an object of JSON's values; its second argument is the type."""
+"""Makes an object of a JSON value; its second argument is the type."""
 
 
 def structure_of(annotation: Any) -> Structure:
-    """Return what makes a type of JSON's values.
+    """Return the function that makes a type of a JSON value.
 
-    Raises what cattrs raises where it cannot be made, or something that it is made of cannot.
+    Raises cattrs' errors if the type or one of its parts cannot be made.
     """
     structure: Structure = _CONVERTER.get_structure_hook(annotation)
     for part in _parts(annotation, set()):
@@ -39,7 +39,7 @@ def structure_of(annotation: Any) -> Structure:
 
 
 def _parts(kind: Any, seen: set[Any]) -> Iterator[Any]:
-    """Yield the types that stand within a type's brackets and at its fields, theirs included."""
+    """Yield the types within a type's brackets and fields, recursively."""
     within = [] if typing.get_origin(kind) is Literal else list(typing.get_args(kind))
     if typing.get_origin(kind) is typing.Annotated:
         within = within[:1]
@@ -47,13 +47,13 @@ def _parts(kind: Any, seen: set[Any]) -> Iterator[Any]:
         if part in seen or part in (None, type(None), ...) or isinstance(part, typing.TypeVar):
             continue
         seen.add(part)
-        if not getattr(part, "__parameters__", ()):  # list[T] is nothing before T is known
+        if not getattr(part, "__parameters__", ()):  # list[T] means nothing before T is known
             yield part
         yield from _parts(part, seen)
 
 
 def _fields_of(kind: Any) -> Sequence[Any]:
-    """Return the types of the fields that are made of JSON; nothing for what has none."""
+    """Return the types of the fields that come from JSON; nothing for other types."""
     if attrs.has(kind):
         names = {field.name for field in attrs.fields(kind) if field.init}
     elif dataclasses.is_dataclass(kind):
@@ -72,7 +72,7 @@ _JSON_KINDS = {dict: "an object", list: "an array", str: "a text", bool: "a bool
 
 
 def _formed(kind: type, structure: Structure) -> Structure:
-    """Let nothing through but one kind of JSON's values."""
+    """Accept only one kind of JSON value."""
     wanted = _JSON_KINDS[kind]
 
     def check(value: Any, annotation: Any) -> Any:
@@ -85,7 +85,7 @@ def _formed(kind: type, structure: Structure) -> Structure:
 
 
 def _strictly(*kinds: type) -> Structure:
-    """Take a value as it stands: cattrs alone would make text of numbers and of null."""
+    """Take a value unchanged: cattrs alone would make text of numbers and of null."""
 
     def check(value: Any, kind: Any) -> Any:
         if type(value) not in kinds:
@@ -115,7 +115,7 @@ _CONVERTER.register_structure_hook(bool, _strictly(bool))
 _CONVERTER.register_structure_hook(Decimal, _decimal)
 _CONVERTER.register_structure_hook(UUID, _formed(str, lambda value, _kind: UUID(value)))
 _CONVERTER.register_structure_hook(time, _formed(str, lambda text, _kind: time.fromisoformat(text)))
-_CONVERTER.register_structure_hook(  # cattrs reads base 85, which nobody writes
+_CONVERTER.register_structure_hook(  # cattrs reads base 85, which is unusual
     bytes, _formed(str, lambda text, _kind: base64.b64decode(text, validate=True))
 )
 
@@ -154,7 +154,7 @@ def _is_dict_by_number(kind: Any) -> bool:
 
 @_CONVERTER.register_structure_hook_factory(_is_dict_by_number)
 def _of_dict_by_number(kind: Any, converter: Converter) -> Structure:
-    """Make numbers of keys, which are texts in JSON whatever they mean."""
+    """Convert keys to numbers; in JSON all keys are text."""
     by_text: Any = dict[str, typing.get_args(kind)[1]]  # type: ignore[misc] # only known here
     structure = converter.get_structure_hook(by_text)
 

@@ -1,4 +1,4 @@
-"""The bounds that a configuration implies: what ``check`` works out and warns of."""
+"""The bounds that a configuration implies, which ``check`` prints and warns about."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ _DEFAULT_FETCH_WAIT_MS = 500
 
 @frozen
 class RetryWait:
-    """The wait before one further call, in seconds: between the two."""
+    """The range of the wait before one further call, in seconds."""
 
     call: int
     shortest_s: float
     longest_s: float
     level: str | None
-    """The retry level where the record waits; None where it was delivered first."""
+    """The retry level where the record waits; None for a local wait."""
 
 
 @frozen
 class WorkerBounds:
-    """What one worker can hold, repeat and take, at most. Seconds, bytes, records."""
+    """The most that one worker can hold, repeat and take, in seconds, bytes and records."""
 
     worker: str
     ordering: str
     concurrency: int
-    """The upper end of the range where the worker finds its own."""
+    """The upper end of the range where the concurrency adapts."""
     least_concurrency: int | None
-    """The lower end; None where the concurrency is given."""
+    """The lower end; None for a fixed concurrency."""
     rate: str | None
-    """How fast calls may start in this process, as it is written in the configuration."""
+    """The limit on starts of calls in this process, as written in the configuration."""
     max_abandoned: int
-    """Calls that may go on beside those, given up because they do not return."""
+    """Abandoned calls that may run beside the slots."""
     window_records: int
     """Per partition."""
     buffer_records: int
@@ -70,65 +70,68 @@ class WorkerBounds:
     waiting_records: int
     """Per partition of a retry topic, delivered before they are due; 0 without levels."""
     max_bytes: int
-    """Payload of prefetch, windows, buffers and copies over the worker."""
+    """Payload of prefetch, windows, buffers and copies of the worker."""
     overshoot_bytes: int
-    """One batch is measured only after it came; a single larger record passes alone."""
+    """Excess over ``max_bytes``: a batch is measured after it arrives, and a single larger record
+    passes alone."""
     resident_bytes: int
-    """What that is in resident memory, with one partition's window full of small records, and with
-    as many coroutines waiting as there may be."""
+    """The resident memory, with one partition's window full of small records and as many waiting
+    coroutines as allowed."""
     children_bytes: int
-    """Resident memory of the child processes, without what the application loads; 0 without."""
+    """Resident memory of the child processes, without what the application loads; 0 without
+    children."""
     metadata_bytes: int
     """The longest commit metadata that a window without holes can need."""
     metadata_fits: bool
     rerun_finished_s: float
-    """Records that had finished longer ago than this do not run again after a crash."""
+    """Records that finished longer ago than this do not run again after a crash."""
     rerun_running: int
-    """Records whose calls were running run again: of a batch all of them."""
+    """The number of running records that run again after a crash, whole batches included."""
     rerun_records_without_metadata: int
-    """Per partition, where somebody else overwrote the commit's metadata."""
+    """Per partition, where another program overwrote the commit's metadata."""
     group_times: GroupTimes
     """How soon the group notices that a member is gone."""
     revoke_timeout_s: float
-    """So long a call holds up a rebalance at most."""
+    """The longest time that a call delays a rebalance."""
     crash_takeover_s: float
-    """A crash: until another member has the partitions: session, heartbeat, and the longest call of
-    the others, which have to give up theirs."""
+    """The time after a crash until another member owns the partitions: session, heartbeat, and the
+    longest call of the others, which must revoke theirs."""
     planned_takeover_s: float
-    """A planned change, one member hanging: the same, for it has to be missed first."""
+    """The time of a planned change with one hanging member: the same, because it must time out
+    first."""
     stop_s: float
-    """Until the process has ended after it was told to stop."""
+    """The time from a stop request until the process has ended."""
     calls: int | None
-    """Handler calls of a record that always fails, None where there is no end."""
+    """The number of handler calls for a record that always fails, None without a limit."""
     retry_waits: tuple[RetryWait, ...]
     retry_elapsed_s: tuple[float, float] | None
     """Shortest and longest time from the first failure to the last call, without the calls."""
     retry_later_longest_s: float
-    """The longest wait that RetryLater gets, however long a handler asks for."""
+    """The longest wait for RetryLater, however long a wait a handler requests."""
     when_spent: str
-    """What becomes of it then."""
+    """What then happens to the record."""
     crash_ends: tuple[int, int]
-    """How often the process ends until a record that kills it is out of the way: where it is among
-    the first that were running, and at most within a window."""
+    """How often the process ends until a record that kills it is out of the way: if it is among the
+    first running ones, and at most within a window."""
     child_deaths: tuple[int, int] | None
     """How often a child process dies until a record that kills it is out of the way: alone, and
-    about, where it was in a full batch; None where there are no children."""
+    about how often from a full batch; None without children."""
     routes: tuple[str, ...]
-    """The handlers in the order in which they are asked, and what each is for."""
+    """The handlers in routing order, each with the records that it accepts."""
     otherwise: str | None
-    """What becomes of a record that is for none of them, None where each is for one."""
+    """What happens to a record that no handler accepts, None where each has one."""
     ttl: str | None
-    """How long a record may live, as it is written in the configuration."""
+    """The time to live of records, as written in the configuration."""
     on_expired: str
     warnings: tuple[str, ...]
 
     def records_per_s_beside(self, open_s: float) -> float:
-        """Return what one record that stays open for so long leaves its partition, in records/s."""
+        """Return the records/s that one open record leaves its partition for ``open_s`` seconds."""
         return self.window_records / open_s
 
 
 def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerBounds:
-    """Work out what a worker's configuration implies; ``times`` are those that the cluster told."""
+    """Return what a worker's configuration implies; ``times`` are the cluster's group times."""
     config, rules = worker.config, worker.engine
     window = rules.window_cells * rules.cell_records
     buffer = (BUFFER_BATCHES + 1) * rules.batch_records
@@ -209,7 +212,7 @@ def _most_abandoned(worker: PlannedWorker) -> int:
 def _warnings(
     worker: PlannedWorker, window: int, metadata: int, times: GroupTimes
 ) -> Iterator[str]:
-    """Yield what contradicts itself, or does something that one might not expect."""
+    """Yield warnings about contradictions and surprising effects."""
     yield from _window_warnings(worker, window, metadata)
     yield from retry_warnings(worker)
     yield from _routing_warnings(worker)
@@ -226,7 +229,7 @@ def _warnings(
 
 
 def grace_period_s(stop_s: float) -> int:
-    """Return Kubernetes' terminationGracePeriodSeconds for a stop that takes at most so long."""
+    """Return Kubernetes' terminationGracePeriodSeconds for a stop of at most ``stop_s``."""
     return math.ceil(stop_s + _KILL_S)
 
 
@@ -235,7 +238,7 @@ def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Itera
     if metadata > MAX_BYTES:
         yield (
             f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
-            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake stands"
+            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
             " when three quarters are used; make the window smaller"
         )
     if window < config.slots:
@@ -302,6 +305,6 @@ def _kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
 
 
 _KILL_S: Final = 2.0
-"""Beyond the longest stop: a supervisor of copies kills the last of them then."""
+"""The time beyond the longest stop after which a supervisor kills the last replica."""
 
 _KUBERNETES_S = 30.0

@@ -1,4 +1,4 @@
-"""How soon a group notices that a member is gone: session and heartbeat, and who has set them."""
+"""How soon a group notices that a member is gone: session and heartbeat, and their sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_GROUP: Final = {
     SESSION: "consumer.session.timeout.ms",
     HEARTBEAT: "consumer.heartbeat.interval.ms",
 }
-"""The same as a group's own, which win over the broker's (KIP-848)."""
+"""A group's own settings, which take precedence over the broker's (KIP-848)."""
 
 _BROKERS_DEFAULTS: Final = {SESSION: 45_000, HEARTBEAT: 5_000}
 _CLIENTS_DEFAULTS: Final = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000}
@@ -24,12 +24,12 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 @frozen
 class GroupTimes:
-    """Seconds, and where each is from."""
+    """The times in seconds, and the source of each."""
 
     session_s: float
-    """So long after a member's last heartbeat it counts as gone."""
+    """How long after its last heartbeat a member counts as gone."""
     heartbeat_s: float
-    """So long until the others hear of it."""
+    """How long until the other members learn of it."""
     session_from: str
     heartbeat_from: str
 
@@ -43,9 +43,9 @@ def group_times(
 ) -> GroupTimes:
     """Return the times of a worker's group.
 
-    ``consumer`` are the user's properties. In the classic protocol they are the client's; in the
-    consumer protocol the group's own settings decide, then the broker's, then Kafka's defaults:
-    what the cluster was not asked for, or did not tell, counts as Kafka's default.
+    ``consumer`` are the user's properties. In the classic protocol, the client's settings apply. In
+    the consumer protocol, the group's own settings apply, then the broker's, then Kafka's defaults;
+    those also stand in for settings that the cluster did not report.
     """
     protocol = group_protocols(consumer)[0]
     if protocol == "classic" or not has_consumer_protocol:

@@ -1,4 +1,4 @@
-"""The bounds of a whole process: what its container has to give it."""
+"""The bounds of a whole process, which its container must provide."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ BASE_BYTES: Final = 64 * 2**20
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
 _NO_LIMIT: Final = 2**60
-"""Cgroups of version 1 say nearly 2**63 where there is none."""
+"""Cgroups of version 1 report nearly 2**63 for no limit."""
 
 
 @frozen
 class ProcessBounds:
-    """What all workers of a process need together."""
+    """The needs of all workers of a process together."""
 
     termination_grace_period_s: int
-    """Kubernetes' terminationGracePeriodSeconds: whoever kills earlier has records run again."""
+    """Kubernetes' terminationGracePeriodSeconds: an earlier kill makes records run again."""
     resident_bytes: int
-    """At most, without what the application loads itself."""
+    """The upper bound, without what the application loads itself."""
     container_limit_bytes: int | None
-    """The memory that the container may have, None where it has no limit of its own."""
+    """The container's memory limit, None without one."""
     processes: int = 1
-    """As many copies of the process are meant, as with ``run --processes``."""
+    """The number of replicas, as with ``run --processes``."""
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -51,9 +51,9 @@ class ProcessBounds:
 def process_bounds_of(
     workers: Sequence[WorkerBounds], limit: int | None, processes: int = 1
 ) -> ProcessBounds:
-    """Work out what all workers need together; ``limit`` is the container's.
+    """Return the needs of all workers together; ``limit`` is the container's.
 
-    Of several ``processes`` there is one more, which keeps the others.
+    Several ``processes`` need one more, their supervisor.
     """
     longest = max((each.stop_s for each in workers), default=0.0)
     needed = sum(each.resident_bytes + each.children_bytes for each in workers)
@@ -62,9 +62,9 @@ def process_bounds_of(
 
 
 def container_limit(root: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int | None:
-    """Return the bytes that this process's control group may have, None without a limit.
+    """Return the memory limit of this process's control group in bytes, None without one.
 
-    Reads cgroups of version 2, the nearest limit on the way up, and of version 1.
+    Reads cgroups of version 2, including those above, and of version 1.
     """
     limits = []
     for directory in _directories(root, own):
@@ -79,9 +79,9 @@ def container_limit(root: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int | Non
 
 
 def _directories(root: Path, own: Path) -> Iterator[Path]:
-    """Yield where a limit may stand: for the group of this process and for those above it.
+    """Yield the directories that may have a limit: this process's group and those above it.
 
-    In a container with a namespace of its own the group is the root.
+    In a container with its own namespace, the group is the root.
     """
     yield from (root, root / "memory")
     try:

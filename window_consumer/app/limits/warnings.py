@@ -1,4 +1,4 @@
-"""Warnings of ``check``: retries that contradict each other, and what a process pool costs."""
+"""Warnings of ``check``: contradictory retry settings, and the cost of a process pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULTS = RetryConfig()
 
 
 def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield what has no effect, loses records, or does something that one might not expect."""
+    """Yield settings that have no effect, lose records, or surprise."""
     retry = worker.config.retry
     if worker.retry.on_failure == "block" and retry.attempts != _DEFAULTS.attempts:
         yield "retry.attempts has no effect with on_failure: block: it retries without end"
@@ -58,7 +58,7 @@ def _level_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield the first level that no record gets through, because all have expired by then."""
+    """Yield the first level that no record passes, because all have expired by then."""
     ttl_s = worker.config.ttl
     if ttl_s is None or isinstance(ttl_s, HeaderTtl):
         return
@@ -74,7 +74,7 @@ def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def process_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield that more slots compute than there are cores, unless the worker finds their number."""
+    """Yield a warning if more slots compute than there are cores, unless their number adapts."""
     config, pool, cores = worker.config, worker.pool, usable_cores()
     is_fixed = isinstance(config.concurrency, int)
     if pool.computes_in_parallel and is_fixed and config.slots > cores:

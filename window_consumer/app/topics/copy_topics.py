@@ -1,7 +1,7 @@
-"""Topics for copies: found, checked, and made where they are missing and that is allowed.
+"""Topics for copies: found, checked, and created where they are missing and that is allowed.
 
 Retry topics have as many partitions as their source, so that a record and its copies have one
-owner; a source that got more takes its levels along, and its entry for redriven records.
+owner. When a source grows, its retry topics grow with it, as does its topic for redriven records.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CREATE_AGAIN_S = 10.0
 
 @frozen
 class Ladder:
-    """Where the copies of one source topic's records go."""
+    """The topics for copies of one source topic's records."""
 
     levels: Mapping[Level, Target]
     dead_letters: Target | None
-    """None where no record becomes one."""
+    """None if no record can become a dead letter."""
 
     def target(self, level: Level | None) -> Target:
-        """Return the topic of a level, or that of the dead letters."""
+        """Return the topic of a level; for None, the dead-letter topic."""
         found = self.dead_letters if level is None else self.levels[level]
         if found is None:
             msg = "this worker writes no dead letters"
@@ -59,12 +59,12 @@ class Ladder:
 
     @property
     def targets(self) -> list[Target]:
-        """All of them."""
+        """All topics of the ladder."""
         return [*self.levels.values(), *([self.dead_letters] if self.dead_letters else [])]
 
 
 class CopyTopics:
-    """The topics for copies of one worker. A ``dry`` one only asks whether they could be made."""
+    """The topics for copies of one worker. ``dry`` only checks whether they could be created."""
 
     def __init__(self, plan: AppPlan, worker: PlannedWorker, cluster: Cluster, *, dry: bool):
         self._plan = plan
@@ -73,9 +73,9 @@ class CopyTopics:
         self._dry = dry
 
     def of(self, topics: Mapping[str, Topic]) -> dict[str, Ladder]:
-        """Find, or make, the topics for the copies of each source topic's records.
+        """Find or create the topics for the copies of each source topic's records.
 
-        Raises MissingTopicError and NotPermittedError with what has to be done.
+        Raises MissingTopicError and NotPermittedError with instructions.
         """
         config, all_topics = self._worker.config, self._plan.config.topics
         dead_letters = self._worker.writes_dead_letters
@@ -132,7 +132,7 @@ class CopyTopics:
     def widen(self, names: Mapping[str, Topic]) -> None:
         """Give topics with copies, by name, as many partitions as their source topics have.
 
-        Else a copy's partition and that of its source would have two owners.
+        Otherwise a copy's partition and that of its source could have two owners.
         """
         for name, topic in self._existing(list(names)).items():
             self._widened(topic, names[name])
@@ -202,7 +202,7 @@ class CopyTopics:
         return self._wait_for([each.name for each in missing], by_hand)
 
     def _wait_for(self, names: Sequence[str], by_hand: str) -> dict[str, Topic]:
-        """Return topics once the cluster knows them, which takes it a moment."""
+        """Return topics once the cluster knows them, which takes a moment."""
         deadline = monotonic() + _CREATE_AGAIN_S
         while True:
             there = self._cluster.topics(names)
@@ -214,7 +214,7 @@ class CopyTopics:
                 )
 
     def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
-        """Return the topic as it has to be made, with settings that follow from its source's."""
+        """Return the topic to create, with settings that follow from its source's."""
         model = Model.of(source, self._cluster.topic_config(source.name))
         return new_copy_topic(wanted, model, self._plan.config.topics)
 
@@ -226,6 +226,6 @@ def _named(wanted: Sequence[CopyTopic]) -> str:
 
 
 def missing_right(worker: str, operation: str, resource: str) -> str:
-    """Say which permission a worker lacks."""
+    """Describe the permission that a worker lacks."""
     lacks = f"workers.{worker}: not authorised: needs {operation} on {resource}"
     return f"{lacks}: add an ACL, see window-consumer topics plan"

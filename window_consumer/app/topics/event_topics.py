@@ -1,4 +1,4 @@
-"""The topics of telemetry: they are made where they are missing, and nothing depends on them."""
+"""The topics of telemetry: created where they are missing; nothing depends on them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from window_consumer.kafka.settings import (
 from window_consumer.model.errors import WindowConsumerError
 
 _ASK_S: Final = 5.0
-"""So long a start waits for what the cluster says of the topic; nothing depends on it."""
+"""How long a start waits for the cluster's answer about the topic, on which nothing depends."""
 
 _PARTITIONS: Final = 4
 
 _WEEK_MS: Final = 7 * 86_400_000
-"""What happened last weekend is asked for on Monday."""
+"""Long enough for questions on Monday about last weekend."""
 
 _MONTH_MS: Final = 30 * 86_400_000
-"""What is compared is compared by the day, and holidays are longer than a week."""
+"""Counts are compared by the day, and holidays last longer than a week."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class EventPlace:
 
     cluster: Cluster
     sources: Sequence[str]
-    """Source topics on it: the topics of telemetry are as safe as they are."""
+    """Source topics on it. Telemetry topics get the same replication."""
 
 
 @frozen
@@ -52,18 +52,18 @@ class EventTopic:
 
     name: str
     section: str
-    """The section of the configuration that wants it."""
+    """The section of the configuration that requires it."""
     what: str
-    """What is in it."""
+    """A description of its records."""
     without_it: str
-    """What happens as long as it cannot be written to."""
+    """The effect while it cannot be written to."""
     retention_ms: int
 
     def problem(self, plan: AppPlan, place: EventPlace, *, dry: bool = False) -> str | None:
-        """Return what is wrong with it, None when all is well.
+        """Return a description of its problem, None if there is none.
 
-        It is made where it is missing and that is allowed; a ``dry`` run only asks whether it could
-        be.
+        Creates the topic if it is missing and that is allowed; a ``dry`` run only checks whether it
+        could be created.
         """
         about = f"{self.section}: topic {self.name}"
         try:
@@ -92,7 +92,7 @@ class EventTopic:
         return None
 
     def as_new(self, replication: int) -> NewCopyTopic:
-        """Return it as it has to be made."""
+        """Return the topic to create."""
         config = {"cleanup.policy": "delete", "retention.ms": str(self.retention_ms)}
         return NewCopyTopic(self.name, _PARTITIONS, replication, config)
 
@@ -110,7 +110,7 @@ def audit_topic(config: Config) -> EventTopic:
 
 
 def event_topics(config: Config) -> Iterator[EventTopic]:
-    """Yield those that a configuration writes to."""
+    """Yield the topics that a configuration writes to."""
     if config.trace.sample is not None:
         yield trace_topic(config)
     if config.audit.enabled:
@@ -120,7 +120,7 @@ def event_topics(config: Config) -> Iterator[EventTopic]:
 def event_properties(config: Config, first: WorkerConfig, kind: Kind) -> Mapping[str, Any]:
     """Return the Kafka properties for clients of telemetry.
 
-    They are those at the top of the file; where these name no brokers, the first worker's.
+    They come from the top of the file; if those name no brokers, from the first worker.
     """
     only = {"consumer_only": CONSUMER_ONLY, "producer_only": PRODUCER_ONLY}
     at_the_top = effective_kafka(config, evolve(first, kafka=KafkaConfig()), kind, **only)
@@ -130,7 +130,7 @@ def event_properties(config: Config, first: WorkerConfig, kind: Kind) -> Mapping
 
 
 def event_place(plan: AppPlan, prepared: Prepared) -> EventPlace:
-    """Return where telemetry is written to: often a worker's own cluster."""
+    """Return the cluster for telemetry, often a worker's own."""
     properties = event_properties(plan.config, plan.workers[0].config, "admin")
     bootstrap = str(properties.get("bootstrap.servers", ""))
     there = [each for each in prepared.workers if each.cluster.bootstrap == bootstrap]

@@ -1,6 +1,7 @@
-"""The topics of the ladder: which ones a worker needs, and what they are like when they are made.
+"""The topics of the ladder: which ones a worker needs, and how they are created.
 
-A start makes them, a redrive makes its own, ``topics plan`` prints them: all of them ask here.
+A start creates them, a redrive creates its own, and ``topics plan`` prints them. All use this
+module.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from window_consumer.kafka.cluster.topics import (
 )
 
 LEVEL_RETENTION_S = 14 * 86400.0
-"""A retry topic keeps its records so long, or for twice its delay where that is longer."""
+"""How long a retry topic keeps its records, or twice its delay where that is longer."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
 
 _MOST_MESSAGE_BYTES = 2**31 - 1
-"""Kafka takes no more for max.message.bytes."""
+"""Kafka's upper limit for max.message.bytes."""
 
 SEE_PLAN = "(window-consumer topics plan prints all topics and ACLs that the workers need)"
-"""Where a topic or a permission is missing, there may be more."""
+"""Where one topic or permission is missing, there may be more."""
 
 _MIN_IN_SYNC = "min.insync.replicas"
 
 
 @frozen
 class CopyTopic:
-    """A topic for copies that a worker's configuration asks for."""
+    """A topic for copies that a worker's configuration requires."""
 
     name: str
     source: str
@@ -50,7 +51,7 @@ class CopyTopic:
 
 @frozen
 class Model:
-    """What the topics for copies take over from the topic that the records come from."""
+    """The settings that topics for copies inherit from their source topic."""
 
     partitions: int
     replication: int
@@ -60,7 +61,7 @@ class Model:
 
     @classmethod
     def of(cls, topic: Topic, settings: Mapping[str, str]) -> Self:
-        """Return it for a topic and its settings, as far as the cluster tells them."""
+        """Return the settings of a topic, with defaults for what the cluster does not report."""
         return cls(
             topic.partitions,
             topic.replication,
@@ -82,7 +83,7 @@ class Model:
         return NewCopyTopic(name, self.partitions, self.replication, config | self._settings())
 
     def state(self, name: str) -> NewCopyTopic:
-        """Return the memory of resolved dead letters."""
+        """Return the topic that records resolved dead letters."""
         config = {"cleanup.policy": "compact"}
         return NewCopyTopic(name, 1, self.replication, config | self._settings())
 
@@ -93,9 +94,9 @@ def levels_of(worker: WorkerConfig) -> tuple[Level, ...]:
 
 
 def writes_dead_letters(worker: WorkerConfig, *, may_be_unroutable: bool) -> bool:
-    """Tell whether a worker needs dead-letter topics.
+    """Return whether a worker needs dead-letter topics.
 
-    ``may_be_unroutable``: there may be records that are for none of its handlers.
+    ``may_be_unroutable``: there may be records that no handler accepts.
     """
     return (
         worker.retry.when_spent == "dead_letter"
@@ -118,7 +119,7 @@ def copy_topics(
 
 
 def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> NewCopyTopic:
-    """Return a topic for copies as it has to be made."""
+    """Return a topic for copies, as it must be created."""
     if wanted.level is None:
         return model.copies(wanted.name, topics.dlq_retention)
     return model.copies(wanted.name, max(LEVEL_RETENTION_S, 2 * wanted.level.delay_s))
@@ -127,10 +128,10 @@ def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> New
 def new_entry(
     worker: WorkerConfig, source: str, model: Model, topics: TopicsConfig
 ) -> NewCopyTopic:
-    """Return the topic that dead letters are put back into, as it has to be made."""
+    """Return the topic for redriven dead letters, as it must be created."""
     return model.copies(worker.retry_topic(source, ENTRY, topics), LEVEL_RETENTION_S)
 
 
 def new_state(group: str, model: Model) -> NewCopyTopic:
-    """Return a group's memory of resolved dead letters, as it has to be made."""
+    """Return the topic for a group's resolved dead letters, as it must be created."""
     return model.state(state_topic(group))

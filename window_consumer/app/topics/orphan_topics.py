@@ -1,7 +1,7 @@
-"""Topics of the ladder that the configuration does not name and that are read all the same.
+"""Topics of the ladder that are read although the configuration does not name them.
 
-The entry for redriven records, once somebody has made it; and levels that were taken out of the
-configuration, or renamed, until the group has read what they still hold.
+These are the topic for redriven records, once it exists, and levels that were removed from the
+configuration or renamed, until the group has read their remaining records.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from window_consumer.model.errors import (
 
 @frozen
 class OrphanTopic:
-    """A retry topic that no configured level stands for."""
+    """A retry topic without a configured level."""
 
     name: str
     retry_level: RetryTopicLevel
     backlog: int | None
-    """How many of its records the group has not finished; None where the cluster does not tell."""
+    """The number of its records that the group has not finished; None if the cluster does not
+    report it."""
 
     @property
     def is_read(self) -> bool:
-        """Whether the worker has to read it."""
+        """Whether the worker must read it."""
         return is_read_on(self.retry_level, self.backlog)
 
 
@@ -54,7 +55,7 @@ def leftovers(
     sources: Sequence[str],
     names: Sequence[str],
 ) -> list[OrphanTopic]:
-    """Find them among the names of the cluster's topics."""
+    """Find orphan topics among the names of the cluster's topics."""
     known = {level.name for level in worker.retry.levels}
     found = []
     for source in sources:
@@ -82,7 +83,7 @@ def _retry_level(source: str, delay: str, known: Container[str]) -> RetryTopicLe
     try:
         return RetryTopicLevel(source, Level(delay, parse_duration(delay)), is_copy=True)
     except UnitError:
-        return None  # somebody else's topic
+        return None  # a topic of another application
 
 
 def _backlog(cluster: Cluster, worker: PlannedWorker, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Topics by patterns: which of the cluster's topics a worker should read."""
+"""Topics by patterns: the cluster's topics that a worker should read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from window_consumer.config import (
 )
 from window_consumer.config.units import DURATION_UNITS
 
-_ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # no part of any name
+_ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # cannot occur in a name
 _WILD = {
     _ANY_TOPIC: ".+",
     _ANY_DELAY: f"(?:{ENTRY}|[0-9]+(?:[.][0-9]+)?(?:{'|'.join(DURATION_UNITS)}))",
@@ -20,7 +20,7 @@ _WILD = {
 
 
 def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) -> list[str]:
-    """Return those of the cluster's topics that a worker's patterns mean."""
+    """Return the cluster's topics that match a worker's patterns."""
     copies = {
         copy
         for each in config.workers.values()
@@ -38,10 +38,10 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
 def _own_of_topics_that_are_gone(
     config: Config, worker: WorkerConfig, names: Sequence[str]
 ) -> list[str]:
-    """Return the topics of a worker's ladder by their form: what they were made for may be gone.
+    """Return the topics of a worker's ladder by their form, because their source may be gone.
 
-    A template needs a word of its own for that: by a form like ``<group>.<topic>`` alone, sources
-    would be taken for copies.
+    This requires a word of its own in the template: with a form like ``<group>.<topic>``, sources
+    would pass for copies.
     """
     topics = config.topics
     forms = (
@@ -61,10 +61,11 @@ def _own_of_topics_that_are_gone(
 def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
     """Return the topics that a pattern is found in; topics for copies never match.
 
-    Patterns are searched here, not by the broker: the two group protocols disagree about what
-    matches. Topics for copies are those in ``copies`` (ours), and whatever ends in ``.dlq`` or
-    ``.retry.<level>`` behind a group and the name of a topic that exists, whoever made it. What
-    ends in ``.dlq.state`` and the cluster's internal topics do not match either.
+    Patterns are searched here and not by the broker, because the two group protocols disagree about
+    what matches. Topics for copies are those in ``copies`` (ours), and all names of the form
+    ``<group>.<topic>`` with the ending ``.dlq`` or ``.retry.<level>`` where the topic exists,
+    whoever created them. Names that end in ``.dlq.state`` and the cluster's internal topics do not
+    match either.
     """
     there = set(names)
     compiled = [re.compile(pattern) for pattern in patterns]
@@ -79,10 +80,10 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
 
 
 def _is_copy_name(name: str, there: Container[str]) -> bool:
-    """Tell whether ``<group>.<topic>`` stands before the ending; both may contain dots."""
+    """Return whether ``<group>.<topic>`` precedes the ending; both may contain dots."""
     parts = name.split(".")
     if parts[-2:] == ["dlq", "state"]:
-        return True  # a group's memory of resolved dead letters
+        return True  # records a group's resolved dead letters
     if parts[-1] == "dlq":
         middle = parts[:-1]
     elif parts[-2:-1] == ["retry"]:

@@ -1,6 +1,6 @@
-"""What is said of topics: those that cannot be made ready, each once, and those that do not fit.
+"""Messages about topics: those that cannot be made ready, each once, and those that do not fit.
 
-What belongs here is words. What is asked of the cluster is in ``preflight``.
+Only texts belong here. ``preflight`` queries the cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 
-_NOT_READ = "%s: topic %s is not read until this is put right; all others are: %s"
-_STILL_READ = "%s: topic %s is read as before until this is put right: %s"
+_NOT_READ = "%s: topic %s is not read until this is fixed; all others are: %s"
+_STILL_READ = "%s: topic %s is read as before until this is fixed: %s"
 
 
 class TopicTroubles:
-    """Remembers which topics are in trouble. Owner: one thread at a time."""
+    """Remembers the topics with errors. Owner: one thread at a time."""
 
     def __init__(self, worker: str, mask: Callable[[str], str]):
         self._worker = worker
@@ -35,7 +35,7 @@ class TopicTroubles:
         there: Container[str],
         read: Container[str],
     ) -> None:
-        """Log which topics are in trouble now, and which are not any more, where that is news.
+        """Log topics with new errors, and those that have recovered.
 
         ``there`` are all topics that the worker should read, ``read`` those that it does read.
         """
@@ -52,7 +52,7 @@ class TopicTroubles:
         for topic in sorted(self._reported - errors.keys()):
             if topic in there:
                 LOGGER.info(
-                    "%s: topic %s: the trouble is over",
+                    "%s: topic %s has recovered",
                     self._worker,
                     topic,
                     extra={"event": LogEvent.TOPIC_RESTORED},

@@ -1,1 +1,1 @@
-"""What a slot does with a slice: calling handlers, and the layers around them."""
+"""Calls of handlers for a slice, and the layers around handlers."""

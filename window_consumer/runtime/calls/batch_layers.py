@@ -1,4 +1,4 @@
-"""The layers around a worker's batch handlers: who is too old, who is for whom."""
+"""The layers around a worker's batch handlers: expiry and routing."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ LaneOfRecord = Callable[[Record], Hashable | None]
 
 @frozen
 class BatchRoute:
-    """A batch handler and the records that it is for."""
+    """A batch handler and the records that it accepts."""
 
     name: str
     handler: BatchHandler
-    """With its middleware."""
+    """Includes its middleware."""
     matches: Callable[[Record], object] | None
-    """Tells by its truth; None matches every record. What it raises counts as the handler's."""
+    """Called with a record; None accepts every record. An exception counts as the handler's."""
 
 
 def with_batch_expiry(
@@ -66,7 +66,7 @@ def with_batch_expiry(
     *,
     coroutines: bool = False,
 ) -> BatchHandler:
-    """Take the records out of a batch that are too old, before the handler sees it."""
+    """Remove expired records from a batch before the handler sees it."""
     if rules.ttl_s is None and rules.header is None:
         return handler
     judge = with_expiry(lambda _record: None, rules, is_copy, wall_ms, warn)
@@ -103,11 +103,11 @@ def routed_batches(
     *,
     coroutines: bool = False,
 ) -> BatchHandler:
-    """Return a handler that parts a batch among those that its records are for.
+    """Return a handler that splits a batch among the handlers that accept its records.
 
-    Each handler gets one list, or several where the order of a lane needs it, one after the other.
-    Where a record fails, later ones of its lane are not called. Who is for nobody is Unroutable,
-    or PassedOver.
+    Each handler gets one list, or several in turn where the order of a lane requires it. After a
+    failed record, later ones of its lane are not called. A record that no handler accepts fails
+    with Unroutable or NoHandlerMatched.
     """
     if len(routes) == 1 and routes[0].matches is None:
         return routes[0].handler
@@ -115,7 +115,7 @@ def routed_batches(
 
 
 class _Router:
-    """Parts batches. Any slot may call it."""
+    """Splits batches. Any slot may call it."""
 
     def __init__(
         self, routes: Sequence[BatchRoute], otherwise: Otherwise, lane_of: LaneOfRecord | None
@@ -159,7 +159,7 @@ class _Router:
     def _parts(
         self, records: list[Record], failed: list[Failed], handlers: dict[int, str]
     ) -> list[tuple[BatchRoute, list[Record]]]:
-        """Choose each record's handler; a record comes in no part before one of its lane."""
+        """Choose each record's handler; the parts keep the order of every lane."""
         parts: list[tuple[BatchRoute, list[Record]]] = []
         newest: dict[BatchRoute, int] = {}
         last: dict[Hashable, int] = {}

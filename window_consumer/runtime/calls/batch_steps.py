@@ -1,7 +1,7 @@
 """Layers around batch handlers, written once for functions and for coroutines.
 
-A layer is a generator over the calls that it makes: it yields what is to be called, gets what that
-has returned, or the exception that it raised, and returns, or raises, what the layer does.
+A layer is a generator over its calls: it yields a call, receives the result or the exception, and
+returns or raises the layer's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Layer = Callable[[list[Record]], Steps]
 
 
 def layered(layer: Layer, *, coroutines: bool) -> BatchHandler:
-    """Return a batch handler of a layer; a coroutine function where it surrounds such."""
+    """Return a layer as a batch handler; as a coroutine function around coroutine handlers."""
     if not coroutines:
         return lambda records: _called(layer(records))
 

@@ -1,4 +1,4 @@
-"""What every slot calls, whatever it is: the handler, and what puts its errors into words."""
+"""What every kind of slot calls: the handler and the description of its errors."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Handler = Callable[[Record], object]
 
 @frozen
 class Caller:
-    """What a slot calls: the handler, middleware included, and who puts its errors into words."""
+    """The handler with its middleware, and the functions that describe its errors."""
 
     handler: Any
     """A ``Handler``; a ``BatchHandler`` where slices are batches."""
     describe: Callable[[BaseException, str, Sequence[Message]], Failure]
-    """Takes the name of the handler, too, empty where there is only one, and the call's records."""
+    """Also gets the handler's name, empty where there is only one, and the records of the call."""
     describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
         factory=lambda: ErrorReports().stalled
     )
-    """Takes where a call stands that has not returned for so many seconds, its handler, and what
-    else is to be said of it."""
+    """Gets where a call stands that does not return, for how many seconds, its handler's name, and
+    a note to append."""
     whose: RecordOwner | None = None
-    """What log lines say that are written within its calls."""
+    """The worker and handler for log lines written within a call."""
 
 
 def record_raised(slice_: Work, message: Message, error: BaseException, caller: Caller) -> bool:
-    """Tell the slice; return whether the record is unfinished, so that its lane has to wait."""
+    """Record the outcome; return whether the record is unfinished, so that its lane must wait."""
     meant = meant_by(error)
     if isinstance(meant, Skip):
         slice_.deviate().skip(message, meant)

@@ -1,9 +1,9 @@
-"""What a slot on an event loop does with a slice: it awaits a coroutine for each of its records.
+"""Calls of a slot on an event loop: it awaits a coroutine for each record of a slice.
 
-All calls of a slot are awaited by one task, so that what asks for the current task
-(``asyncio.timeout``, ``TaskGroup``) finds one, whose name is that of the record. The task's context
-holds the record and nothing else. A call that leaves something in it has spoilt it: the task must
-not be used any more, and from then on calls had better be made ``apart``, which takes more time.
+One task awaits all calls of a slot, so that code that needs the current task (``asyncio.timeout``,
+``TaskGroup``) finds one, named after the record. The task's context holds the record and nothing
+else. A call that leaves something in it spoils it: the task must not be used again, and later calls
+should be made ``apart``, which takes more time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __handler_layer__ = True  # its frames are no part of a failure, see error_repor
 
 
 class Interrupted:
-    """A call is ended because its partition is given up; its record stays open."""
+    """A call that is ended because its partition is given up. Its record stays open."""
 
 
 INTERRUPTED: Final = Interrupted()
@@ -47,15 +47,15 @@ _COROUTINE: Final = types.CoroutineType
 
 
 class CallTask(asyncio.Task[None]):
-    """The task of a slot; while a call runs it is named after its record. Owner: the loop."""
+    """The task of a slot, named after the record of its running call. Owner: the loop."""
 
     worker = ""
     record: Record | None = None
-    """Whose handler is being called."""
+    """The record of the running call."""
     coroutine: Coroutine[Any, Any, object] | None = None
-    """The call itself."""
+    """The running call."""
     ending: Failure | Interrupted | None = None
-    """Why the call is ended from outside: a failure where its record is to climb for it."""
+    """Why the call is ended from outside: a Failure where its record fails by that."""
 
     def get_name(self) -> str:
         """Return the worker, topic, partition and offset: ``wc-charge orders[3]@1234``."""
@@ -68,8 +68,8 @@ class CallTask(asyncio.Task[None]):
 async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
     """Call the handler for each record of the slice that is not taken back meanwhile.
 
-    Returns False where the task must not be used any more, because somebody has cancelled it or a
-    call has left something in its context; another one goes on with the rest of the slice.
+    Returns False where the task must not be used again, because it was cancelled or a call left
+    something in its context. Another task continues the slice then.
     """
     handler = caller.handler
     call = slice_.call
@@ -107,14 +107,14 @@ async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
 
 
 async def call_batch(slice_: Slice, caller: Caller, task: CallTask) -> bool:
-    """Call the handler for all records of the slice at once; see ``call_each``."""
+    """Call the handler once for all records of the slice; see ``call_each``."""
     records = claim_all(slice_)
     if not records:
         return True
     task.record = records[0]
     current_slot.set(Slot(batch=records))
     try:
-        # A list of its own: it may do with it what it likes.
+        # The handler may change its list, so it gets a copy.
         task.coroutine = coroutine = caller.handler(records.copy())
         if type(coroutine) is not _COROUTINE:
             task.coroutine = coroutine = _returned(coroutine)
@@ -135,12 +135,12 @@ async def call_batch(slice_: Slice, caller: Caller, task: CallTask) -> bool:
 
 
 def leaves_traces() -> bool:
-    """Tell whether a call has set a context variable of the task's context and not reset it."""
+    """Return whether a call has set a variable in the task's context and not reset it."""
     return len(copy_context()) != 1
 
 
 def apart(handler: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, object]]:
-    """Return a handler that leaves nothing behind: each call has a context of its own."""
+    """Return a handler that leaves nothing behind, because each call has its own context."""
 
     async def call(argument: object) -> object:
         return await _steps(copy_context(), handler, argument)
@@ -152,7 +152,7 @@ def apart(handler: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, 
 def _steps(
     context: Context, handler: Callable[[Any], Any], argument: object
 ) -> Generator[object, Any, object]:
-    """Take each step of a call in a context of its own, as in a task of its own."""
+    """Run each step of a call in its own context, as if in its own task."""
     run = context.run
     task: Any = asyncio.current_task()
     coroutine: Any = run(handler, argument)
@@ -176,22 +176,22 @@ def _steps(
 
 
 def _is_thrown_away(error: BaseException) -> bool:
-    """Tell whether the task is thrown away while a call waits: nothing follows.
+    """Return whether the task is discarded while a call waits, so that nothing follows.
 
-    Python closes the call first and raises this right where it was awaited; what a handler has
-    raised itself comes from further below.
+    Python closes the call first and raises GeneratorExit directly at the await; one raised by a
+    handler comes from deeper frames.
     """
     trace = error.__traceback__
     return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 async def _returned(value: Awaitable[object] | object) -> object:
-    """Await what a function returned that is no coroutine function itself but calls one."""
+    """Await the result of a plain function that calls a coroutine function."""
     return await value if isawaitable(value) else value
 
 
 def _record_end(slice_: Slice, message: Message, ending: Failure | Interrupted) -> None:
-    """Note a call that was ended, whatever it has made of that: it is never a success."""
+    """Record a call that was ended. It never counts as a success, whatever the call did."""
     if isinstance(ending, Failure):
         slice_.deviate().failed.append((message, ending))
     else:
@@ -199,7 +199,7 @@ def _record_end(slice_: Slice, message: Message, ending: Failure | Interrupted) 
 
 
 def _held_lanes(slice_: Slice) -> set[Lane]:
-    """Return the lanes of records that are not finished: nothing else of them may start."""
+    """Return the lanes of unfinished records, of which nothing else may start."""
     noted = slice_.deviations
     if noted is None or slice_.lane_of is None:
         return set()

@@ -1,4 +1,4 @@
-"""The layer around handlers that keeps expired records from them."""
+"""The layer around handlers that withholds expired records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from window_consumer.runtime.calls.caller import Handler
 
 @frozen
 class TtlHeader:
-    """A header by which producers say how long a record may live."""
+    """A header by which producers set a record's time to live."""
 
     name: str
     unit_s: float
     form: Literal["text", "int64be"]
 
     def ttl_s(self, value: bytes) -> float | None:
-        """Return the seconds that a value stands for, None where it is malformed or not above 0."""
+        """Return the seconds in a header value, None where it is malformed or not above 0."""
         if self.form == "int64be":
             number: float | None = count_of_8_bytes(value)
         else:
@@ -40,7 +40,7 @@ class TtlHeader:
 
 @frozen
 class ExpiryRules:
-    """One worker's rules: a time to live for all of its records, or for those that ask for one."""
+    """A worker's rules: one time to live for all records, or each record's own."""
 
     ttl_s: float | None = None
     header: TtlHeader | None = None
@@ -48,10 +48,10 @@ class ExpiryRules:
     max_skew_s: float = MAX_SKEW_S
 
     def overdue_s(self, ttl_s: float, timestamp_ms: int | None, now_ms: int) -> float | None:
-        """Return for how long a record has been expired, None where it is not.
+        """Return for how many seconds a record has been expired, None where it is not.
 
-        A record without a time, or with one in the future, never expires, and clocks may disagree
-        by ``max_skew_s``.
+        A record without a timestamp, or with one in the future, never expires. Clocks may differ by
+        ``max_skew_s``.
         """
         if timestamp_ms is None or timestamp_ms <= 0:
             return None
@@ -68,9 +68,9 @@ _SHOWN_BYTES = 40
 def with_expiry(
     handler: Handler, rules: ExpiryRules, is_copy: IsCopy, wall_ms: WallMs, warn: Warn
 ) -> Handler:
-    """Raise Expired instead of calling the handler for a record that is too old.
+    """Raise Expired instead of calling the handler for an expired record.
 
-    A header that makes no sense expires nothing; ``warn`` is told of the first.
+    A malformed header expires nothing; ``warn`` gets the first one.
     """
     if rules.ttl_s is None and rules.header is None:
         return handler
@@ -112,8 +112,8 @@ def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | No
             warn(
                 LogEvent.TTL_IGNORED,
                 f"{record.topic}[{record.partition}]@{record.offset}: the header {header.name!r} is"
-                f" no time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
-                " with such a header do not expire (said once)",
+                f" not a time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
+                " with such a header do not expire (logged once)",
             )
         return ttl_s
 

@@ -1,4 +1,4 @@
-"""What a slot does with a slice of single records: one call each, and what its result means."""
+"""Calls for a slice of single records, and the outcomes that follow from their results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __handler_slot__ = True  # its frames are no part of a failure, see error_report
 def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
     """Call the handler for each record of the slice that is not taken back meanwhile.
 
-    The record object is used again for the next message unless the handler kept it, which its
-    reference count tells: making one for each message takes longer than everything else here
-    (84 ns a record against 47).
+    The record object is reused for the next message unless the handler kept it, which its reference
+    count shows. Creating one for each message takes longer than everything else here (84 ns a
+    record against 47).
     """
     references = sys.getrefcount
     handler = caller.handler
@@ -52,9 +52,9 @@ def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
 
 
 def _call_around(slice_: Work, caller: Caller, slot: Slot, lane_of: LaneOf, first: Message) -> None:
-    """Call the handler for the rest, but hold back the lanes in which a record is not finished.
+    """Call the handler for the rest, but hold back the lanes of unfinished records.
 
-    It has failed, or its results are not acked.
+    A record is unfinished if it failed or its results are not acked.
     """
     held_lanes = {lane_of(first)}
     for message in slice_.unclaimed:

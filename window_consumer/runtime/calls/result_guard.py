@@ -1,7 +1,7 @@
-"""Layers on both sides of middleware that keep results from getting lost.
+"""Layers inside and outside of middleware that keep results from getting lost.
 
-Middleware written for handlers without results calls the next one and forgets to return its
-result. The record would finish with nothing produced.
+Middleware written for handlers without results may call the next layer and drop its result. The
+record would finish with nothing produced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from window_consumer.model.record import (
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 Called = Callable[[Any], Any]
-"""A handler of whatever kind: it gets a record, or a list of them."""
+"""A handler of any kind: it gets a record, or a list of them."""
 
 _LOST = (
     "the handler has returned records to produce, and a middleware around it has returned nothing:"
@@ -33,7 +33,7 @@ _LOST = (
 
 
 def noting(handler: Called) -> Called:
-    """Return a handler that notes in its call when it has results; it stands inside."""
+    """Return a handler that marks its call if it has results; the inner layer."""
 
     def record(given: Any, returned: object) -> object:
         if returned is not None and results_of(returned):
@@ -44,7 +44,7 @@ def noting(handler: Called) -> Called:
 
 
 def demanding(handler: Called) -> Called:
-    """Return a handler that raises TypeError where results were noted and nothing came out."""
+    """Return a handler that raises TypeError if marked results got lost; the outer layer."""
 
     def demand(given: Any, returned: object) -> object:
         if returned is None and _call_of(given).owes:
@@ -61,7 +61,7 @@ def demanding(handler: Called) -> Called:
 
 
 def _followed(handler: Called, by: Callable[[Any, object], object]) -> Called:
-    """Return a handler whose result goes through another function, when it is there."""
+    """Return a handler whose result passes through ``by`` once it is available."""
 
     def call(given: Any) -> object:
         returned = handler(given)
@@ -79,12 +79,12 @@ def _call_of(given: Record | list[Record]) -> Call:
 
 
 def record_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:
-    """Note what a call returned to be produced, and tell whether there is anything.
+    """Record the results of a call, and return whether there are any.
 
-    ``messages`` are what it was called for: one record, or a batch. Where it is True, further
-    records of their lanes have to be held, as behind one that failed. To be called only where a
-    handler has returned something, before the slot claims its next record. Raises TypeError, which
-    counts as the handler's, for what cannot be meant.
+    ``messages`` are the records of the call: one, or a batch. If True, further records of their
+    lanes must be held back, as after a failure. Call it only if the handler returned something,
+    before the slot claims its next record. Raises TypeError for an invalid result, which counts as
+    the handler's error.
     """
     results = results_of(returned)
     if results:

@@ -21,19 +21,19 @@ Otherwise = Literal["dead_letter", "skip", "stop"]
 
 @frozen
 class Route:
-    """A handler and the records that it is for."""
+    """A handler and the records that it accepts."""
 
     name: str
     handler: Handler
-    """With its middleware."""
+    """Includes its middleware."""
     matches: Callable[[Record], object] | None
-    """Tells by its truth; None matches every record. What it raises counts as the handler's."""
+    """Called with a record; None accepts every record. An exception counts as the handler's."""
 
 
 def routed(routes: Sequence[Route], otherwise: Otherwise) -> Handler:
-    """Return a handler that calls the first one, in their order, that a record is for.
+    """Return a handler that calls the first handler, in order, that accepts a record.
 
-    Where there is none it raises Unroutable, or PassedOver.
+    If none does, it raises Unroutable or NoHandlerMatched.
     """
     if len(routes) == 1 and routes[0].matches is None:
         return routes[0].handler

@@ -1,7 +1,7 @@
-"""The outermost layer around a worker's handlers: spans for the calls for which somebody wants one.
+"""The outermost layer around a worker's handlers: spans for the calls that have one.
 
-What a span is belongs to telemetry. Here it is made current where the handler runs, and hears how
-the call has ended; it decides nothing.
+Telemetry defines the spans. This layer makes a span current where the handler runs and reports the
+call's end to it. It decides nothing.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from window_consumer.model.record import Record
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 Called = Callable[[Any], Any]
-"""A handler of whatever kind: it gets a record, or a list of them."""
+"""A handler of any kind: it gets a record, or a list of them."""
 
 
 class CallSpan(Protocol):
     """The span of one call. Its methods do not raise."""
 
     def enter(self) -> None:
-        """Make it the current one, in the context in which the call runs."""
+        """Make it the current span, in the context of the call."""
 
     def carry(self, returned: object) -> object:
-        """Return what the handler has returned, with the trace in what is to be produced."""
+        """Return the handler's result with the trace added to the records to produce."""
 
     def leave(self, error: BaseException | None) -> None:
-        """Hear how the call has ended, in the same context."""
+        """Record the end of the call, in the same context."""
 
 
 class CallSpans(Protocol):
-    """Who makes spans of calls. Any slot may ask; nothing is raised."""
+    """Makes the spans of calls. Any slot may call it; it never raises."""
 
     only_sampled: bool
-    """A record has one only if its producer's trace is sampled: most need not be asked about."""
+    """Whether only records of sampled traces have spans, so that most need no request."""
 
     def of_record(self, record: Record) -> CallSpan | None:
         """Return the span of a call that is about to begin, None for none."""
 
     def of_batch(self, records: list[Record]) -> CallSpan | None:
-        """Return the span of the call of a batch handler, None for none."""
+        """Return the span of a batch handler's call, None for none."""
 
 
 def spanned(handler: Called, spans: CallSpans, *, batches: bool, coroutines: bool) -> Called:
-    """Return a handler whose calls have spans, where ``spans`` wants them to."""
+    """Return a handler whose calls have spans, where ``spans`` makes one."""
     begin: Callable[[Any], CallSpan | None] = spans.of_batch if batches else spans.of_record
     around = _around_coroutine if coroutines else _around
     if batches or not spans.only_sampled:

@@ -1,4 +1,4 @@
-"""What other threads ask of a worker's Engine: values, and never the Engine's own objects."""
+"""Requests of other threads to a worker's Engine. They return values, never its own objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from window_consumer.runtime.poll_loop import PollLoop
 
 @frozen
 class FailedRecords:
-    """Records that have failed and have no outcome yet, by partition."""
+    """The records that have failed and have no outcome yet, by partition."""
 
     failing: tuple[Failing, ...] = ()
     blocking: tuple[Failing, ...] = ()
@@ -34,12 +34,12 @@ class FailedRecords:
 
 @frozen
 class Inspection:
-    """Asks the poll thread, and returns None where it does not answer in time. Any thread may."""
+    """Asks the poll thread, and returns None without an answer in time. Any thread may use it."""
 
     _loop: PollLoop
 
     def failed(self, timeout_s: float) -> FailedRecords | None:
-        """Return the records that fail, and those that hold up their lanes."""
+        """Return the failing records, and those that block their lanes."""
 
         def ask(engine: Engine, clock: Clock) -> FailedRecords:
             now = clock.now()
@@ -50,9 +50,9 @@ class Inspection:
     def cell(
         self, name: TopicPartition, number: int | None, offset: int | None, timeout_s: float
     ) -> tuple[CellDetails, tuple[CallSnapshot, ...]] | None:
-        """Return a cell by its number, or by an offset in it, and the calls that run of it.
+        """Return a cell by its number, or by an offset in it, with its running calls.
 
-        None also where it is not in the window.
+        Return None also if it is not in the window.
         """
 
         def ask(
@@ -72,11 +72,11 @@ class Inspection:
     def message(
         self, name: TopicPartition, offset: int, timeout_s: float
     ) -> tuple[Message, str] | None:
-        """Return a record that is not finished, and its source topic; None if it is not held."""
+        """Return an unfinished record and its source topic, None if the worker does not hold it."""
         return self._loop.ask(lambda engine, _: held_message(engine, name, offset), timeout_s)
 
     def is_finished(self, name: TopicPartition, offset: int, timeout_s: float) -> bool | None:
-        """Return whether a record that a person took out of the way has its outcome."""
+        """Return whether a record that was skipped or dead-lettered by hand has its outcome."""
         return self._loop.ask(
             lambda engine, _: engine.interventions.is_finished(name, offset), timeout_s
         )

@@ -1,4 +1,4 @@
-"""What metrics read: the snapshot of a worker, and what belongs to no moment."""
+"""The input of metrics: the snapshot of a worker, and figures that belong to no moment."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 @frozen
 class SpanFigures:
-    """What has become of the spans of one worker."""
+    """The figures of one worker's spans."""
 
     made: int
     dropped: Mapping[str, int]
-    """By why: see the list of metrics."""
+    """By reason, see the list of metrics."""
 
 
 @frozen
 class TraceFigures:
-    """What has become of the message trace of one process."""
+    """The figures of one process's message trace."""
 
     written: int
-    """Events that were handed to the way out."""
+    """The number of events passed to the exporter."""
     lost: Mapping[str, int]
-    """Events that nobody gets, by why: see the list of metrics."""
+    """The number of lost events by reason, see the list of metrics."""
     torn: int
     held_bytes: int | None
-    """None where there is no spool."""
+    """None without a spool."""
     blocked_s: float
 
 
 @frozen
 class AuditFigures:
-    """What has become of the counts of one process."""
+    """The figures of one process's audit counts."""
 
     shipped: int
     lost: Mapping[str, int]
-    """Records that are in no count, by why: see the list of metrics."""
+    """The number of records missing in the counts by reason, see the list of metrics."""
     torn: int
     held_bytes: int
     blocked_s: float
@@ -49,10 +49,10 @@ class AuditFigures:
 
 @frozen
 class ProcessFigures:
-    """What is not one worker's, but that of all workers of a process."""
+    """The figures that all workers of a process share."""
 
     trace: TraceFigures | None = None
-    """None where there is none."""
+    """None without a trace."""
     audit: AuditFigures | None = None
 
 
@@ -61,15 +61,15 @@ class Measures:
     """One worker at one moment."""
 
     snapshot: WorkerSnapshot
-    """Without windows where the poll thread did not answer in time, or was not asked."""
+    """Without windows if the poll thread did not answer in time, or was not asked."""
     counters: Counters
     ordering: str = "unordered"
     events_lost: int = 0
-    """What somebody who listens has raised has cost so many events."""
+    """The number of events that were lost to exceptions of observers."""
     spans: SpanFigures | None = None
-    """None where there are none."""
+    """None without spans."""
     durations: Histogram | None = None
-    """How long calls took, where there are no windows to ask."""
+    """The durations of calls, where there are no windows."""
     of_process: ProcessFigures = ProcessFigures()
     """The same for all workers of an application."""
 
@@ -80,5 +80,5 @@ class Measures:
 
     @property
     def windows(self) -> WindowsSnapshot | None:
-        """What its poll thread has shown."""
+        """The windows, as shown by its poll thread."""
         return self.snapshot.windows

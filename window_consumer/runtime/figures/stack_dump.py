@@ -1,4 +1,4 @@
-"""Where running calls stand: on threads, on an event loop, in child processes (SIGUSR1)."""
+"""Positions of running calls: on threads, on an event loop, in child processes (SIGUSR1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from window_consumer.runtime.error_report import Where, handlers_part
 
 
 class ChildState(StrEnum):
-    """What a child is about."""
+    """The state of a child process."""
 
     STARTING = "starts"
     RUNNING = "runs"
@@ -36,39 +36,39 @@ class ChildPicture:
     pid: int
     state: ChildState
     on: tuple[TopicPartition, int] | None = None
-    """The record that it runs, by its offset; the first one of a batch."""
+    """The record that it runs, by offset; the first one of a batch."""
     handler: str = ""
-    """The one of several handlers that is called."""
+    """The handler that is called, where there are several."""
     stack: Sequence[FrameSummary] = ()
-    """Where that stands, the innermost frame last; empty where the child does not say."""
+    """The stack of the call, the innermost frame last; empty without an answer of the child."""
 
 
 Coroutines = Mapping[tuple[TopicPartition, int], Where]
-"""Where the calls of an event loop stand, by the offset of their record."""
+"""The stacks of an event loop's calls, by the offset of their record."""
 
 
 @frozen
 class CallPosition:
-    """Where one call stands."""
+    """The position of one call."""
 
     stack: str
-    """From the handler on, as Python prints it; in parentheses why there is none."""
+    """The stack from the handler on, as Python prints it, or in parentheses why there is none."""
     process: str = ""
-    """The child process that it runs in, and its handler."""
+    """The child process of the call, and its handler."""
 
 
 class CallPositions:
-    """Where all calls of a worker stand, at the moment at which this is made. Any thread may."""
+    """The positions of all calls of a worker at the time of its creation, by any thread."""
 
     def __init__(self, children: Sequence[ChildPicture] = (), coroutines: Coroutines | None = None):
-        """Give what the worker's child processes, or its coroutines, do at this moment."""
+        """Take the present state of the worker's child processes, or of its coroutines."""
         self._frames = sys._current_frames()  # noqa: SLF001 - the one way to other threads' stacks
         self._children = bool(children)
         self._by_record = {child.on: child for child in children if child.on is not None}
         self._coroutines = coroutines
 
     def of(self, call: CallSnapshot) -> CallPosition:
-        """Return where a call stands, or that it is over by now."""
+        """Return the position of a call, or that it is over by now."""
         record = call.name, call.offset
         child = self._by_record.get(record)
         if child is not None:
@@ -84,7 +84,7 @@ _OVER = "(it is over by now)"
 
 
 def stack_of_thread(ident: int) -> str:
-    """Return where a thread stands."""
+    """Return the stack of a thread."""
     frame = sys._current_frames().get(ident)  # noqa: SLF001 - as above
     return "(gone)" if frame is None else "".join(traceback.format_stack(frame))
 
@@ -99,19 +99,19 @@ def _place_of_child(child: ChildPicture) -> CallPosition:
     stack = "".join(traceback.StackSummary.from_list(child.stack).format())
     handler = f", handler {child.handler}" if child.handler else ""
     return CallPosition(
-        stack or "(it does not say where it stands)", f"{child.name} ({child.pid}){handler}"
+        stack or "(its stack is not available)", f"{child.name} ({child.pid}){handler}"
     )
 
 
 _MOST_TASKS = 5
-"""A task that waits for a task that waits for a task ..."""
+"""The longest followed chain of tasks that wait for one another."""
 
 
 def task_stack(task: asyncio.Task[Any], call: object) -> list[tuple[FrameType, int]]:
     """Return the frames of the call that a task waits in, the innermost last.
 
-    Where it waits for another task, those of that one follow. Empty where it does not wait. Any
-    thread may ask; while the loop goes on the answer may be a mixture of before and after.
+    If it waits for another task, that task's frames follow. Empty if it does not wait. Any thread
+    may call it; while the loop runs, the answer may mix states.
     """
     frames = list(_frames(call))
     waits_for: Any = _waits_for(task, frames)
@@ -142,7 +142,7 @@ def _frames(awaitable: object) -> Iterator[tuple[FrameType, int]]:
 def _waits_for(
     task: asyncio.Task[Any], frames: list[tuple[FrameType, int]]
 ) -> asyncio.Task[Any] | None:
-    """Return the task that a task waits for, the first one that is not done of several."""
+    """Return the task that a task waits for; of several, the first that is not done."""
     future = getattr(task, "_fut_waiter", None)
     candidates = [future, *getattr(future, "_children", ())]
     if frames and frames[-1][0].f_code is taskgroups.TaskGroup.__aexit__.__code__:

@@ -1,6 +1,6 @@
-"""What the last minute was like: how busy the slots were, and how long the backlog will take.
+"""The trend of the last minute: how busy the slots were, and how long the backlog will take.
 
-Both are there to scale by. They look at what was done, not at how a moment happens to be.
+Both serve autoscaling, so they measure work done, not the state of a moment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EVERY_S: Final = 5.0
 
 
 class TrendSample(NamedTuple):
-    """How far a worker had come at a moment."""
+    """A worker's progress at one moment."""
 
     at_s: float
     finished: int
-    """Records that need no more calls where they were."""
+    """The number of records that need no more calls in their topic."""
     busy_s: float
-    """Of all slots together, calls that still run included."""
+    """The busy time of all slots together, including running calls."""
 
     @classmethod
     def of(cls, at_s: float, windows: WindowsSnapshot) -> TrendSample:
@@ -36,21 +36,21 @@ class TrendSample(NamedTuple):
 
 
 class Trend:
-    """The samples of one worker from the last minute. Its owner lets one thread at a time in."""
+    """One worker's samples of the last minute. Its owner lets in one thread at a time."""
 
     def __init__(self) -> None:
         self._samples: deque[TrendSample] = deque()
 
     def add(self, sample: TrendSample) -> None:
-        """Add a sample, and forget those that are older than a minute."""
+        """Add a sample, and drop those older than a minute."""
         self._samples.append(sample)
         while len(self._samples) > 2 and sample.at_s - self._samples[1].at_s >= WITHIN_S:
             self._samples.popleft()
 
     def added_to(self, seen: WorkerSnapshot) -> WorkerSnapshot:
-        """Return a snapshot with what the last minute was like.
+        """Return a snapshot with the trend of the last minute.
 
-        Where something lags and nothing was finished, it stands still and has no time.
+        With a lag and nothing finished, it stands still and has no time to drain.
         """
         drain_s = None if seen.windows is None else self.time_to_drain_s(seen.windows)
         stands_still = drain_s == math.inf
@@ -62,7 +62,7 @@ class Trend:
         )
 
     def busy_ratio(self, slots: int) -> float | None:
-        """Return the share of the slots' time that calls took, None before there is a trend."""
+        """Return the share of the slots' time spent in calls, None before there is a trend."""
         between = self._between
         if between is None:
             return None
@@ -70,10 +70,10 @@ class Trend:
         return min(1.0, max(0.0, busy_s / (seconds * slots)))
 
     def time_to_drain_s(self, windows: WindowsSnapshot) -> float | None:
-        """Return how long all that lags would take at the pace of the last minute.
+        """Return how long the lag would take at the pace of the last minute.
 
-        Infinity where something lags and nothing was finished in it. None before there is a trend,
-        and before the client has heard how much there is.
+        Infinity with a lag and nothing finished. None before there is a trend, and before the
+        client knows the lag.
         """
         lag, between = windows.lag, self._between
         if between is None or lag is None:
@@ -85,7 +85,7 @@ class Trend:
 
     @property
     def _between(self) -> tuple[float, int, float] | None:
-        """Return what lies between the first and the last sample."""
+        """Return the differences between the first and the last sample."""
         if len(self._samples) < 2:
             return None
         first, last = self._samples[0], self._samples[-1]

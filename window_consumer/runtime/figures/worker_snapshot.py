@@ -1,7 +1,7 @@
-"""One worker at one moment: the one model that page, ``top``, ``doctor`` and metrics read.
+"""One worker at one moment: the model that the page, ``top``, ``doctor`` and metrics read.
 
-As JSON it is what ``/api/windows`` answers, and the names of its fields are promises. Its windows
-are taken by the poll thread, see ``engine.windows_snapshot``; the rest any thread may read.
+Its JSON form is the answer of ``/api/windows``, and its field names are promises. The poll thread
+takes its windows, see ``engine.windows_snapshot``; any thread may read the rest.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class RecordSnapshot:
-    """A record that a worker holds, as far as it may be told; never with its value."""
+    """A record that a worker holds, limited to what may be shown, and never with its value."""
 
     offset: int
     state: str = ""
-    """What became of it, or what it waits for, in words."""
+    """Its outcome, or what it waits for, in words."""
     key: str | None = None
     bytes: int | None = None
     headers: Sequence[tuple[str, str | None]] = ()
     more_headers: int = 0
-    """So many are not shown."""
+    """The number of headers that are not shown."""
     attempts: int = 0
     error: str = ""
     """Class and message of its last failure."""
     due_s: float | None = None
-    """How long until its next call, where it waits for that."""
+    """Seconds until its next call, if it waits for one."""
     running_s: float | None = None
-    """How long its slice has been running, where its call may be."""
+    """How long its slice has been running, if its call may be."""
     behind: int = 0
-    """How many records of its lane wait for it."""
+    """The number of records of its lane that wait for it."""
 
 
 @frozen(kw_only=True)
@@ -52,13 +52,13 @@ class FailingRecord(RecordSnapshot):
 
     @property
     def name(self) -> TopicPartition:
-        """The partition that it lies in."""
+        """Its partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 @frozen(kw_only=True)
 class CallStack:
-    """A running call, and where it stands."""
+    """A running call and its stack."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class CallStack:
     seconds: float = 0.0
     abandoned: bool = False
     process: str = ""
-    """The child process that it runs in, and its handler."""
+    """The child process of the call, and its handler."""
     stack: str = ""
 
     @property
@@ -81,33 +81,33 @@ class WorkerSnapshot:
     """One worker of one process."""
 
     process: str = ""
-    """Which of several processes that answer at one address; empty where there is one."""
+    """The process, where several answer at one address; empty for a single one."""
     name: str
     group: str = ""
     handlers: Sequence[str] = ()
     phase: str = ""
     is_ready: bool = False
-    """It is in its group and works, or waits for something to do; ``ready`` in JSON."""
+    """Whether it is in its group and running, idle or not; ``ready`` in JSON."""
     silent_s: float = 0.0
-    """For how long its poll thread has not been seen at work."""
+    """Seconds since its poll thread last reported activity."""
     slots: int = 1
     windows: WindowsSnapshot | None = None
-    """None where its poll thread did not answer in time; ``snapshot`` in JSON."""
+    """None if its poll thread did not answer in time; ``snapshot`` in JSON."""
     failing: Sequence[FailingRecord] = ()
-    """Those of each partition that began to fail last."""
+    """The records of each partition that began to fail last."""
     blocking: Sequence[FailingRecord] = ()
-    """Those of each partition that began to fail first, and hold up their lanes."""
+    """The records of each partition that began to fail first and block their lanes."""
     busy_ratio: float | None = None
-    """The share of the slots' time that calls took in the last minute; None while unknown."""
+    """The share of the slots' time spent in calls in the last minute; None while unknown."""
     time_to_drain_s: float | None = None
-    """How long all that lags would take at the pace of the last minute; None while unknown, and
-    where it stands still: JSON has no infinity."""
+    """How long the lag would take at the pace of the last minute. None while unknown, and while it
+    stands still, because JSON has no infinity."""
     stands_still: bool = False
-    """Something lags, and nothing was finished in the last minute."""
+    """Whether there is a lag and nothing was finished in the last minute."""
     history: Sequence[Mapping[str, Any]] = ()
-    """Samples for charts, where they were asked for."""
+    """Samples for charts, if requested."""
     stacks: Sequence[CallStack] | None = None
-    """Where running calls stand, where that was asked for; else JSON does not have the field."""
+    """The stacks of running calls, if requested; otherwise JSON omits the field."""
 
     @property
     def drain_s(self) -> float | None:
@@ -116,20 +116,20 @@ class WorkerSnapshot:
 
 
 def to_json(value: Any) -> Any:
-    """Return a snapshot, or a part of one, as what JSON can carry; durations are seconds."""
+    """Return a snapshot, or a part of one, in types that JSON has; durations are seconds."""
     return _CONVERTER.unstructure(value)
 
 
 def from_json(fields: Any, kind: type[T]) -> T:
-    """Return what ``to_json`` made these of, in this version or another.
+    """Return the object that ``to_json`` converted, in this version or another.
 
-    Fields that are unknown here are left out, those that are missing have their defaults. Raises
-    ValueError where it is something else.
+    Unknown fields are ignored, missing ones get their defaults. Raises ValueError for anything
+    else.
     """
     try:
         return _CONVERTER.structure(fields, kind)
     except Exception as error:
-        # Whatever the fields are, there is but one thing that a caller can do.
+        # Callers can handle all failures only in one way, so they get one class.
         raise ValueError("this is no worker's answer, or one of another version") from error
 
 

@@ -1,1 +1,1 @@
-"""The kinds of slots that a worker may have."""
+"""The kinds of pools that a worker may have."""

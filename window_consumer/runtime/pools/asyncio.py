@@ -1,7 +1,7 @@
 """Slots as tasks of one event loop: each takes a slice, awaits the handler and reports back.
 
-A slot is a ``CallTask``, which lives from slice to slice and takes whatever is queued. There are
-only as many as there were slices to run at once.
+A ``CallTask`` lives across slices and takes whatever is queued. There are only as many tasks as
+slices have run at once.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolKind
 
-_BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
+_BLOCKS = ", and it blocks the event loop: until it returns nothing else runs in this worker"
 
 _log = own_logger()
 
 
 class AsyncPool:
-    """A fixed number of slots on the thread of an event loop, between two queues.
+    """A fixed number of slots on an event loop's thread, between two queues.
 
-    Whether a slice is over or abandoned is decided by who takes it out of ``_running``: the slot
-    that is through with it, on the loop, or the poll thread. Everything else of the slots belongs
-    to the loop.
+    Removing a slice from ``_running`` decides whether it completes or is abandoned: its slot
+    removes it on the loop, or the poll thread does. All other slot state belongs to the loop.
     """
 
     ending: ClassVar[Ending] = "cancelled"
@@ -75,25 +74,26 @@ class AsyncPool:
         self._state = state
         self._loop = loop or EventLoop(f"wc-{worker}-loop")
         self._waiting: deque[Slice] = deque()
-        """Slices that no slot has taken; the poll thread appends, the loop takes."""
+        """Slices without a slot. The poll thread appends, the loop removes."""
         self._rousing = False
-        """The loop has been asked to look into ``_waiting``."""
+        """Whether the loop has been asked to check ``_waiting``."""
         self._running: dict[Slice, CallTask] = {}
         self._slots = slots
         self._free = slots
-        """Slots that nobody occupies; below zero while more are occupied than may be used."""
+        """The number of free slots; negative while more are occupied than allowed."""
         self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
-        """Tasks without a slot, and what wakes them."""
+        """Tasks without a slot, each with the future that wakes it."""
         self._is_apart = False
-        """A call has left something in its task's context: all have contexts of their own now."""
+        """Whether each call has a context of its own, because one left something in its task's
+        context."""
         self._last: CallTask | None = None
-        """Who has begun with a slice last."""
+        """The task that began a slice last."""
         self._blocked_at: float | None = None
 
     # ---- for the poll thread
 
     def start(self) -> None:
-        """Start the loop, unless somebody has."""
+        """Start the loop, unless it already runs."""
         self._loop.is_used = True
         self._loop.on_death = self._completions.put
         self._loop.start()
@@ -101,8 +101,8 @@ class AsyncPool:
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it.
 
-        Waking the loop costs as much as a call, so many slices wake it once, and none does while
-        there is no free slot: those that are occupied look for more before they give themselves up.
+        Waking the loop costs as much as a call, so many slices wake it once. Without a free slot
+        none does: busy slots check for more work before they release themselves.
         """
         self._waiting.append(slice_)
         if self._free > 0 and not self._rousing:
@@ -111,19 +111,19 @@ class AsyncPool:
 
     @property
     def is_ready(self) -> bool:
-        """Slots need no time to begin."""
+        """Whether the slots can begin, which is always the case here."""
         return True
 
     def use(self, slots: int) -> None:
-        """Let no more than so many slots take slices from now on; what runs may end."""
+        """Limit the number of slots that take slices from now on; running calls may end."""
         self._loop.call(self._resize, slots - self._slots)
         self._slots = slots
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Say where a call stands that has not returned for long; None where it has by now.
+        """Return where a call stands that does not return; None where it has returned by now.
 
-        None, too, where it only waits for another one that blocks the loop. Where it is to be
-        abandoned its slot is replaced; where it is to be ended it is cancelled.
+        Also return None where it only waits for another call that blocks the loop. A call to
+        abandon gives its slot to another task. A call to end is cancelled.
         """
         slice_ = stalled.slice_
         task = self._running.get(slice_)
@@ -152,11 +152,11 @@ class AsyncPool:
         return True
 
     def event_loop(self) -> LoopSnapshot:
-        """Return what its event loop has done so far. Any thread may ask."""
+        """Return the event loop's figures so far. Any thread may ask."""
         return LoopSnapshot(self._loop.computed_s, self._loop.late_s)
 
     def coroutines(self) -> Coroutines:
-        """Return where the calls stand that run. Any thread may ask."""
+        """Return the positions of the running calls. Any thread may ask."""
         return {
             (slice_.partition.name, message.offset()): self._where(task)
             for slice_, task in self._running.copy().items()
@@ -164,7 +164,7 @@ class AsyncPool:
         }
 
     def stop(self, timeout_s: float) -> int:
-        """End the loop and what still runs on it; return 1 where it has not ended by then."""
+        """End the loop and its tasks; return 1 if it still runs after ``timeout_s``."""
         return 0 if self._loop.stop(timeout_s) else 1
 
     def _where(self, task: CallTask) -> Where:
@@ -174,15 +174,15 @@ class AsyncPool:
         return handlers_part(sys._current_frames().get(self._loop.thread.ident or 0))
 
     def _blocker(self) -> object | None:
-        """Return the task that does not give the loop back, the loop itself where it is none."""
+        """Return the task that blocks the loop, or the loop itself for a plain callback."""
         if not self._loop.is_blocked:
             return None
         return asyncio.current_task(self._loop.loop) or self._loop
 
     def _report_blocked(self, blocker: object) -> None:
-        """Write down, once, what blocks the loop that is no call: a task of a handler, a callback.
+        """Log, once, what blocks the loop without being a call: a handler's task, or a callback.
 
-        Nobody knows whose it is.
+        Its owner is unknown.
         """
         if self._blocked_at == self._loop.pulse_at:
             return
@@ -191,7 +191,7 @@ class AsyncPool:
         stack = "".join(traceback.StackSummary.extract(iter(where)).format())
         name = f"the task {blocker.get_name()}" if isinstance(blocker, asyncio.Task) else "a call"
         _log.warning(
-            "%s: %s blocks the event loop: until it returns nothing else goes on in this worker;"
+            "%s: %s blocks the event loop: until it returns nothing else runs in this worker;"
             " it stands at:\n%s",
             self._worker,
             name,
@@ -206,19 +206,19 @@ class AsyncPool:
         self._let_begin()
 
     def _let_begin(self) -> None:
-        """Let slots begin, as many as slices wait for one."""
+        """Start a slot for each waiting slice, as far as slots are free."""
         for _ in range(min(self._free, len(self._waiting))):
             self._free -= 1
             self._wake()
 
     def _wake(self) -> None:
-        """Wake a task that has no slot; make one where there is none."""
+        """Wake a task that has no slot, or create one."""
         while self._idle:
             _, woken = self._idle.pop()
             if not woken.done():
                 woken.set_result(None)
                 return
-        # Its context is empty, whoever asks for it.
+        # Its context is empty, regardless of the caller's.
         task = CallTask(self._work(), loop=self._loop.loop, context=Context())
         task.worker = self._worker
 
@@ -227,7 +227,7 @@ class AsyncPool:
         self._let_begin()
 
     def _replace(self) -> None:
-        """Give the slot of a task that does not need it any more to another one."""
+        """Pass the slot of a task that no longer needs it to another one."""
         self._free += 1
         self._let_begin()
 
@@ -240,7 +240,7 @@ class AsyncPool:
                 task.cancel()
 
     async def _work(self) -> None:
-        """Occupy a slot while slices wait, then wait for the next time."""
+        """Hold a slot while slices wait, then wait for the next one."""
         task = asyncio.current_task()
         assert isinstance(task, CallTask)
         waiting, running = self._waiting, self._running
@@ -259,19 +259,19 @@ class AsyncPool:
                     if not (has_slot and is_usable):
                         return
                     if self._last is task:
-                        # Nobody else has begun: perhaps no call has waited. Others are next.
+                        # No other task has begun, so perhaps no call has waited. Let others run.
                         await asyncio.sleep(0)
                 has_slot = False
                 await self._wait(task)
                 has_slot = True
         except asyncio.CancelledError:
-            """Somebody has cancelled all tasks that there are; another one takes its place."""
+            """Something cancelled every task; a new task takes over."""
         finally:
             if has_slot:
                 self._replace()
 
     def _check_leftovers(self) -> None:
-        """Keep calls apart from now on if one has left something behind: a task each is dearer."""
+        """Isolate calls from now on, which costs more, if one left something in its context."""
         if leaves_traces() and not self._is_apart:
             self._is_apart = True
             self._caller = evolve(self._caller, handler=apart(self._caller.handler))
@@ -284,7 +284,7 @@ class AsyncPool:
         self._running[slice_] = self._last = task
 
     def _end_slice(self, slice_: Slice, task: CallTask, *, is_mine: bool) -> None:
-        """Report a slice, unless another slot has to go on with it."""
+        """Report a slice, unless another slot must continue it."""
         task.record = task.coroutine = None
         current_slot.set(None)
         if is_mine and length_hint(slice_.unclaimed):
@@ -294,10 +294,10 @@ class AsyncPool:
             self._completions.put(slice_)
 
     async def _wait(self, task: CallTask) -> None:
-        """Give the slot back and wait for another one."""
+        """Release the slot and wait for another one."""
         self._free += 1
         if self._waiting and self._free > 0:
-            # It came while the slot was not free yet: nobody has been woken for it.
+            # The slice came before the slot was free, so it woke no task.
             self._free -= 1
             return
         woken = self._loop.loop.create_future()
@@ -318,6 +318,6 @@ ASYNCIO: Final = PoolKind(
     runs_functions=False,
     coroutines_on="asyncio",
     interruptible=True,
-    # A call that waits, two functions deep and with a timeout (measured: 9.2 kB).
+    # Covers a call that waits, two functions deep and with a timeout (measured: 9.2 kB).
     slot_bytes=10_000,
 )

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own: where coroutines run that others hand in."""
+"""An event loop on its own thread, for coroutines of other threads."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from window_consumer.runtime.threads import (
 T = TypeVar("T")
 
 PULSE_S = 0.1
-"""How often the loop notes that it goes round ..."""
+"""How often the loop records that it runs."""
 
 BLOCKED_S = 0.5
-"""... and after how long without a note something keeps it from doing so."""
+"""The loop counts as blocked when it has recorded nothing for this long."""
 
 _LAST_TASKS_S = 1.0
-"""How long tasks that were left behind may clean up when the loop ends."""
+"""How long leftover tasks may clean up when the loop ends."""
 
 _log = own_logger()
 
@@ -34,58 +34,58 @@ _log = own_logger()
 class EventLoop:
     """A thread that runs an event loop until it is stopped. Any thread may call it.
 
-    What escapes from a callback or a task (SystemExit, KeyboardInterrupt) is logged, and the loop
-    goes on. The thread is a daemon: a coroutine that never gives the loop back must not keep the
+    An exception that escapes from a callback or task (SystemExit, KeyboardInterrupt) is logged, and
+    the loop continues. The thread is a daemon: a coroutine that never yields must not keep the
     process alive.
     """
 
     def __init__(self, name: str):
         self.on_death: OnDeath = lambda _error: None
-        """Hears why its thread has ended, if that was not asked for."""
+        """Called with the reason if the thread ends unexpectedly."""
         self.thread = WatchedThread(self._run, name, self._died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_there = threading.Event()
         self._stopping = False
         self.is_used = False
-        """A pool runs on it, and stops it."""
+        """Whether a pool uses the loop, and so stops it."""
         self.pulse_at = 0.0
-        """When the loop went round last, as far as it has noted."""
+        """When the loop last recorded that it runs."""
         self.computed_s = 0.0
-        """How long its thread had a processor, as far as it has noted."""
+        """The CPU time of its thread, at the last pulse."""
         self.late_s = 0.0
-        """How much later than after ``PULSE_S`` it went round, all together."""
+        """The sum of the delays of its pulses, in seconds."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop itself; there is one from ``start`` on."""
+        """The loop itself; available from ``start`` on."""
         assert self._loop is not None
         return self._loop
 
     @property
     def is_blocked(self) -> bool:
-        """Something that runs on the loop does not give it back."""
+        """Whether a task or callback blocks the loop."""
         return perf_counter() - self.pulse_at > BLOCKED_S
 
     def start(self) -> None:
-        """Start the thread, unless it has been started, and wait for its loop."""
+        """Start the thread if necessary, and wait for its loop."""
         if self.thread.ident is None:
             self.thread.start()
         self._is_there.wait()
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Let the loop call a function soon; does nothing once the loop is closed."""
+        """Schedule a function on the loop; does nothing once the loop is closed."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for what it returns or raises.
+        """Run a coroutine on the loop; return or raise what it does.
 
         Owner: any thread but the loop's.
         """
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def stop(self, timeout_s: float) -> bool:
-        """Cancel what still runs and end the thread; False where it has not ended in time."""
+        """Cancel the running tasks and end the thread; return False if it has not ended in time."""
         if self.thread.ident is None:
             return True
         self._stopping = True
@@ -102,12 +102,13 @@ class EventLoop:
         self._pulse()
         self._is_there.set()
         while not self._stopping:
-            # Whoever stops the loop from within, or ends it by an exception, has not been asked.
+            # User code may stop the loop from within or end it with an exception; neither is a
+            # stop.
             try:
                 loop.run_forever()
             except BaseException:
                 _log.exception(
-                    "%s: this escaped from a task; the loop goes on",
+                    "%s: this escaped from a task; the loop continues",
                     self.thread.name,
                     extra={"event": LogEvent.TASK_ESCAPED},
                 )
@@ -135,9 +136,9 @@ class EventLoop:
 
 
 def make_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where that is installed."""
+    """Return a new event loop, from uvloop where that is installed."""
     try:
-        import uvloop  # noqa: PLC0415 - optional, and only who runs coroutines needs it
+        import uvloop  # noqa: PLC0415 - optional, and only coroutines need it
     except ImportError:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -145,7 +146,7 @@ def make_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _end_all() -> None:
-    """Cancel all other tasks and wait for them, not for ever: they may refuse to end."""
+    """Cancel all other tasks and wait for them, with a limit: they may refuse to end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

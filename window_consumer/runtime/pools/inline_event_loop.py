@@ -1,6 +1,6 @@
-"""An event loop that runs on the thread of whoever asks, and only while it is asked.
+"""An event loop that runs on the caller's thread, and only during a call.
 
-For tests and debuggers: the coroutines of an application on one thread, one call after the other.
+For tests and debuggers: it runs an application's coroutines on one thread, one after the other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 class InlineEventLoop:
-    """Runs awaitables to their end. Use it as a context manager. Owner: one thread.
+    """Runs awaitables to completion. Use it as a context manager. Owner: one thread.
 
-    What they leave behind goes on whenever another one is run, and is cancelled at the end.
+    Their leftover tasks continue during later runs, and are cancelled at the end.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class InlineEventLoop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Cancel what is left and close the loop."""
+        """Cancel the leftover tasks and close the loop."""
         self._runner.close()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Return what it returns, raise what it raises; it sees the caller's context.
+        """Return or raise what the awaitable does; it sees the caller's context.
 
-        Raises UsageError where the caller is a coroutine itself: one thread cannot wait for both.
+        Raises UsageError where the caller is itself a coroutine: one thread cannot wait for both.
         """
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - get_running_loop raises instead
             if inspect.iscoroutine(awaitable):
@@ -61,12 +61,12 @@ class InlineEventLoop:
             raise
 
     def running(self, handler: Callable[[Record], Any]) -> Callable[[Record], object]:
-        """Return a plain function that runs what the handler makes for a record to its end."""
+        """Return a plain function that runs a handler's coroutine for a record to completion."""
         return lambda record: self.run(handler(record))
 
 
 def _below(code: CodeType, trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of the loop, which say nothing of what was raised."""
+    """Drop the frames of the loop, which say nothing about the error."""
     below = trace
     while below is not None and below.tb_frame.f_code is not code:
         below = below.tb_next

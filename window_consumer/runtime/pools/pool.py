@@ -1,4 +1,4 @@
-"""What others ask of a pool, and of a kind of pool, whatever its slots are."""
+"""The protocols of pools and of pool kinds."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from window_consumer.runtime.pools.event_loop import EventLoop
 
 
 class Pool(Protocol):
-    """Slots between the poll thread and the handlers. Owner: poll thread, ``stop`` aside.
+    """Slots between the poll thread and the handlers. Owner: poll thread, except ``stop``.
 
-    Each slice that was submitted comes back once, through the completions queue, when all of its
-    records that nobody took back are over. An abandoned slice comes back when its call has really
-    ended, which may be never.
+    Each submitted slice comes back once, through the completions queue, when all of its records
+    that were not taken back are over. An abandoned slice comes back when its call has really ended,
+    which may be never.
     """
 
     ending: ClassVar[Ending]
-    """What becomes of a call that is told to end."""
+    """What happens to a call that must end."""
 
     def start(self) -> None:
         """Start the slots."""
@@ -40,34 +40,35 @@ class Pool(Protocol):
         """Queue a slice; the next free slot takes it."""
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Say where a call stands that has not returned for long; None where it has by now.
+        """Return where a call stands that does not return; None where it has returned by now.
 
-        Where it is to be abandoned its slot is replaced. Where it is to be ended it is told to, and
-        its slice comes back with that failure once it has ended, whatever it returns.
+        The slot of a call to abandon is replaced. A call to end is interrupted, and its slice comes
+        back with that failure once it has ended, whatever it returns.
         """
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
-        """End the calls of these slices, whose partitions are given up; False where none can be.
+        """End the calls of these slices, whose partitions are given up; return False if it cannot.
 
         Their slices come back with the records unfinished once the calls have ended.
         """
 
     def stop(self, timeout_s: float) -> int:
-        """Let the slots end after what they run; return how many are still running then."""
+        """Let the slots end after their present calls; return how many outlast ``timeout_s``."""
 
 
 @runtime_checkable
 class ResizablePool(Protocol):
-    """A pool of which fewer slots can be used for a while."""
+    """A pool that can use fewer slots for a while."""
 
     @property
     def is_ready(self) -> bool:
-        """As many slots as may be used could take slices."""
+        """Whether all slots in use can take slices."""
 
     def use(self, slots: int) -> None:
-        """Let no more than so many slots take slices from now on; what runs may end.
+        """Limit the number of slots that take slices from now on; running calls may end.
 
-        Called now and then with the same number, too: what has rested for long may be let go of.
+        Called periodically with the same number too, so that the pool can release slots that have
+        long been unused.
         """
 
 
@@ -76,10 +77,10 @@ class PoolWithChildren(Protocol):
     """A pool that calls handlers in child processes."""
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what they do at this moment, within a second. Any thread may ask."""
+        """Return what the children do at this moment, within a second. Any thread may ask."""
 
     def stop_starting(self) -> None:
-        """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+        """Let ``start`` raise StartStoppedError if it still waits. Any thread may call it."""
 
 
 @runtime_checkable
@@ -87,49 +88,49 @@ class PoolWithEventLoop(Protocol):
     """A pool that calls handlers on an event loop."""
 
     def event_loop(self) -> LoopSnapshot:
-        """Return what its event loop has done so far. Any thread may ask."""
+        """Return the event loop's figures so far. Any thread may ask."""
 
     def coroutines(self) -> Coroutines:
-        """Return where the calls stand that run. Any thread may ask."""
+        """Return the positions of the running calls. Any thread may ask."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]
-"""Gets the worker's name, the number of slots, what they call, where they report, and the state
+"""Gets the worker's name, the number of slots, the caller, the completions queue, and the state
 that the lifespan yielded."""
 
 
 @frozen
 class PoolParts:
-    """What a kind makes its pools of, beside what every pool gets."""
+    """What a kind needs to make its pools, beside the arguments of every pool."""
 
     loop: EventLoop | None = None
-    """On which the worker's lifespan is entered, too; for kinds that run coroutines."""
+    """The loop that also runs the worker's lifespan; for kinds that run coroutines."""
     equip: Callable[[], object] | None = None
-    """What children make their handler of; pickled. For kinds with children."""
+    """Makes the handler within a child; pickled. For kinds with children."""
     logger: logging.Logger = field(factory=own_logger)
 
 
 @frozen(kw_only=True)
 class PoolKind:
-    """A kind of pool. Others decide by what it can do, never by its name."""
+    """A kind of pool. Other code decides by its capabilities, never by its name."""
 
     name: str
-    """As ``pool`` has it in a configuration."""
+    """The value of ``pool`` in a configuration."""
     make: Callable[[PoolParts], MakePool]
     runs_functions: bool = True
-    """It calls plain functions; only such a kind can be configured."""
+    """Whether it calls plain functions. Only such kinds can be configured."""
     coroutines_on: str | None = None
-    """The kind that runs coroutines for workers configured with this one, which may be this one;
-    None where such workers cannot have coroutines."""
+    """The kind that runs coroutines for workers configured with this one, possibly itself; None
+    where such workers cannot have coroutines."""
     interruptible: bool = False
-    """A call that does not return can be ended, so that its slice comes back."""
+    """Whether a call that does not return can be ended, so that its slice comes back."""
     has_children: bool = False
-    """Handlers run in child processes, which import the application, enter its lifespan, and are
-    killed where a call does not return."""
+    """Whether handlers run in child processes, which import the application, enter its lifespan,
+    and are killed where a call does not return."""
     computes_in_parallel: bool = False
-    """Slots compute at the same time, so that as many as there are cores are of use; without it
-    they share one interpreter."""
+    """Whether slots compute in parallel, so that one slot a core is of use. Otherwise they share
+    one interpreter."""
     max_slots: int | None = None
-    """More are refused."""
+    """The largest number of slots that a worker may have; None without a limit."""
     slot_bytes: int = 0
-    """The resident memory of a slot (measured)."""
+    """The resident memory of a slot in bytes (measured)."""

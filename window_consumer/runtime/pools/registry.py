@@ -1,4 +1,4 @@
-"""The kinds of pools that there are. A new one is a module and its name in ``KINDS``."""
+"""The kinds of pools. To add one, write a module and add it to ``KINDS``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from window_consumer.runtime.pools.threads import THREADS
 KINDS: Final[dict[str, PoolKind]] = {kind.name: kind for kind in (THREADS, ASYNCIO, PROCESSES)}
 
 DEFAULT: Final = THREADS
-"""What a worker has that names none."""
+"""The kind of workers that name none."""
 
 
 def configurable() -> list[str]:
-    """Return what ``pool`` may be in a configuration."""
+    """Return the values that ``pool`` may have in a configuration."""
     return [kind.name for kind in KINDS.values() if kind.runs_functions]
 
 
 def kind_for(pool: str, *, coroutines: bool) -> PoolKind | None:
     """Return the kind that runs the calls of a worker with this ``pool``.
 
-    None where its handlers are coroutines and workers with this ``pool`` cannot have such.
+    None where its handlers are coroutines and this ``pool`` cannot run them.
     """
     kind = KINDS[pool]
     if not coroutines:

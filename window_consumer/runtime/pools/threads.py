@@ -1,4 +1,4 @@
-"""Slots as threads: each takes a slice, calls the handler for its records, reports back."""
+"""Slots as threads: each takes a slice, calls the handler for its records, and reports back."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ __handler_slot__ = True  # its frames are no part of a failure, see error_report
 
 @define
 class _SlotProgress:
-    """What a slot's thread says of itself; nobody else writes here."""
+    """The progress of a slot's thread, which alone writes it."""
 
     over: int = 0
-    """How many slices it is through with."""
+    """The number of finished slices."""
     ended: bool = False
-    """It was told to end, and has."""
+    """Whether the thread has ended on request."""
 
 
 class ThreadPool:
-    """Threads between a work queue and a completions queue, made when slices would wait for one.
+    """Threads between a work queue and a completions queue, started when slices would wait.
 
     They are daemons: a handler that never returns must not keep the process alive. A thread whose
-    call is abandoned is replaced; it ends by itself when the call returns.
+    call is abandoned is replaced, and ends when the call returns.
 
-    Whether a slice is over or abandoned is decided by who takes it out of ``_running``: a slot
-    that is through with it, or the poll thread. Taking out is one call into C.
+    Removing a slice from ``_running`` decides whether it completes or is abandoned: its slot
+    removes it, or the poll thread does. The removal is one call into C.
     """
 
     ending: ClassVar[Ending] = "cancelled"
-    """A thread's call never is."""
+    """Never used: a thread's call cannot be ended."""
 
     def __init__(
         self, worker: str, slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
@@ -66,13 +66,13 @@ class ThreadPool:
         self._running: dict[Slice, threading.Thread] = {}
         self._threads: dict[threading.Thread, _SlotProgress] = {}
         self._leaving = 0
-        """Threads among them that were told to end."""
+        """The number of threads that were asked to end."""
         self._made = 0
         self._submitted = 0
-        """By those threads, and those that are waiting."""
+        """The number of slices that these threads took, plus those that wait."""
 
     def start(self) -> None:
-        """Nothing needs a thread yet: many slots may never be used."""
+        """Start nothing: threads start on demand, because many slots may never be used."""
 
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
@@ -83,11 +83,11 @@ class ThreadPool:
 
     @property
     def is_ready(self) -> bool:
-        """Slots need no time to begin."""
+        """Whether the slots can begin, which is always the case here."""
         return True
 
     def use(self, slots: int) -> None:
-        """Let no more than so many slots take slices from now on; what runs may end."""
+        """Limit the number of slots that take slices from now on; running calls may end."""
         for thread, progress in list(self._threads.items()):
             if progress.ended:
                 self._submitted -= progress.over
@@ -100,15 +100,15 @@ class ThreadPool:
         self._fill_up()
 
     def _fill_up(self) -> None:
-        """Start threads for slices that would wait for one although there are slots."""
+        """Start threads for slices that would wait although slots are free."""
         waiting = self._submitted - sum(each.over for each in self._threads.values())
         for _ in range(min(waiting, self._slots) - len(self._threads) + self._leaving):
             self._add_thread().start()
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Say where a call stands that has not returned for long; None where it has by now.
+        """Return where a call stands that does not return; None where it has returned by now.
 
-        Where it is to be abandoned its slot is replaced.
+        A call to abandon gives its slot to a new thread.
         """
         slice_ = stalled.slice_
         frame = sys._current_frames().get(slice_.thread)
@@ -128,7 +128,7 @@ class ThreadPool:
         return False
 
     def stop(self, timeout_s: float) -> int:
-        """Let the slots end after what they run; return how many are still running then.
+        """Let the slots end after their present calls; return how many outlast ``timeout_s``.
 
         Threads with abandoned calls do not count.
         """

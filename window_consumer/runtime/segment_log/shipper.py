@@ -1,4 +1,4 @@
-"""Reads segments, sends their records to a topic, and deletes segments that are acked."""
+"""Reads segments, sends their records to a topic, and deletes acked segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVE_S: Final = 0.1
 
 
 class SegmentOutlet(Protocol):
-    """Writes messages to the topic; used by one thread."""
+    """Writes messages to the topic. One thread uses it."""
 
     def send(
         self,
@@ -27,17 +27,17 @@ class SegmentOutlet(Protocol):
         on_done: Callable[[PublishFailedError | None], None],
         key: bytes | None = None,
     ) -> None:
-        """Send a message; ``on_done`` is called once, here or in ``serve``: None for an ack."""
+        """Send a message; ``on_done`` is called once, here or in ``serve``. None means an ack."""
 
     def serve(self, timeout_s: float) -> None:
-        """Wait for an answer for so long, and hand out those that are there."""
+        """Wait for an answer for up to ``timeout_s``, and deliver the answers that arrived."""
 
     def close(self, timeout_s: float) -> int:
-        """Wait for the answers that are missing; return how many are still missing then."""
+        """Wait for the missing answers; return how many are still missing after ``timeout_s``."""
 
 
 class Outgoing(NamedTuple):
-    """A message, and how many events or counts it carries."""
+    """A message, and the number of events or counts in it."""
 
     value: bytes
     weight: int
@@ -46,18 +46,18 @@ class Outgoing(NamedTuple):
 
 @define(eq=False)
 class _SegmentProgress:
-    """How far a segment has been shipped."""
+    """The shipping progress of a segment."""
 
     taken_bytes: int = 0
     unacked: dict[int, Outgoing] = field(factory=dict)
-    """Of what was taken last: the broker has all before it."""
+    """The unacked part of the last chunk. Everything before the chunk is acked."""
 
 
 class SegmentShipper(ABC):
     """Sends segments, a chunk at a time. Owner: one thread; others may read its figures.
 
-    What is not acked is sent again by the next call: whoever calls decides when. A feature says
-    which messages its lines become, and which refusals are final.
+    The next call resends what is not acked; the caller decides when. A feature defines which
+    messages its lines become, and which refusals are final.
     """
 
     def __init__(
@@ -73,27 +73,27 @@ class SegmentShipper(ABC):
         self._chunk_bytes = chunk_bytes
         self._progress: dict[Path, _SegmentProgress] = {}
         self.deadline_s = deadline_s
-        """For the answers to one chunk."""
+        """The time limit for the answers to one chunk."""
         self.shipped = 0
-        """Events or counts that were acked."""
+        """The number of acked events or counts."""
         self.torn = 0
-        """Lines that could not be read."""
+        """The number of unreadable lines."""
 
     @property
     def blocked_s(self) -> float:
-        """For how long the topic has taken nothing, 0 while it does. Any thread may ask."""
+        """How long the topic has accepted nothing, 0 while it does. Any thread may ask."""
         return self._trouble.seconds
 
     @abstractmethod
     def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
-        """Return the messages for lines of a segment; count, log and leave out torn ones."""
+        """Return the messages for lines of a segment; count, log and omit torn lines."""
 
     @abstractmethod
     def describe(self, error: PublishFailedError) -> str:
-        """Return the line to log when the topic does not take messages."""
+        """Return the line to log when the topic does not accept messages."""
 
     def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:  # noqa: ARG002 - for those that do
-        """Return whether the message is lost, which is the feature's to count; never by default."""
+        """Return whether the message is lost; the feature counts it then. Never by default."""
         return False
 
     def ship_segment(
@@ -104,10 +104,10 @@ class SegmentShipper(ABC):
         is_closed: bool,
         must_end: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Send what is there and not acked; return whether all of it is acked now.
+        """Send the segment's unacked records; return whether all are acked now.
 
-        A closed segment is deleted then. ``is_closed`` has to be known before: what is appended
-        while this runs comes with the next call. Raises OSError.
+        A closed segment is then deleted. Determine ``is_closed`` before the call: records appended
+        during it go with the next call. Raises OSError.
         """
         progress = self._progress.setdefault(path, _SegmentProgress())
         while progress.unacked or self._take(path, progress, is_closed=is_closed):
@@ -119,7 +119,7 @@ class SegmentShipper(ABC):
         return True
 
     def _take(self, path: Path, progress: _SegmentProgress, *, is_closed: bool) -> bool:
-        """Read the next chunk of a segment; False at its end."""
+        """Read the next chunk of a segment; return False at its end."""
         try:
             with path.open("rb") as file:
                 file.seek(progress.taken_bytes)
@@ -127,8 +127,8 @@ class SegmentShipper(ABC):
                 if b"\n" not in data:
                     data += file.readline()
         except FileNotFoundError:
-            return False  # somebody has deleted it
-        # In an open segment a record without its end is being written.
+            return False  # the segment was deleted
+        # In an open segment, the writer may not have finished the last record.
         data = data[: data.rfind(b"\n") + 1] or (data if is_closed else b"")
         if not data:
             return False
@@ -167,7 +167,7 @@ class SegmentShipper(ABC):
         waiting.discard(index)
         message = unacked.get(index)
         if message is None:
-            return  # acked meanwhile: it was sent again before its first answer came
+            return  # already acked: it was sent again before its first answer came
         if error is None:
             self.shipped += message.weight
         elif not self.gives_up(message, error):

@@ -1,4 +1,4 @@
-"""Appends records to segments, and tells whether the owner of segments is still alive."""
+"""Appends records to segments, and finds out whether the owner of segments is still alive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from attrs import frozen
 
 
 class LogFullError(OSError):
-    """The log holds as many bytes as it may; nothing was written."""
+    """The log is full; nothing was written."""
 
 
 class NotSyncedError(OSError):
-    """The records are written, but a machine that loses power may lose them."""
+    """The records are written, but a power failure may lose them."""
 
 
 @frozen(kw_only=True)
@@ -26,17 +26,17 @@ class SegmentRules:
     """When a segment ends, and what an append waits for."""
 
     max_bytes: int
-    """A segment is closed by the append that reaches this size."""
+    """An append that reaches this size closes its segment."""
     max_age_s: float = float("inf")
-    """Nothing is appended to a segment that is older."""
+    """Older segments get no more records."""
     fsync: bool = False
-    """An append returns once the disk has the records, not only the system's page cache."""
+    """An append returns once the disk has the records, not only the page cache."""
 
 
 class SegmentLog:
     """The segments that one thread writes. Owner: that thread; others may read its figures.
 
-    ``path_of`` returns the path of the segment with a number, and may make its directory. ``room``
+    ``path_of`` returns the path of a segment by its number, and may make its directory. ``room``
     returns how many bytes may still be written. ``on_close`` receives each closed segment.
     """
 
@@ -56,15 +56,15 @@ class SegmentLog:
         self._size = 0
         self._opened_at = 0.0
         self.number = 0
-        """Of the last segment. Later ones get higher numbers."""
+        """The number of the last segment. Later ones get higher numbers."""
         self.appended_bytes = 0
-        """So far, by this writer."""
+        """The bytes that this writer has appended so far."""
 
     def append(self, records: bytes) -> None:
         """Write whole records, all or none of them.
 
         Raises LogFullError, NotSyncedError (the records are written) or another OSError (they are
-        not). What was written before is kept in each case.
+        not). Earlier records are kept in each case.
         """
         if len(records) > self._room():
             raise LogFullError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -87,7 +87,7 @@ class SegmentLog:
 
     @property
     def age_s(self) -> float | None:
-        """For how long the open segment has been open; None where none is."""
+        """How long the present segment has been open; None without one."""
         return None if self._file is None else monotonic() - self._opened_at
 
     def close_segment(self) -> None:
@@ -99,7 +99,7 @@ class SegmentLog:
 
     def _open(self) -> int:
         file = self._file
-        if file is not None and os.fstat(file).st_nlink == 0:  # somebody has deleted it
+        if file is not None and os.fstat(file).st_nlink == 0:  # the file was deleted
             os.close(file)
             self._file = file = None
         if file is not None and monotonic() - self._opened_at >= self._rules.max_age_s:
@@ -118,8 +118,8 @@ class SegmentLog:
         with suppress(OSError):
             os.ftruncate(file, self._size)
             is_cut = True
-        # The next record must not continue a torn one, and some limits are those of one file. But
-        # a disk without any room is not to be littered with empty files.
+        # The next record must not continue a torn one, and some limits hold for one file. But a
+        # full disk must not fill with empty files.
         if self._size or not is_cut:
             self.close_segment()
 
@@ -131,14 +131,15 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def try_lock(path: Path) -> int | None:
-    """Lock a file, made if it is missing, and return its descriptor; None while another holds it.
+    """Lock a file and return its descriptor; None while another process holds it.
 
-    A lock tells whether the owner of segments lives: it ends with the process. Raises OSError.
+    Creates a missing file. The lock shows whether the owner of segments is alive, because it ends
+    with the process. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held it may have deleted it just before: then the lock tells nothing.
+        # The last holder may have deleted the file just before, which makes the lock meaningless.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except (BlockingIOError, FileNotFoundError):

@@ -1,10 +1,10 @@
-"""Failures on their way back from another process: every exception crosses, somehow.
+"""Failures on their way from a child process to its parent.
 
-The rules look at an exception's class and at few of its attributes; what people are told was put
-into words where it was raised. So an exception is not pickled as a whole, which many cannot be: its
-class goes by its name, its arguments and attributes as far as they can. A class that the parent
-does not know, such as one defined within a function, is stood in for by one with those of its
-base classes that the parent does know: lists of fatal and retryable classes judge it alike.
+The rules read an exception's class and a few of its attributes; its text for people was already
+written in the child. Many exceptions cannot be pickled, so none is pickled as a whole: its class
+crosses by name, and its arguments and attributes where they can be pickled. For a class that the
+parent does not know, such as one defined within a function, the parent makes a stand-in with the
+base classes that it knows. Lists of fatal and retryable classes treat both alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CarriedFailure(NamedTuple):
     """A Failure in plain values."""
 
     kinds: tuple[Kind, ...]
-    """The exception's class and its bases, in the order in which they are looked up."""
+    """The exception's class and its bases in method resolution order."""
     arguments: bytes
     attributes: dict[str, bytes]
     fault: tuple[str, ...]
@@ -40,7 +40,7 @@ class CarriedFailure(NamedTuple):
 
 
 def carried(failure: Failure) -> CarriedFailure:
-    """Return what crosses of a failure."""
+    """Return a failure in plain values."""
     error = failure.error
     attributes = {name: _pickled(value) for name, value in vars(error).items()}
     return CarriedFailure(
@@ -53,7 +53,7 @@ def carried(failure: Failure) -> CarriedFailure:
 
 
 def restored(carried_: CarriedFailure) -> Failure:
-    """Return the failure again, its exception of the same class or of a stand-in."""
+    """Return the Failure, with an exception of the same class or a stand-in."""
     arguments = _unpickled(carried_.arguments, ())
     kind = _class_of(carried_.kinds)
     error = _made(kind, arguments if isinstance(arguments, tuple) else ())
@@ -68,13 +68,13 @@ _NOTHING = object()
 
 
 def _made(kind: type[BaseException], arguments: Sequence[Any]) -> BaseException:
-    """Make an exception without its constructor, which may want other arguments than it keeps."""
+    """Make an exception without its constructor, whose parameters may differ from ``args``."""
     builtin = next(each for each in kind.__mro__ if each.__module__ == "builtins")
     for given in (arguments, ()):
         try:
             error: BaseException = builtin.__new__(kind, *given)
             error.args = tuple(arguments)
-        except Exception:  # noqa: S112 - the next way asks for less
+        except Exception:  # noqa: S112 - the next attempt needs less
             continue
         return error
     return Exception.__new__(Exception, *arguments)
@@ -107,7 +107,7 @@ def _stand_in(kinds: tuple[Kind, ...]) -> type[BaseException]:
 
 
 def _known(kind: Kind) -> type[BaseException] | None:
-    """Return a class that the process has; nothing is imported for it."""
+    """Return a class that this process has loaded; import nothing."""
     found: Any = sys.modules.get(kind[0])
     for part in kind[1].split("."):
         found = getattr(found, part, None)
@@ -117,7 +117,7 @@ def _known(kind: Kind) -> type[BaseException] | None:
 def _pickled(value: Any) -> bytes | None:
     try:
         data = pickle.dumps(value)
-        pickle.loads(data)  # noqa: S301 - it was made here; the other side would fail to read it
+        pickle.loads(data)  # noqa: S301 - our own data, read as the parent will read it
     except Exception:
         return None
     return data

@@ -1,10 +1,10 @@
 """A batch in a child process: one call for all of its records.
 
-One token stands for the whole batch: once the child has it, nothing is taken back. All outcomes
+One token covers the whole batch: once the child has it, nothing can be taken back. All outcomes
 return in one message.
 
-A process that a handler forks inherits the child's pipes and shared memory. If it returned from
-the handler it would go on with the slot's records beside the slot, so it is stopped there.
+A process that a handler forks inherits the child's pipes and shared memory. If it returned from the
+handler, it would handle the slot's records a second time, so it is ended there.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ came_back: Final[list[int]] = []
 
 
 def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
-    """From now on let what is forked here have nothing of these files; it calls ``then`` first."""
+    """Cut processes forked from now on off from these files; each calls ``then`` first."""
 
     def apart() -> None:
         came_back.append(os.getpid())
         then()
-        # Not closed: the numbers would be given to files that the process opens next.
+        # Don't close them: files that the process opens next would get their numbers.
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in fds:
             os.dup2(nothing, fd, inheritable=False)
@@ -50,37 +50,37 @@ def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
 
 
 def end() -> NoReturn:
-    """End a process that has come back from the handler that forked it."""
-    # No buffers are flushed: what is in them is the slot's.
+    """End a forked process that has returned from its handler."""
+    # Don't flush buffers: their contents belong to the slot.
     text = f"the process {came_back[-1]}, which a handler has forked, came back from it: it ends\n"
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
     os._exit(1)
 
 
 Results = tuple[Sequence[int], Sequence[Produce], str]
-"""The places of the records that a handler was called for, what it returned, and its name."""
+"""The positions of the records of a call, what it returned, and the handler's name."""
 
 
 class BatchReport(NamedTuple):
-    """The child says what became of a batch whose handler did not just return.
+    """The child's report about a batch whose handler did not simply return.
 
-    Records go by their place in it.
+    Records are given by their position in the batch.
     """
 
     serial: int
     failures: Sequence[CarriedFailure]
-    """Each once, however many records have failed of it."""
+    """Each failure once, however many records have it."""
     failed: Sequence[tuple[int, int]]
-    """Records, and which of the failures each has."""
+    """Pairs of a record and the index of its failure."""
     held: Sequence[int]
     skipped: Sequence[int]
     returned: Sequence[Results]
     filtered: Sequence[int] = ()
-    """Those of ``skipped`` that are for none of the handlers."""
+    """The records of ``skipped`` that no handler accepts."""
 
 
 class ReceivedBatch:
-    """A batch as the slot sees it in a child. Owner: the main thread."""
+    """A batch as the slot in a child sees it. Owner: the main thread."""
 
     def __init__(self, serialized: SerializedSlice, call: Call):
         self.call = call
@@ -94,7 +94,7 @@ class ReceivedBatch:
         self.noted: Deviations | None = None
 
     def deviate(self) -> Deviations:
-        """Return where the slot notes records whose handler did not just return."""
+        """Return where the slot records calls that did not simply return."""
         if self.noted is None:
             self.noted = Deviations()
         return self.noted
@@ -108,7 +108,7 @@ def run_batch(
     caller: Caller,
     slot: Slot,
 ) -> None:
-    """Call the handler for a batch, unless it was taken back, and tell what came of it."""
+    """Call the handler for a batch, unless it was taken back, and report the outcomes."""
     batch = ReceivedBatch(serialized, call)
     if not shared_slot.tokens.take(False):
         return

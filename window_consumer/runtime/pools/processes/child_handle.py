@@ -1,7 +1,6 @@
 """One slot of a process pool: it keeps a child alive and knows which slices the child has.
 
-A child that dies again and again is replaced after a growing delay, so that it cannot occupy a
-core.
+A child that keeps dying is replaced after a growing delay, so that it cannot occupy a core.
 """
 
 from __future__ import annotations
@@ -36,22 +35,23 @@ if TYPE_CHECKING:
 
 BACKOFF_S = 0.1
 MAX_BACKOFF_S: Final = 5.0
-"""A child that has died is replaced after a wait that doubles while children live for less."""
+"""A dead child is replaced after a delay up to this one, which doubles while children live for
+less."""
 
 
 class Replacement:
-    """The deaths of one slot's children. Owner: the thread that keeps them."""
+    """The deaths of one slot's children. Owner: the keeper's thread."""
 
     def __init__(self) -> None:
         self._quick = 0
-        """Deaths in a row, each soon after the start."""
+        """The number of consecutive deaths soon after the start."""
 
     def wait_s(self, lived_s: float, *, was_killed: bool, is_halving: bool) -> float:
-        """Return how long to wait after a child that has lived for so long.
+        """Return the delay before replacing a child that lived for ``lived_s``.
 
-        One that we killed is replaced at once. So is one that died on a batch of several records
-        (``is_halving``): the batch comes back in halves, so there are no more such deaths than
-        records, and the record that is to blame is found the sooner.
+        A child that we killed is replaced at once. So is one that died on a batch of several
+        records (``is_halving``): the batch comes back in halves, so such deaths never outnumber the
+        records, and the record that causes them is found sooner.
         """
         if was_killed or lived_s > MAX_BACKOFF_S:
             self._quick = 0
@@ -63,70 +63,71 @@ class Replacement:
 
 
 STUCK_S: Final = 0.015
-"""A parcel that has waited for so long behind one record goes to another child."""
+"""A remote slice that has waited this long behind one record goes to another child."""
 
 LEAVE_S = 10.0
-"""A child that is not needed any more gets so long for leaving its lifespan, and one that says
-nothing any more for ending."""
+"""How long an unneeded child may take to leave its lifespan, and one that closed its pipe to
+end."""
 
 MAX_STARTS: Final = 5
-"""So many children in a row that never became ready, and the worker stops: nothing will change."""
+"""After this many consecutive children that never became ready, the worker stops: retrying will not
+help."""
 
 
 class ChildHandle:
-    """One slot: a thread that keeps a child, reads what it says, and replaces it when it dies.
+    """One slot: a thread that keeps a child, reads its messages, and replaces it when it dies.
 
-    What the child has is guarded by the pool's lock.
+    The pool's lock guards the child's work.
     """
 
     def __init__(self, name: str, pool: ProcessPool):
         self.name = name
         self._pool = pool
         self.child: Child | None = None
-        """None while there is none that could work."""
+        """None while no child is ready to work."""
         self._living: Child | None = None
-        """The child even before it can work."""
+        """The child, even before it is ready to work."""
         self.remote_slices: dict[int, RemoteSlice] = {}
-        """Those that it works on or has lying ready, in this order."""
+        """The remote slices in the child, in order: the first runs, the others are queued."""
         self._free: list[SharedSlot] = []
         self._shared_slots: dict[int, SharedSlot] = {}
-        """By the parcel that was sent into it; busy until the child says that it is through."""
+        """Shared slots by serial of their remote slice; busy until the child has finished it."""
         self._seen = (0, 0)
         self.is_stuck = False
-        """Nothing is laid ready behind its record."""
+        """Whether the child is stuck on a record, so that nothing is queued behind it."""
         self._is_halving = False
-        """The last child died on a batch of several records."""
+        """Whether the last child died on a batch of several records."""
         self.failure: WindowConsumerError | None = None
         """Why no child became ready."""
         self._handlers: Sequence[str] = ()
         """The names of the handlers that its child calls."""
         self._rests_since: float | None = None
-        """Since when it may not be used; None while it may."""
+        """Since when the slot may not be used; None while it may."""
         self._leaves_since: float | None = None
-        """Since when its child has been told to end, as it is not needed."""
+        """Since when its unneeded child has been ending."""
         self._thread: threading.Thread | None = None
-        """Its keeper."""
+        """The keeper's thread."""
 
-    # ---- for the pool; it holds the lock
+    # ---- for the pool, which holds the lock
 
     @property
     def is_idle(self) -> bool:
-        """It could begin with a parcel at once."""
+        """Whether it can begin a remote slice at once."""
         return self.child is not None and not self._shared_slots
 
     @property
     def rests(self) -> bool:
-        """It may not be used for now."""
+        """Whether the slot may not be used for now."""
         return self._rests_since is not None
 
     @property
     def has_room(self) -> bool:
-        """A parcel could lie ready while it works on another."""
+        """Whether a remote slice can be queued while it works on another."""
         return self.child is not None and bool(self._free) and not self.is_stuck
 
     @property
     def lies_ready(self) -> RemoteSlice | None:
-        """The parcel that it has not begun, if there is one behind another."""
+        """The queued remote slice that it has not begun, None without one."""
         remote_slices = list(self.remote_slices.values())
         if (
             len(remote_slices) < 2
@@ -137,24 +138,24 @@ class ChildHandle:
         return remote_slices[-1]
 
     def handler_of(self, remote_slice: RemoteSlice) -> str:
-        """Return which handler the child calls for the record that it is on.
+        """Return the handler that the child calls for its current record.
 
-        Empty where there is only one, or none has been chosen yet.
+        Empty where there is only one handler, or none is chosen yet.
         """
         number = 0 if remote_slice.shared_slot is None else remote_slice.shared_slot.handler
         return self._handlers[number - 1] if number else ""
 
     def ask_for_frames(self) -> bool:
-        """Ask a child that runs a handler where it stands; False where it runs none."""
+        """Request the stack of a child that runs a handler; return False where it runs none."""
         if self.child is None or self._running() is None:
             return False
         self.child.ask_for_frames()
         return True
 
     def picture(self, deadline: float | None) -> ChildPicture | None:
-        """Return what its child does; None without a child.
+        """Return what the child does; None without a child.
 
-        Where its stack was asked for the answer comes by ``deadline``.
+        With a ``deadline``, wait until then for the requested stack.
         """
         child, living = self.child, self._living
         if child is None:
@@ -175,13 +176,13 @@ class ChildHandle:
         )
 
     def _running(self) -> tuple[RemoteSlice, Message] | None:
-        """Return the record that its child is on, and the parcel that it is in."""
+        """Return the child's current record and the remote slice that holds it."""
         remote_slice = next(iter(self.remote_slices.values()), None)
         message = None if remote_slice is None else remote_slice.current
         return None if remote_slice is None or message is None else (remote_slice, message)
 
     def take(self, remote_slice: RemoteSlice) -> None:
-        """Send a parcel."""
+        """Send a remote slice to the child."""
         assert self.child is not None
         shared_slot = self._free.pop()
         remote_slice.go_to(shared_slot, self._pool.next_serial())
@@ -195,7 +196,7 @@ class ChildHandle:
         )
 
     def give(self, remote_slice: RemoteSlice) -> bool:
-        """Let go of a parcel that has not begun; False where it has by now."""
+        """Take back a remote slice that has not begun; return False where it has by now."""
         if not remote_slice.take_away():
             return False
         del self.remote_slices[remote_slice.serial]
@@ -209,9 +210,9 @@ class ChildHandle:
             self._thread.start()
 
     def rest(self, now: float, at_most_s: float) -> RemoteSlice | None:
-        """Take nothing from now on, and end the child when it has rested for so long.
+        """Take no more work, and end the child once it has been unused for ``at_most_s``.
 
-        Returns what lay ready for it and was not begun, if anything did.
+        Returns its queued slice that it had not begun, if there was one.
         """
         if self._thread is None:
             return None
@@ -230,7 +231,7 @@ class ChildHandle:
         return ready if ready is not None and self.give(ready) else None
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the slot has no child and no keeper; False where it still has."""
+        """Wait until the slot has no child and no keeper; return False on a timeout."""
         thread = self._thread
         if thread is None:
             return True
@@ -238,7 +239,7 @@ class ChildHandle:
         return not thread.is_alive()
 
     def end(self) -> None:
-        """Let the child end after what it has."""
+        """Let the child end after its present work."""
         if self.child is not None:
             self.child.posted.put(None)
 
@@ -270,7 +271,7 @@ class ChildHandle:
             pool.stopping.wait(wait_s)
 
     def _is_over(self) -> bool:
-        """Tell whether the slot needs no child for now; its keeper ends then."""
+        """Return whether the slot needs no child for now; its keeper then ends."""
         with self._pool.news:
             self._leaves_since = None
             is_over = self._rests_since is not None
@@ -279,7 +280,7 @@ class ChildHandle:
             return is_over
 
     def _one_life(self) -> tuple[bool, bool]:
-        """Run one child to its end; tell whether it became ready, and whether we killed it."""
+        """Run one child to its end; return whether it became ready, and whether we killed it."""
         pool = self._pool
         child = self._living = Child(self.name, pool.equip)
         feeder = WatchedThread(
@@ -304,7 +305,8 @@ class ChildHandle:
         except EOFError:
             end = end_in_words(child.wait(LEAVE_S))
         except Exception as error:
-            # A handler may write to any file. The slot lives on: nobody else keeps its records.
+            # A handler may write to any file. The slot continues, because only it keeps its
+            # records.
             pool.log_garbled(self, child, error)
             child.wait(0.0)
             end = "was killed, having said what is no message"
@@ -361,7 +363,7 @@ class ChildHandle:
             log(said)
 
     def _on_child_exit(self, child: Child, end: str) -> bool:
-        """Sort out what the dead child had; tell whether we had killed it."""
+        """Settle the dead child's slices; return whether we had killed it."""
         pool = self._pool
         with pool.news:
             was_serving, self.child = self.child is not None, None
@@ -388,7 +390,7 @@ class ChildHandle:
     # ---- the feeder's thread
 
     def _drain_pipe(self) -> float | None:
-        """Take what lies ready away where the child does not get on; say when to look again."""
+        """Take queued slices back where the child makes no progress; return when to check again."""
         with self._pool.news:
             remote_slice = self.lies_ready
             if remote_slice is None or self.child is None:

@@ -1,4 +1,4 @@
-"""Log lines of a child process: they go through the parent's logging, with the record's place."""
+"""Log lines of a child process, which the parent's logging writes with their record's fields."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from window_consumer.runtime.log import with_line
 
 
 class LogSettings(NamedTuple):
-    """What the parent lets through, so that the child makes nothing in vain."""
+    """The parent's log levels, so that the child makes no line in vain."""
 
     levels: Mapping[str, int]
-    """By logger; the root's has no name."""
+    """Levels by logger; the root logger's name is empty."""
     disabled: int
 
     @classmethod
     def of_this_process(cls) -> LogSettings:
-        """Return those of the parent, which calls it."""
+        """Return the settings of this process, the parent."""
         loggers = logging.Logger.manager.loggerDict.items()
         levels = {name: each.level for name, each in loggers if isinstance(each, logging.Logger)}
         given = {name: level for name, level in levels.items() if level != logging.NOTSET}
@@ -31,13 +31,13 @@ class LogSettings(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """A log record as it crosses."""
+    """A log record in its pickled form."""
 
     fields: bytes
 
 
 def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
-    """Send what the child logs to its parent. Call it in the child, before anything logs."""
+    """Send the child's log lines to its parent. Call it in the child before anything logs."""
     handler = _ForwardingHandler(say)
     handler.addFilter(RecordContext(keep=True))
     for name, level in settings.levels.items():
@@ -47,7 +47,7 @@ def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
 
 
 def logs_apart() -> None:
-    """Let what a process logs that a handler has forked go to stderr: the way is not its own."""
+    """Let a forked process log to stderr: the pipe to the parent is not its own."""
     root = logging.getLogger()
     for handler in root.handlers:
         if isinstance(handler, _ForwardingHandler):
@@ -56,7 +56,7 @@ def logs_apart() -> None:
 
 
 def log(line: LogLine) -> None:
-    """Let the parent's loggers handle a child's line as one of their own."""
+    """Let the parent's loggers handle a child's line as their own."""
     record = logging.makeLogRecord(pickle.loads(line.fields))  # noqa: S301 - from our own child
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
@@ -64,7 +64,7 @@ def log(line: LogLine) -> None:
 
 
 class _ForwardingHandler(logging.Handler):
-    """Sends log records, made to plain values."""
+    """Sends log records in plain values."""
 
     def __init__(self, say: Callable[[object], None]):
         super().__init__()
@@ -72,7 +72,7 @@ class _ForwardingHandler(logging.Handler):
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one."""
+        """Send one log record."""
         try:
             self._say(LogLine(self._plain(record)))
         except Exception:
@@ -91,5 +91,5 @@ class _ForwardingHandler(logging.Handler):
 
 
 def _kept(value: Any) -> Any:
-    """Return what can cross of a field that somebody has added."""
+    """Return a user's field in a form that can be pickled."""
     return value if isinstance(value, str | int | float | bool | None) else repr(value)

@@ -1,11 +1,10 @@
-"""A slot as a process: what runs in the child.
+"""The main program of a child process.
 
-``child`` starts it, and says over a pipe what to make the handler of. The main thread calls the
-handler, as one thread of a pool of threads would: with the same loop, for which a record is claimed
-by a token (see ``shared_memory``).
+``child_process`` starts it and sends over a pipe how to make the handler. The main thread runs the
+same loop as a thread of a thread pool, but claims each record by a token (see ``shared_memory``).
 
-Signals that are meant for the application end nothing here: the parent says when to end. Should the
-parent be gone, the kernel kills the child.
+Signals meant for the application end nothing here: the parent decides when to end. If the parent
+dies, the kernel kills the child.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ from window_consumer.runtime.pools.processes.shared_memory import (
 )
 
 STACK_SIGNAL: Final = signal.SIGRTMAX - 3
-"""Asks for the stack. A real-time signal: applications use others. It is answered even while the
-handler keeps the interpreter to itself."""
+"""Requests the stack. A real-time signal, because applications use the others. The answer comes
+even while the handler holds the interpreter lock."""
 
 _DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _NAME: Final = 15  # PR_SET_NAME
@@ -71,22 +70,22 @@ class ChildTools:
     caller: Caller
     lifespan: AbstractContextManager[Any]
     attempts_before: Callable[[Message], int]
-    """For copies: how often a handler was called elsewhere."""
+    """For copies: the number of earlier calls, in other deliveries."""
     handlers: Sequence[str] = ()
-    """The names by which calls tell which of several handlers they are of."""
+    """The names of the handlers, where there are several."""
 
 
 Equip = Callable[[], ChildTools]
-"""Makes it, in the child. It is pickled, so it holds plain values and names."""
+"""Makes the tools in the child. It is pickled, so it holds plain values and names."""
 
 
 class ChildBoot(NamedTuple):
-    """The first thing that a child hears."""
+    """The first message to a child."""
 
     argv: list[str]
-    """An application may look at the command line while it is imported."""
+    """The parent's command line, which the application may read while it is imported."""
     path: list[str]
-    """Where modules are looked for: unpickling the rest imports some."""
+    """Where modules are found; set before unpickling, which imports some."""
     equip: bytes
     logs: LogSettings
     gc_threshold: tuple[int, int, int]
@@ -95,26 +94,26 @@ class ChildBoot(NamedTuple):
 
 
 class ChildLoaded(NamedTuple):
-    """The child says: the application is imported; its lifespan comes next."""
+    """Message: the application is imported, and its lifespan comes next."""
 
 
 class Ready(NamedTuple):
-    """The child says: handlers can be called."""
+    """Message: handlers can be called."""
 
     handlers: Sequence[str]
-    """In the order of their numbers in the berths."""
+    """In the order of their numbers in the shared slots."""
 
 
 class ChildBroken(NamedTuple):
-    """The child says: it cannot begin."""
+    """Message: the child cannot begin."""
 
     text: str
     is_usage: bool
-    """The configuration or the application has to be put right."""
+    """Whether the configuration or the application must be corrected."""
 
 
 class Finished(NamedTuple):
-    """The child says: it is through with a cargo."""
+    """Message: the child has finished a slice."""
 
     serial: int
     elapsed_s: float
@@ -127,7 +126,7 @@ def main() -> None:
     listening = Connection(int(down), writable=False)
     speaker = ChildPipe(Connection(int(up), readable=False))
     faulthandler.register(STACK_SIGNAL, int(stack), all_threads=False)
-    # Not ignored: that would be passed on to programs that handlers start.
+    # Ignored signals would stay ignored in programs that handlers start.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
@@ -143,38 +142,38 @@ def main() -> None:
         if equipment is not None:
             _serve(boot, equipment, SlotLoop(equipment, slot_memory_, listening, speaker))
     except EOFError:
-        os._exit(1)  # the parent is gone, and the kernel is slow to say so
+        os._exit(1)  # the parent is gone, and the kernel signals it late
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """Leave it to the parent."""
+    """Ignore the signal; the parent reacts to it."""
 
 
 def _tie_to(parent: int, name: str) -> None:
-    """Let the child end with its parent, and people see which one it is."""
+    """Let the child die with its parent, and set the process's visible name."""
     libc = ctypes.CDLL(None)
     libc.prctl(_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_NAME, name[-15:].encode(), 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(1)  # it died before the first of these lines
+        os._exit(1)  # the parent died before prctl
 
 
 class ChildPipe:
-    """Tells the parent; any thread of the child may. A child that cannot ends at once."""
+    """Sends messages to the parent, from any thread. A child that cannot send ends at once."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
         self._lock = threading.Lock()
 
     def send(self, message: object) -> None:
-        """Send something that can be pickled."""
+        """Send a message that can be pickled."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with self._lock:
             try:
                 self._connection.send_bytes(data)
             except OSError:
-                # The parent is gone, or the application has closed what is not its own. Threads of
-                # the application would keep a process alive that is of no use.
+                # The parent is gone, or the application has closed our file descriptor. Exit hard:
+                # the application's threads would keep a useless process alive.
                 os._exit(1)
 
 
@@ -211,7 +210,7 @@ def _serve(boot: ChildBoot, equipment: ChildTools, loop: SlotLoop) -> None:
 
 
 class SlotLoop:
-    """Works through parcels until the parent says that it is over. Owner: the main thread."""
+    """Works through slices until the parent ends it. Owner: the main thread."""
 
     def __init__(
         self,
@@ -226,7 +225,7 @@ class SlotLoop:
         self.speaker = speaker
 
     def run(self, state: Any) -> None:
-        """Call handlers."""
+        """Call handlers until the parent sends the end."""
         slot = Slot()
         current_slot.set(slot)
         numbers = {name: number for number, name in enumerate(self._equipment.handlers, 1)}
@@ -239,7 +238,7 @@ class SlotLoop:
             call = ReceivedCall(serialized.attempt, state, before, shared_slot, numbers)
             call.whose = self._equipment.caller.whose
             if not shared_slot.take_whole():
-                pass  # somebody else has it
+                pass  # another slot has it
             elif serialized.is_batch:
                 run_batch(
                     serialized, call, shared_slot, self.speaker.send, self._equipment.caller, slot

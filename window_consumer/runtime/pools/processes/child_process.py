@@ -1,4 +1,4 @@
-"""A child process as its parent has it: started, spoken to, asked where it stands, ended."""
+"""A child process as seen by its parent: start, messages, stack requests, end."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from window_consumer.runtime.pools.processes.serialization import (
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlots
 
 _PIPE_BYTES: Final = 2**20
-"""A whole slice fits in, so that it lies ready when the child wants it."""
+"""A pipe holds a whole slice, so that the next one is ready when the child wants it."""
 
 STACK_S: Final = 0.25
-"""Longer than any child takes to say where it stands, unless it is stopped."""
+"""How long to wait for a child's stack: longer than any child needs, unless it is stopped."""
 
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _LAST_FRAME = '"<string>", line 1 in <module>'
@@ -52,7 +52,7 @@ _PROGRAM = (
 class Child:
     """One child process. Owners: the thread that keeps its slot, and the one that feeds it.
 
-    It is spawned: nothing of the parent's threads, locks and connections is in it. It dies with
+    It is spawned, so it inherits none of the parent's threads, locks and connections. It dies with
     the thread that made it.
     """
 
@@ -60,7 +60,7 @@ class Child:
         self.name = name
         self.slot_memory = SharedSlots()
         self.posted: SimpleQueue[Posted | None] = SimpleQueue()
-        """What is to be sent; None ends the child when it has done everything before."""
+        """Slices to send; None ends the child after everything before it."""
         child_down, down = os.pipe()
         up, child_up = os.pipe()
         stack, child_stack = os.pipe()
@@ -68,7 +68,7 @@ class Child:
         with contextlib.suppress(OSError):  # as large as the system allows
             fcntl.fcntl(down, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         given = (child_down, child_up, child_stack, self.slot_memory.fd)
-        # Signals wait until the child can take them; the process group's are for the parent.
+        # Block signals until the child can handle them; the process group's are for the parent.
         waiting = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
@@ -107,9 +107,9 @@ class Child:
         self._send(pickle.dumps(boot))
 
     def feed(self, look: Callable[[], float | None]) -> None:
-        """Send what is posted, until the end. Runs on a thread of its own.
+        """Send what is posted, until the end. Runs on a separate thread.
 
-        Calls ``look`` before it waits, and again after as many seconds as that returns.
+        Calls ``look`` before each wait, and again after as many seconds as it returns.
         """
         while True:
             timeout_s = look()
@@ -131,13 +131,14 @@ class Child:
             self._down.send_bytes(b"")
 
     def _send(self, data: bytes | memoryview) -> None:
-        # A child that is gone says so elsewhere: nobody hears its end as well as its keeper.
+        # Ignore a dead child: its keeper detects the end reliably.
         with contextlib.suppress(OSError):
             self._down.send_bytes(data)
 
     def receive(self) -> Any:
-        """Return what the child says next; EOFError once it has ended."""
-        # Programs that a handler has started may keep the pipe open: its end alone says nothing.
+        """Return the child's next message; raise EOFError once it has ended."""
+        # Programs started by a handler may hold the pipe open, so end of file is no proof of the
+        # end.
         if all(fd == self._end for fd, _ in self._news.poll()):
             raise EOFError
         try:
@@ -146,13 +147,13 @@ class Child:
             raise EOFError from error
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the child, whatever it does."""
         self.process.kill()
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for the end of one that says nothing any more; it is killed where that takes longer.
+        """Wait for the end of a silent child, and kill it after ``timeout_s``.
 
-        Returns its exit code, the negative of a signal's number.
+        Returns its exit code; for a signal, the negative of its number.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(timeout_s)
@@ -160,24 +161,24 @@ class Child:
         return self.process.wait()
 
     def frames(self) -> list[FrameSummary]:
-        """Return where its main thread stands, the innermost frame last; empty if it is silent."""
+        """Return the stack of its main thread, innermost frame last; empty without an answer."""
         deadline = perf_counter() + STACK_S
         while True:
             self.ask_for_frames()
             frames = self.asked_frames(min(deadline, perf_counter() + STACK_S / 5))
-            # While an answer is being written another thread takes the signal, and nothing comes.
+            # If another thread takes the signal during an earlier answer, no new answer comes.
             if frames or perf_counter() >= deadline:
                 return frames
 
     def ask_for_frames(self) -> None:
-        """Ask where its main thread stands, without waiting for the answer."""
+        """Request the stack of its main thread, without waiting for the answer."""
         with contextlib.suppress(OSError):
             while os.read(self._stack, 65536):
                 pass
         self.process.send_signal(STACK_SIGNAL)
 
     def asked_frames(self, deadline: float) -> list[FrameSummary]:
-        """Return what it has answered by then."""
+        """Return the requested stack, as far as it has arrived by ``deadline``."""
         text = ""
         while _LAST_FRAME not in text:
             left_s = max(0.0, deadline - perf_counter())
@@ -189,7 +190,7 @@ class Child:
         return frames[::-1]
 
     def close(self) -> None:
-        """Let go of a child that has ended; nobody uses it any more."""
+        """Release the resources of a child that has ended and is no longer used."""
         self.process.wait()
         self._down.close()
         self._up.close()
@@ -199,7 +200,7 @@ class Child:
 
 
 def end_in_words(returncode: int) -> str:
-    """Say how a process ended."""
+    """Describe how a process ended."""
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:

@@ -1,4 +1,4 @@
-"""A slice of single records in a child process: each is claimed by a token, and called for.
+"""A slice of single records in a child process: a token claims each record for its call.
 
 Outcomes other than a plain return go to the parent before the next record is claimed.
 """
@@ -24,25 +24,25 @@ from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, TOL
 
 
 class RecordReport(NamedTuple):
-    """The child says of a record that its handler did not just return."""
+    """Message: the handler of a record did not simply return."""
 
     serial: int
     place: int
-    """Among the records of the cargo."""
+    """The record's position in the slice."""
     failure: CarriedFailure | None
     is_skip: bool
-    """It was skipped."""
+    """Whether the record was skipped."""
     results: Sequence[Produce]
-    """What its handler returned to be produced. A record with nothing of all this was held back."""
+    """Results to produce. Without failure, skip and results the record was held back."""
     handler: str
     is_filtered: bool = False
-    """It was skipped, for it is for none of the handlers."""
+    """Whether it was skipped because no handler accepts it."""
 
 
 class ReceivedCall(Call):
-    """What a parcel's records share; the parent cancels it through the berth.
+    """The state shared by a slice's calls; the parent cancels it through the shared slot.
 
-    It looks there, too, which of several handlers is called.
+    The shared slot also shows the parent which of several handlers is called.
     """
 
     __slots__ = ("_handler", "_numbers", "_shared_slot")
@@ -61,7 +61,7 @@ class ReceivedCall(Call):
 
     @property
     def handler(self) -> str:
-        """Which of a worker's several handlers was called last; empty where it has one."""
+        """The handler that was called last; empty where the worker has only one."""
         return self._handler
 
     @handler.setter
@@ -77,7 +77,7 @@ class ReceivedCall(Call):
 
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
-        """Leave it to the parent."""
+        """Do nothing: only the parent cancels."""
 
 
 class ReceivedSlice:
@@ -100,7 +100,7 @@ class ReceivedSlice:
         self.unclaimed: Iterator[Message] = self._claim(unpacked(serialized))
 
     def deviate(self) -> Deviations:
-        """Return where the slot notes records whose handler did not just return."""
+        """Return where the slot records calls that did not simply return."""
         if self._noted is None:
             self._noted = Deviations()
         return self._noted
@@ -119,14 +119,15 @@ class ReceivedSlice:
             if came_back:
                 forks.end()
             if self._noted is not None:
-                # Before the next one is claimed: whoever takes the rest back then knows of it.
+                # Report before the next claim, so that a parent that takes back the rest learns of
+                # it.
                 self._send_report()
             add_to_over()
 
     def _send_report(self) -> None:
         place = (
             self._shared_slot.over.value
-        )  # those before it are over, and nobody else adds to them
+        )  # only this process adds to the count, so the record at this position is the current one
         noted, self._noted = self._noted, None
         assert noted is not None
         failure = carried(noted.failed[0][1]) if noted.failed else None

@@ -1,13 +1,12 @@
-"""Slots as processes: who gets which slice, and what becomes of it when a process dies.
+"""Slots as processes: which child gets which slice, and what happens when a process dies.
 
-The core sees the same slices as with threads. One is dealt to a child that has nothing to do, or
-else laid ready for one that works on another; it goes to somebody else where that takes long. When
-a child dies, the record that it was on fails, what it had finished counts, and the rest is dealt
-again.
+The engine sees the same slices as with threads. A slice goes to an idle child, or else is queued
+behind the work of another; it moves to a different child if that takes long. When a child dies, its
+current record fails, its finished records count, and the rest goes to other children.
 
-Several threads of the parent come here: the poll thread, and two for each child. ``news`` is the
-one lock; nothing is sent, received or waited for while it is held, but the news themselves and,
-for a quarter of a second, children that are asked where they stand.
+Several threads of the parent use a pool: the poll thread, and two for each child. ``news`` is the
+only lock. While holding it, a thread sends, receives and awaits nothing, except notifications of
+``news`` and, for a quarter of a second, the stacks of children.
 """
 
 from __future__ import annotations
@@ -61,21 +60,22 @@ from window_consumer.runtime.pools.processes.remote_slice import (
 )
 
 REST_S = 60.0
-"""A child that is not needed rests: starting one takes a good part of a second, and a limit that is
-tried comes back within seconds. After this long it ends."""
+"""How long an unneeded child stays. Starting one takes a good part of a second, and a concurrency
+limit under trial returns within seconds."""
 
 LEAVE_S: Final = 2.0
-"""Children get so long at least for leaving their lifespan."""
+"""The least time that children get to leave their lifespan."""
 
 _SAY_S: Final = 5.0
-"""While children take long to begin a line says so this often."""
+"""How often a line reports children that are slow to begin."""
 
 _DEATH_S: Final = 5.0
-"""A process that was killed is gone within milliseconds, unless the kernel holds it."""
+"""How long to wait for a killed process. It ends within milliseconds, unless the kernel holds
+it."""
 
 
 class ProcessPool:
-    """Child processes, at most ``slots``. Owner: poll thread, ``start`` and ``stop`` aside."""
+    """Child processes, at most ``slots``. Owner: poll thread, except ``start`` and ``stop``."""
 
     ending: ClassVar[Ending] = "killed"
 
@@ -91,12 +91,12 @@ class ProcessPool:
         logger: logging.Logger,
     ):
         self.equip = equip
-        """A pickled ``slot_process.Equip``."""
+        """A pickled ``child_main.Equip``."""
         self.news = threading.Condition()
-        """Guards everything that children have; notified when something has become of it."""
+        """Guards all state of the children; notified when it changes."""
         self.stopping = threading.Event()
         self.started = threading.Event()
-        """All slots have had a child that was ready."""
+        """Set once all slots have had a ready child."""
         self._worker = worker
         self._caller = caller
         self._completions = completions
@@ -105,7 +105,7 @@ class ProcessPool:
         self._waiting: deque[RemoteSlice] = deque()
         self._slots = [ChildHandle(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
         self._used = self._slots
-        """Those that may take slices; the others rest, or have no child."""
+        """The slots that may take slices. The others rest or have no child."""
         self._unready = set(self._used)
         self._failure: WindowConsumerError | None = None
 
@@ -115,7 +115,7 @@ class ProcessPool:
         """Start the children and wait until all are ready.
 
         Raises UsageError where they cannot load the application, LifespanError where its lifespan
-        fails, RunError where one dies; all have ended then.
+        fails, and RunError where one dies. All children have ended then.
         """
         began = perf_counter()
         with self.news:
@@ -137,14 +137,14 @@ class ProcessPool:
         self.started.set()
 
     def _have_begun(self, timeout_s: float) -> bool:
-        """Wait until all children are ready or one cannot be; False where that takes longer."""
+        """Wait until all children are ready or one cannot be; return False on a timeout."""
         with self.news:
             return self.news.wait_for(
                 lambda: not self._unready or self._failure is not None, timeout_s
             )
 
     def stop_starting(self) -> None:
-        """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+        """Let ``start`` raise StartStoppedError if it still waits. Any thread may call it."""
         with self.news:
             if not self.started.is_set() and self._failure is None:
                 self._failure = StartStoppedError("stopped while child processes were starting")
@@ -152,13 +152,13 @@ class ProcessPool:
 
     @property
     def is_ready(self) -> bool:
-        """All children that may be used can work."""
+        """Whether all children in use can work."""
         return all(slot.child is not None for slot in self._used)
 
     def use(self, slots: int) -> None:
-        """Let no more than so many children take slices from now on; what runs may end.
+        """Limit the number of children that take slices from now on; running calls may end.
 
-        Those that are missing are started. What is too much rests, and ends after REST_S.
+        Starts missing children. Surplus ones rest, and end after REST_S.
         """
         now = perf_counter()
         with self.news:
@@ -177,7 +177,7 @@ class ProcessPool:
             self.deal()
 
     def submit(self, slice_: Slice) -> None:
-        """Deal a slice; a child that has nothing to do takes it."""
+        """Queue a slice for an idle child."""
         slice_.call = WatchedCall(slice_.call)
         kind = RemoteBatch if slice_.is_batch else RemoteSlice
         remote_slice = kind(slice_, self.news, self._emptied)
@@ -187,9 +187,9 @@ class ProcessPool:
             self.deal()
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Say where a call stands that has not returned for long; None where it has by now.
+        """Return where a call stands that does not return; None where it has returned by now.
 
-        Where it is given up its process is killed: its slice comes back at once.
+        The process of a call to end or abandon is killed, and its slice comes back at once.
         """
         remote_slice = stalled.slice_.claims
         assert isinstance(remote_slice, RemoteSlice)
@@ -198,7 +198,7 @@ class ProcessPool:
             if slot is None or slot.child is None or not remote_slice.is_on(stalled.offset):
                 return None
             where = handlers_lines(slot.child.frames())
-            note = "" if where else ", and its process does not say where it stands"
+            note = "" if where else ", and its process does not report its stack"
             handler = slot.handler_of(remote_slice)
             failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
             if stalled.end or stalled.abandon:
@@ -207,7 +207,7 @@ class ProcessPool:
         return failure
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what they do at this moment. Any thread may ask."""
+        """Return what the children do at this moment. Any thread may ask."""
         with self.news:
             asked = {slot for slot in self._slots if slot.ask_for_frames()}
             deadline = perf_counter() + STACK_S
@@ -215,7 +215,7 @@ class ProcessPool:
         return [picture for picture in pictures if picture is not None]
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
-        """Kill the processes that are on these slices, whose partitions are given up."""
+        """Kill the processes that run these slices, whose partitions are given up."""
         with self.news:
             for remote_slice in [
                 each.claims for each in slices if isinstance(each.claims, RemoteSlice)
@@ -227,7 +227,7 @@ class ProcessPool:
         return True
 
     def _slot_of(self, remote_slice: RemoteSlice) -> ChildHandle | None:
-        """Return the slot whose child has a parcel; None while it waits, and when it is over."""
+        """Return the slot whose child has a remote slice; None if it waits or is over."""
         return next(
             (
                 slot
@@ -238,7 +238,7 @@ class ProcessPool:
         )
 
     def stop(self, timeout_s: float) -> int:
-        """Let the children end after what they run, and kill those that do not; returns 0."""
+        """Let the children end after their present calls and kill those that do not; return 0."""
         with self.news:
             self.stopping.set()
             for slot in self._slots:
@@ -252,10 +252,10 @@ class ProcessPool:
                     slot.join(_DEATH_S)
         return 0
 
-    # ---- for slots; they hold the lock
+    # ---- for slots, which hold the lock
 
     def deal(self) -> None:
-        """Hand out what waits; where nothing does, what lies ready behind something else."""
+        """Deal the waiting slices; where none waits, slices that are queued behind others."""
         while self._waiting:
             slot = self._next_slot()
             if slot is None:
@@ -280,7 +280,7 @@ class ProcessPool:
         self._completions.put(remote_slice.part())
 
     def put_back(self, remote_slice: RemoteSlice) -> None:
-        """Let a parcel that was not begun wait again, in front."""
+        """Put a remote slice that was not begun back at the front of the queue."""
         if remote_slice.messages:
             self._waiting.appendleft(remote_slice)
         else:
@@ -294,12 +294,12 @@ class ProcessPool:
         self.completed(remote_slice)
 
     def has_begun(self, slot: ChildHandle) -> None:
-        """Note that a slot has a child that can work."""
+        """Record that a slot has a ready child."""
         self._unready.discard(slot)
         self.news.notify_all()
 
     def gave_up(self, slot: ChildHandle) -> None:
-        """Hear that a slot has no child and will not get one: stop, or do not even start."""
+        """Stop the worker, or its start, because a slot has no child and will not get one."""
         failure = slot.failure
         with self.news:
             if not self.started.is_set():
@@ -311,11 +311,11 @@ class ProcessPool:
         )
 
     def stop_worker(self, error: WorkerStoppedError) -> None:
-        """Hear why the worker has to stop. Any thread may call it."""
+        """Report why the worker must stop. Any thread may call it."""
         self._completions.put(error)
 
     def death_of(self, slot: ChildHandle, end: str, handler: str) -> Failure:
-        """Return the failure of the record that a child was on when it died.
+        """Return the failure of the record that a child was handling when it died.
 
         ``handler`` is empty where it is the only one, or none had been chosen.
         """
@@ -323,11 +323,11 @@ class ProcessPool:
         text = f"the process {slot.name} {end} while it was on this record{where}"
         error = ProcessDiedError(text)
         name = class_name(type(error))
-        digest = end + where  # alike are those that ended alike
+        digest = end + where  # deaths of the same kind are equal
         return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)), handler)
 
     def log_died(self, slot: ChildHandle, child: Child, end: str, *, killed: bool) -> None:
-        """Write down that a child has died, and is replaced."""
+        """Log that a child has died and is replaced."""
         why = "as its call did not return" if killed else "by itself"
         self._logger.warning(
             "%s: the process %s (%d) %s, %s; it is %s",
@@ -341,20 +341,20 @@ class ProcessPool:
         )
 
     def log_garbled(self, slot: ChildHandle, child: Child, error: Exception) -> None:
-        """Write down that a child has said what cannot be understood."""
+        """Log that a child sent an unreadable message."""
         self._logger.error(
             "%s: the process %s (%d) said what is no message; it is killed\n%s",
             self._worker,
             slot.name,
             child.process.pid,
             "".join(traceback.format_exception(error)),
-            extra={"event": LogEvent.CHILD_GARBLED},  # a text holds no files open
+            extra={"event": LogEvent.CHILD_GARBLED},  # the formatted text keeps no files open
         )
 
     def log_not_begun(self, slot: ChildHandle, wait_s: float, times: int, most: int) -> None:
-        """Write down that a child could not begin, and is tried again."""
+        """Log that a child could not begin and is retried."""
         self._logger.warning(
-            "%s: no process could begin in place of %s, %d times of %d, the next one in %.1f s: %s",
+            "%s: no process could replace %s, failure %d of %d, next attempt in %.1f s: %s",
             self._worker,
             slot.name,
             times,
@@ -365,7 +365,7 @@ class ProcessPool:
         )
 
     def log_killed(self, slot: ChildHandle, seconds: float) -> None:
-        """Write down that a child that is not needed did not end."""
+        """Log that an unneeded child did not end."""
         self._logger.warning(
             "%s: the process %s is not needed, and did not leave its lifespan within %g s: it is"
             " killed",
@@ -386,7 +386,7 @@ PROCESSES: Final = PoolKind(
     interruptible=True,
     has_children=True,
     computes_in_parallel=True,
-    # More than any machine has use for.
+    # More than any machine can use.
     max_slots=256,
     # A child process with an application that loads nothing else (measured: 38 MiB resident).
     slot_bytes=40 * 2**20,

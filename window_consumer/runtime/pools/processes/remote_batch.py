@@ -1,4 +1,4 @@
-"""A batch on its way to a child process and back: it is one running unit."""
+"""A batch on its way to a child process and back, as one unit."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 
 
 class RemoteBatch(RemoteSlice):
-    """A batch that is claimed as a whole in a child process, or waits for one.
+    """A batch that a child process claims as a whole, or that waits for one.
 
-    It has one token for all of its records. ``news`` guards everything in it.
+    It has one token for all of its records. ``news`` guards all of its state.
     """
 
     def left(self) -> int:
-        """Return how many records nobody has claimed: all of them, or none."""
+        """Return the number of unclaimed records: all of them, or none."""
         shared_slot = self.shared_slot
         is_free = self.waits if shared_slot is None else shared_slot.tokens.value
         return len(self.messages) if is_free else 0
 
     def take_back(self) -> list[Message]:
-        """Take all of it, unless a child has begun with it."""
+        """Take the whole batch back, unless a child has begun it."""
         with self._news:
             if self.shared_slot is not None:
                 return self._cut(len(self.messages)) if self.shared_slot.take_all() else []
             return super().take_back()
 
     def record_batch(self, told: BatchReport) -> None:
-        """Note what became of records whose handler did not just return."""
+        """Record the outcomes of records whose handler did not simply return."""
         messages, noted = self.messages, self.slice_.deviate()
         failures = [restored(each) for each in told.failures]
         noted.failed += [(messages[place], failures[number]) for place, number in told.failed]
@@ -44,9 +44,9 @@ class RemoteBatch(RemoteSlice):
         self.told += 1
 
     def on_child_exit(self, failure: Failure) -> bool:
-        """Note that the child has died; False where it had not begun.
+        """Settle the batch after its child's death; return False where it had not begun.
 
-        All of it fails, unless the child had said before what became of it.
+        All of it fails, unless the child had reported its outcomes.
         """
         assert self.shared_slot is not None
         has_begun = not self.shared_slot.take_all() and bool(self.messages)
@@ -64,19 +64,19 @@ class RemoteBatch(RemoteSlice):
 
     @property
     def is_halved(self) -> bool:
-        """It comes back in halves if its child dies now."""
+        """Whether it comes back in halves if its child dies now."""
         return self.begun > 1
 
     @property
     def current(self) -> Message | None:
-        """The first record of the batch that its child is on; None where it is on none."""
+        """The first record of the batch while its child handles it, else None."""
         if self.shared_slot is None or not self.begun or self.shared_slot.over.value:
             return None
         return self.messages[0]
 
     @property
     def begun(self) -> int:
-        """How many records its child has begun: all of them, or none."""
+        """The number of records that its child has begun: all of them, or none."""
         return (
             0 if self.shared_slot is None or self.shared_slot.tokens.value else len(self.messages)
         )

@@ -1,4 +1,4 @@
-"""A slice on its way to a child process and back, as the parent has it."""
+"""A slice on its way to a child process and back, as its parent sees it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from window_consumer.runtime.pools.processes.shared_memory import (
 
 
 class Posted(NamedTuple):
-    """What is sent of a parcel."""
+    """A remote slice to be sent."""
 
     serial: int
     shared_slot: int
@@ -39,7 +39,7 @@ class Posted(NamedTuple):
 
 
 class WatchedCall(Call):
-    """A call in another process: cancelling it is seen there."""
+    """A call in another process, which sees its cancellation."""
 
     __slots__ = ("_cancelled", "shared_slot")
 
@@ -62,49 +62,49 @@ class WatchedCall(Call):
 
 
 class RemoteSlice:
-    """A slice whose records are claimed in a child process, or wait for one.
+    """A slice whose records a child process claims, or that waits for one.
 
-    It is the slice's ``claims``. ``news`` guards everything in it; the pool's lock.
+    It is the slice's ``claims``. ``news``, the pool's lock, guards all of its state.
     """
 
     def __init__(self, slice_: Slice, news: Condition, emptied: Callable[[RemoteSlice], None]):
         self.serial = 0
-        """By which the child knows it; another one each time that it is sent."""
+        """The child's name for it; new each time that it is sent."""
         self.slice_ = slice_
         self.messages: list[Message] = list(slice_.messages)
-        """Those that nobody has taken back."""
+        """The records that were not taken back."""
         self.shared_slot: SharedSlot | None = None
-        """Where it is; None while it waits, and when it is over."""
+        """Its shared slot; None while it waits and once it is over."""
         self.told = 0
-        """Deviations that the child has told of."""
+        """The number of deviations that the child has reported."""
         self._known = 0
-        """The record behind the last one of those."""
+        """The position after the last reported record."""
         self.waits = True
-        """No child has it, and it is not over."""
+        """Whether no child has it and it is not over."""
         self.ending: Failure | Interrupted | None = None
-        """What becomes of the record that its child is on: it has been killed for that."""
+        """The outcome of the child's current record, for which the child was killed."""
         self._news = news
         self._emptied = emptied
 
     @property
     def is_halved(self) -> bool:
-        """It comes back in halves if its child dies now."""
+        """Whether it comes back in halves if its child dies now."""
         return False
 
-    # ---- what the core asks of claims
+    # ---- for the engine, as claims
 
     def left(self) -> int:
-        """Return how many records nobody has claimed."""
+        """Return the number of unclaimed records."""
         shared_slot = self.shared_slot
         if shared_slot is not None:
-            # It may hold another parcel by now.
+            # The shared slot may hold another remote slice by now.
             return min(len(self.messages), shared_slot.tokens.value)
         return len(self.messages) if self.waits else 0
 
     def take_back(self) -> list[Message]:
-        """Take everything that is unclaimed.
+        """Take back all unclaimed records.
 
-        Returns once everything is known of the claimed records but the last.
+        Returns once the outcomes of all claimed records but the last are known.
         """
         with self._news:
             if self.shared_slot is not None:
@@ -118,11 +118,12 @@ class RemoteSlice:
             self._emptied(self)
             return taken
 
-    # ---- what the pool does; it holds the lock
+    # ---- for the pool, which holds the lock
 
     def go_to(self, shared_slot: SharedSlot, serial: int) -> None:
-        """Note that a child is about to get it."""
-        # First: an empty berth says that all of it is claimed, and whoever asks holds no lock.
+        """Prepare it for a child."""
+        # Load first: readers without the lock take an empty shared slot to mean that all is
+        # claimed.
         shared_slot.load(1 if self.slice_.is_batch else len(self.messages))
         self.shared_slot, self.serial, self.waits = shared_slot, serial, False
         self.told = self._known = 0
@@ -133,7 +134,7 @@ class RemoteSlice:
                 call.cancelled = True
 
     def take_away(self) -> bool:
-        """Take it from a child that has not begun it; False where it has."""
+        """Take it from a child that has not begun it; return False where it has."""
         assert self.shared_slot is not None
         if not self.shared_slot.take_whole():
             return False
@@ -144,7 +145,7 @@ class RemoteSlice:
         return True
 
     def record(self, told: RecordReport) -> None:
-        """Note that a record's handler did not just return."""
+        """Record that a record's handler did not simply return."""
         message, noted = self.messages[told.place], self.slice_.deviate()
         if told.failure is not None:
             noted.failed.append((message, restored(told.failure)))
@@ -159,17 +160,17 @@ class RemoteSlice:
         self.told += 1
 
     def finish(self) -> None:
-        """Note that the child is through with it."""
+        """Record that the child has finished it."""
         self._leave()
 
     def on_child_exit(self, failure: Failure) -> bool:
-        """Note that the child has died; False where it had not begun.
+        """Settle the slice after its child's death; return False where it had not begun.
 
-        The record that it was on fails, those before it are over, those behind it go back.
+        The current record fails, those before it are over, and those behind it go back.
         """
         assert self.shared_slot is not None
         unclaimed = self._cut(self.shared_slot.take_all())
-        # It may have died after it had told of a record, before that counted as over.
+        # The child may have died between reporting a record and counting it as over.
         over = max(self.shared_slot.over.value, self._known)
         self._leave()
         if not self.messages:
@@ -186,7 +187,7 @@ class RemoteSlice:
         return True
 
     def _waits_for_another(self, message: Message) -> bool:
-        """Tell whether a record is not called, because an earlier one of its lane is not over."""
+        """Return whether a record is not called because an earlier one of its lane is open."""
         lane_of, noted = self.slice_.lane_of, self.slice_.deviate()
         if lane_of is None or (lane := lane_of(message)) is None:
             return False
@@ -202,10 +203,11 @@ class RemoteSlice:
             noted.held.append(message)
 
     def part(self) -> Slice:
-        """Return the slice, which is over. Nobody is left who needs it from here.
+        """Return the finished slice, and drop every reference between the two.
 
-        They are a ring while it is on its way: its records would stay until the garbage collector
-        comes, which for records that are gone at once takes longer than all else in the parent.
+        The slice and its remote slice form a reference cycle in flight. Left to the garbage
+        collector, collecting their short-lived records would take longer than everything else in
+        the parent.
         """
         slice_ = self.slice_
         del self.slice_
@@ -213,13 +215,13 @@ class RemoteSlice:
         return slice_
 
     def is_on(self, offset: int) -> bool:
-        """Tell whether the child is about the record of this offset."""
+        """Return whether the child is handling the record of this offset."""
         current = self.current
         return current is not None and bool(current.offset() == offset)
 
     @property
     def current(self) -> Message | None:
-        """The record that its child is on; None where it is on none."""
+        """The record that its child is handling, None without one."""
         if self.shared_slot is None:
             return None
         begun = self.begun
@@ -227,7 +229,7 @@ class RemoteSlice:
 
     @property
     def begun(self) -> int:
-        """How many records its child has begun."""
+        """The number of records that its child has begun."""
         return 0 if self.shared_slot is None else len(self.messages) - self.shared_slot.tokens.value
 
     def _cut(self, count: int) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Records on their way to another process: columns of plain values, and messages again there."""
+"""Records on their way to another process: columns of plain values, and messages made of them."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ Row = tuple[Any, ...]
 
 
 class SerializedSlice(NamedTuple):
-    """A slice as it crosses. Its records are of one partition."""
+    """A slice in serialized form. Its records are of one partition."""
 
     serial: int
-    """By which the parent knows it."""
+    """The parent's name for the slice."""
     shared_slot: int
     topic: str
     partition: int
     attempt: int
     is_copy: bool
     is_batch: bool
-    """One call gets all of its records."""
+    """Whether one call gets all of its records."""
     ordering: type[Ordering] | None
-    """Tells lanes; None where the slot need not care what failed before."""
+    """Finds lanes; None where earlier failures do not matter to the slot."""
     offsets: Column
     keys: Column | None
-    """None where no record has one; the same holds for headers."""
+    """None where no record has a key. ``headers`` follows the same rule."""
     values: Column
     headers: Column | None
     kinds: Column | int
-    """Of the timestamps; a number where all are of that kind."""
+    """The kinds of the timestamps; one number where all are equal."""
     times: Column
 
 
 def packed(
     serial: int, shared_slot: int, slice_: Slice, messages: Sequence[Message]
 ) -> SerializedSlice:
-    """Return what crosses of a slice whose records are ``messages``, all of one class.
+    """Return the serialized form of a slice whose records are ``messages``, all of one class.
 
-    Column by column, each by one call into C: this is the parent's share of the work.
+    Builds each column with one call into C, because this is the parent's share of the work.
     """
     first, kind = messages[0], type(messages[0])
     keys = list(map(kind.key, messages))
@@ -85,7 +85,7 @@ def _offsets(slice_: Slice, messages: Sequence[Message]) -> Column:
 
 
 def pickled(serialized: SerializedSlice) -> memoryview:
-    """Return the bytes of a cargo. Nothing in it is there twice, so nothing is looked up."""
+    """Return the bytes of a serialized slice; it holds no object twice, so it needs no memo."""
     data = BytesIO()
     pickler = Pickler(data, HIGHEST_PROTOCOL)
     pickler.fast = True
@@ -94,7 +94,7 @@ def pickled(serialized: SerializedSlice) -> memoryview:
 
 
 def unpacked(serialized: SerializedSlice) -> Iterator[Row]:
-    """Return what the messages of a cargo are made of, in their order."""
+    """Return the fields of each message, in order."""
     nothing = repeat(None)
     return zip(
         serialized.offsets,
@@ -112,9 +112,9 @@ _KIND, _TIME = itemgetter(0), itemgetter(1)
 
 
 class ReceivedMessage:
-    """What a slot in another process has for the client's message."""
+    """A slot's message in another process, in place of the client's."""
 
-    # Set by whoever makes one: a call of __init__ would take three times as long as all the rest.
+    # Its maker sets ``row``: calling __init__ would triple the cost of everything else.
     __slots__ = ("row",)
     row: Row
 
@@ -150,5 +150,5 @@ class ReceivedMessage:
         return headers
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of the time and milliseconds since 1970."""
+        """Return the kind of the timestamp and milliseconds since 1970."""
         return self.row[4], self.row[5]

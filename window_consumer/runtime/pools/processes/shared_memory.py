@@ -1,16 +1,16 @@
 """The memory that a child process shares with its parent: a few words and token counts.
 
-A child has two *berths*, so that its next slice is ready while it works on one. One token stands
-for the whole slice: the child takes it to begin, or the parent takes it to give the slice to
-another slot. There is also one token per record: the child takes one for the next record, the
-parent takes all that are left, counted from the end. Taking a token is one atomic step, so that
-no process that is killed or stopped in the middle can block the other. A record whose token the
-child took has begun.
+A child has two shared slots, so that its next slice is ready while it works on one. One token
+represents the whole slice: the child takes it to begin, or the parent takes it to give the slice to
+another child. There is also one token per record: the child takes one for its next record, and the
+parent takes back all that remain, from the end. A record has begun once the child took its token.
+Taking a token is one atomic step, so that a process that is killed or stopped midway cannot block
+the other.
 
 The child alone writes how many records are finished, how many of those it has reported, and which
 of several handlers it called last. The parent writes only ``cancelled``.
 
-A *tally* is an unnamed POSIX semaphore; each step is one atomic instruction.
+A shared number is an unnamed POSIX semaphore; each step is one atomic instruction.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from importlib import import_module
 from typing import Any, Final
 
 NUMBER_BYTES: Final = 64
-"""A line of the processor's cache: more than a semaphore needs."""
+"""The size of a cache line, which is more than a semaphore needs."""
 
 _SEMAPHORES: Any = import_module("_multiprocessing").SemLock
-"""The class behind ``multiprocessing.Semaphore``; type checkers do not know its module."""
+"""The class behind ``multiprocessing.Semaphore``, whose module type checkers don't know."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SEMAPHORE: Final = 1  # not a mutex
@@ -34,10 +34,10 @@ _MOST: Final = 2**31 - 1
 
 
 class SharedNumber:
-    """A number that lives at a place of a shared mapping. Whoever has the mapping may use it.
+    """A number at an offset of a shared mapping. Any process with the mapping may use it.
 
-    It starts as ``set`` says. ``take(False)`` takes one away and tells whether there was one;
-    ``add()`` adds one. Both are methods of the interpreter's own semaphores, those behind
+    It starts as ``set`` says. ``take(False)`` decrements it and returns whether it was above 0;
+    ``add()`` increments it. Both are methods of the interpreter's own semaphores, as in
     ``multiprocessing``: 60 ns each, where a read of an eventfd took 265 to 535.
     """
 
@@ -46,24 +46,24 @@ class SharedNumber:
     add: Callable[[], None]
 
     def __init__(self, memory: mmap.mmap, offset: int):
-        self._memory = memory  # mapped for as long as somebody may look at it
+        self._memory = memory  # keep the mapping as long as the number
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory, offset))
-        # Without a name it is that of the address.
+        # Without a name, the semaphore is the one at this address.
         self._semaphore = _SEMAPHORES._rebuild(self._address, _SEMAPHORE, _MOST, None)  # noqa: SLF001 - as multiprocessing does
-        # It is never let go of: that would close it, which is for semaphores with a name.
+        # Never release the object: that would close it, which is only for named semaphores.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._semaphore))
         self.take = self._semaphore.acquire
         self.add = self._semaphore.release
 
     def set(self, number: int) -> None:
-        """Begin with a number; nobody may use it meanwhile."""
+        """Set the number while no process uses it."""
         if _LIBC.sem_init(ctypes.c_void_p(self._address), 1, number):
             error = ctypes.get_errno()
             raise OSError(error, "a count in shared memory cannot be set")
 
     @property
     def value(self) -> int:
-        """How many there are now."""
+        """The present number."""
         return int(self._semaphore._get_value())  # noqa: SLF001 - as multiprocessing does
 
 
@@ -72,7 +72,7 @@ BERTHS: Final = 2
 _WORD_BYTES: Final = 8
 _NUMBERS: Final = 3
 _SHARED_SLOT_BYTES: Final = (1 + _NUMBERS) * NUMBER_BYTES
-"""Words, and tallies: a line of the processor's cache for each of them."""
+"""One cache line for the words, and one for each number."""
 
 TOLD, CANCELLED, HANDLER = range(3)
 _WORDS: Final = 3
@@ -94,20 +94,20 @@ class SharedSlot:
         )
 
     def set_handler(self, number: int) -> None:
-        """Note which handler is called for the record that the child is on; numbers begin at 1."""
+        """Record the handler that is called for the current record; numbers begin at 1."""
         self.words[HANDLER] = self.over.value << _HANDLER_BITS | number
 
     @property
     def handler(self) -> int:
-        """Which handler is called for the record that the child is on, 0 where that is not noted.
+        """The handler that is called for the current record, 0 where none is recorded.
 
-        What was noted for an earlier record does not count: no handler may be chosen yet.
+        An earlier record's handler does not count: the current one may have none yet.
         """
         records, number = divmod(self.words[HANDLER], 1 << _HANDLER_BITS)
         return number if records == self.over.value else 0
 
     def load(self, records: int) -> None:
-        """Put a slice in, before the child hears of it."""
+        """Put a slice in, before the child is notified."""
         for word in range(_WORDS):
             self.words[word] = 0
         self.over.set(0)
@@ -115,11 +115,11 @@ class SharedSlot:
         self._whole.set(1)
 
     def take_whole(self) -> bool:
-        """Take the token of the slice; False where somebody has it."""
+        """Take the token of the slice; return False where it is taken."""
         return bool(self._whole.take(False))
 
     def take_all(self) -> int:
-        """Take the tokens of all records that nobody has claimed; return how many."""
+        """Take the tokens of all unclaimed records; return their number."""
         take = self.tokens.take
         taken = 0
         while take(False):
@@ -128,9 +128,9 @@ class SharedSlot:
 
 
 class SharedSlots:
-    """The berths of one child. Made by the parent, joined by the child with ``fd``.
+    """The shared slots of one child. The parent makes them, the child opens them by ``fd``.
 
-    It has no name in the file system: nothing stays behind, however both of them end.
+    The memory has no name in the file system: nothing remains, however both processes end.
     """
 
     def __init__(self, fd: int | None = None):
@@ -144,5 +144,5 @@ class SharedSlots:
         )
 
     def close(self) -> None:
-        """Let go of it. The mapping stays for as long as somebody has a berth."""
+        """Close the file. The mapping lives as long as a shared slot."""
         os.close(self.fd)
