@@ -18,9 +18,9 @@ COUNT = 200_000
 
 CHILD = """
 import mmap, sys
-from window_consumer.runtime.pools.processes.shared_memory import TALLY_BYTES, Tally
+from window_consumer.runtime.pools.processes.shared_memory import NUMBER_BYTES, SharedNumber
 memory = mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE)
-tokens, mine = Tally(memory, 0), Tally(memory, TALLY_BYTES)
+tokens, mine = SharedNumber(memory, 0), SharedNumber(memory, NUMBER_BYTES)
 sys.stdin.readline()
 while tokens.take(False):
     mine.add()

@@ -315,12 +315,12 @@ def test_a_file_that_is_cut_short_by_a_full_disk_has_no_torn_line(tmp_path: Path
     script = f"""
 import resource, signal, sys
 from pathlib import Path
-from window_consumer.audit.journal import Identity, Journal
-from window_consumer.audit.count import Tier
+from window_consumer.audit.journal import CountJournal, Identity
+from window_consumer.audit.count import CountTier
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
-journal = Journal(Path({str(tmp_path)!r}), "charge", Identity("shop", "host:1", "0001"))
-row = {{"tier": Tier.FINISHED, "topic": "orders", "bucket_ms": 0, "length_ms": 1, "count": 1}}
+journal = CountJournal(Path({str(tmp_path)!r}), "charge", Identity("shop", "host:1", "0001"))
+row = {{"tier": CountTier.FINISHED, "topic": "orders", "bucket_ms": 0, "length_ms": 1, "count": 1}}
 print([journal.write([row]) for _ in range(4)])
 """
     told = subprocess.run(

@@ -83,7 +83,7 @@ def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
     """Delete the rows; return what was deleted and what was not."""
     upkeep = maintenance()
     with session_for(plan) as spark:
-        gone = upkeep.forget(spark, plan, key, found.form, found.letters)
+        gone = upkeep.delete_key(spark, plan, key, found.form, found.letters)
     return (
         f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
         " records of the quarantine, and the files that had them\nwhat stays: in Kafka,"
