@@ -75,11 +75,11 @@ def test_who_may_get_to_the_live_window(
     ("listen", "more", "why"),
     [
         ("0.0.0.0:1", "", "without admin.token and without admin.tls; choose:"),
-        ("shop.example:1", ", token: 0123456789abcdef", "get to, too, without admin.tls; choose:"),
+        ("shop.example:1", ", token: 0123456789abcdef", "can reach, without admin.tls; choose:"),
         (
             "[::]:1",
             ", tls: {certificate: c.pem, key: k.pem}",
-            "get to, too, without admin.token; choose:",
+            "can reach, without admin.token; choose:",
         ),
         ("127.0.0.1:1", ", tls: {certificate: c.pem}", "admin.tls.key: is missing"),
         ("127.0.0.1:1", ", token: tiny-one", "is shorter than 16 characters"),
