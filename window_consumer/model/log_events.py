@@ -138,6 +138,7 @@ class LogEvent(StrEnum):
         "a producer lost its way to the cluster and is replaced",
     )
     PRODUCER_WARNED = "producer.warned", "the producer reports an error that it tries to get over"
+    SEND_CALLBACK_FAILED = "send_callback.failed", "a callback of a sent record raised"
 
     # Pools
     CHILDREN_AWAITED = "children.awaited", "child processes have not begun yet"
