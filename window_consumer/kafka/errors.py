@@ -275,16 +275,3 @@ def send_verdict(error: KafkaError) -> SendVerdict:
 def was_in_flight(error: KafkaError) -> bool:
     """Tell whether a purged message may have been written: it was on its way to the broker."""
     return error.code() == KafkaError._PURGE_INFLIGHT
-
-
-_NEVER_CONNECTED = ("Connect to ", "Connection setup timed out", "Failed to resolve")
-
-
-def may_cut_requests(error: KafkaError) -> bool:
-    """Tell whether requests may have been lost whose records the client keeps, to send them again.
-
-    A connection that never came about carried none.
-    """
-    if error.code() not in _ABSENT or are_all_down(error):
-        return False
-    return not any(words in error.str() for words in _NEVER_CONNECTED)

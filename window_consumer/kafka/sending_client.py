@@ -36,7 +36,7 @@ class SendingClient(Producer):
     ):
         """Make the client; raises UsageError for settings that librdkafka does not know."""
         try:
-            super().__init__({**settings, "error_cb": on_error}, logger=_WithoutExperiments(log))
+            super().__init__({**settings, "error_cb": on_error}, logger=_WithoutGaps(log))
         except KafkaException as exception:
             raise UsageError(f"Producer: {exception.args[0]}") from None
         self.fatal: KafkaError | None = None
@@ -117,15 +117,16 @@ def _retry(act: Callable[[float], object]) -> None:
             return
 
 
-class _WithoutExperiments:
-    """A log without the line that ``enable.gapless.guarantee`` is an experiment."""
+class _WithoutGaps:
+    """A log without lines about ``enable.gapless.guarantee``: the producer gets over its errors."""
 
     def __init__(self, log: ClientLog):
         self._log = log
 
     def log(self, level: int, message: str, *args: Any, **more: Any) -> None:
         """Pass a line on."""
-        if "enable.gapless.guarantee" not in f"{message}{args}":
+        text = f"{message}{args}"
+        if "gapless" not in text and "Gap-less" not in text:
             self._log.log(level, message, *args, **more)
 
 
@@ -147,7 +148,8 @@ def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
     """Return the topic's ``max.message.bytes``, None where nobody says."""
     try:
         asked = ConfigResource(ResourceType.TOPIC, topic)
-        answers = _admin(settings).describe_configs([asked], request_timeout=_LIMIT_S)
+        admin = _admin(settings)
+        answers = admin.describe_configs([asked], request_timeout=_LIMIT_S)
         return int(answers[asked].result(_LIMIT_S)["max.message.bytes"].value)
     except Exception:
         return None  # no permission to describe, or no answer: it is only for a message

@@ -54,6 +54,9 @@ _PAUSE_S: Final = 0.005
 _DRAIN_S: Final = 5.0
 """For answers to what is on its way from a client that is replaced."""
 
+_NEWS_S: Final = 0.2
+"""So long after a connection was cut the client has told so."""
+
 _CALM_S: Final = 60.0
 """A client that has lasted so long did not give up for the same reason as the last."""
 
@@ -282,9 +285,15 @@ class Delivery:
         return self.open_records()
 
     def set_memory(self, memory: int) -> None:
-        """Bound the buffer otherwise: what it holds is sent first, and new records wait for it."""
+        """Bound the buffer otherwise, and return when the new bound holds.
+
+        What the buffer holds has a few seconds to be sent; the rest goes over.
+        """
+        self.check_may_wait()
         self.memory = memory
         self._ask_to_replace(self.client, None)
+        while (self._is_to_replace or self.client is _REPLACING) and not self._stopped.is_set():
+            time.sleep(_PAUSE_S)
 
     def _wait_for_room(self, future: SendFuture, deadline: float) -> None:
         is_serving = self._serving_thread == threading.get_ident()
@@ -311,7 +320,8 @@ class Delivery:
         verdict = errors.send_verdict(error)
         text = f"{future.topic}: {errors.text_of(error)}"
         if self._closing and verdict not in ("denied", "invalid"):
-            future.fail(self._unfinished(future, error))
+            unknown = self._may_have_arrived(future, error, message)
+            future.fail(self._unfinished(future, may_have_arrived=unknown))
         elif verdict == "denied":
             future.fail(SendDeniedError(f"{text}: WRITE on the topic is missing: add an ACL"))
         elif verdict == "invalid":
@@ -323,7 +333,7 @@ class Delivery:
         elif verdict == "missing":
             self._hold(future)
         else:
-            if errors.was_in_flight(error):
+            if self._may_have_arrived(future, error, message):
                 self._doubtful.add(future.number)
             self._unsent.append(future)
 
@@ -340,15 +350,22 @@ class Delivery:
         else:
             self._limits.add_refused(future, message.partition())
 
-    def _unfinished(self, future: SendFuture, error: Any = None) -> SendError:
+    def _may_have_arrived(self, future: SendFuture, error: Any, message: Any) -> bool:
+        """Tell whether a purged record may be written.
+
+        A record that waits in the queue may have been on a connection that was cut. Without a
+        partition it was on none: the client had not learned of the topic yet.
+        """
+        if future.number in self._doubtful or not errors.is_purged(error):
+            return True
+        place = None if message is None else message.partition()
+        is_cut = place is not None and place >= 0 and future.number <= self._doubtful_below
+        return is_cut or errors.was_in_flight(error)
+
+    @staticmethod
+    def _unfinished(future: SendFuture, *, may_have_arrived: bool) -> SendError:
         """Say what is known of a record that is given up as the producer is closed."""
-        number = future.number
-        if (
-            (error is not None and not errors.is_purged(error))
-            or (error is not None and errors.was_in_flight(error))
-            or number in self._doubtful
-            or number <= self._doubtful_below
-        ):
+        if may_have_arrived:
             return MayHaveArrivedError(
                 f"{future.topic}: the producer was closed before the brokers answered; the record"
                 " may have been written"
@@ -367,7 +384,7 @@ class Delivery:
 
     def _on_client_error(self, error: Any) -> None:
         self._watchdog.record_error(error)
-        if errors.may_cut_requests(error):
+        if errors.is_absence(error):
             self._doubtful_below, _ = self.next_number()
         text = errors.text_of(error)
         self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", text)
@@ -510,6 +527,8 @@ class Delivery:
         client, self.client = self.client, _StandIn(_closed())
         with self._serve_alone():
             if isinstance(client, SendingClient):
+                if len(client):
+                    client.serve(_NEWS_S)
                 self._empty(client)
             self._answer_rest()
 
@@ -517,7 +536,8 @@ class Delivery:
         rest = [*self._unsent, *self._missing.clear(), *self._limits.sort_out(lambda _: None)[0]]
         self._unsent.clear()
         for future in rest:
-            future.fail(self._unfinished(future))
+            unknown = future.number in self._doubtful
+            future.fail(self._unfinished(future, may_have_arrived=unknown))
 
     # ---- transactions
 

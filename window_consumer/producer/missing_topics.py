@@ -10,6 +10,8 @@ from attrs import define, field
 from window_consumer.producer.future import SendFuture
 
 _ASK_S = 1.0
+_REMEMBERED_S = 60.0
+"""A topic that nobody has sent to for so long may be missed anew."""
 
 
 @define
@@ -70,7 +72,7 @@ class MissingTopics:
             if now - topic.since >= self._patience_s:
                 found += topic.held
                 topic.held = []
-                if now - topic.last_held > self._patience_s:
+                if now - topic.last_held > _REMEMBERED_S:
                     del self._topics[name]
         return found
 
