@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from attrs import asdict, define, field
 from confluent_kafka import Consumer
@@ -208,7 +208,7 @@ def _read(bootstrap: str, topic: str) -> list[Found]:
                     if each.error() is not None:
                         raise RunError(str(each.error()))
                     offset = int(each.offset() or 0) + 1
-                    given: dict[str, Any] = dict(list(each.headers() or ()))
+                    given = dict(cast("Any", each.headers()) or ())
                     key, number = str(each.key()), int(each.value() or b"")
                     found.append((key, number, str(given["wc-id"])))
     finally:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -196,7 +196,7 @@ def read(
         while len(found) < count and time.monotonic() < deadline:
             for each in consumer.consume(count - len(found), 0.5):
                 assert each.error() is None
-                found.append((each.value() or b"", dict(list(each.headers() or ()))))
+                found.append((each.value() or b"", dict(cast("Any", each.headers()) or ())))
     return found
 
 

@@ -7,7 +7,7 @@ makes the next client's smaller: to what the topic takes where the brokers say i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from window_consumer.producer.future import SendFuture
@@ -20,7 +20,7 @@ _DEFAULT_BYTES: Final = 1_000_000
 class BatchLimits:
     """Which records were refused, and how large the next client's batches are."""
 
-    def __init__(self, properties: dict[str, Any]):
+    def __init__(self, properties: Mapping[str, Any]):
         self._bytes = int(properties.get(_BATCH_SIZE, _DEFAULT_BYTES))
         self._refused: defaultdict[tuple[str, int], list[SendFuture]] = defaultdict(list)
 

@@ -12,43 +12,39 @@ whole switch interval, of 5 ms.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Any, Final
 
 from window_consumer.kafka import errors, sending_client
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.sending_client import SendingClient
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
-from window_consumer.model.errors import UsageError, WrongProcessError
-from window_consumer.model.headers import ID
+from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.producer.batch_limits import BatchLimits
-from window_consumer.producer.errors import (
-    BufferFullError,
-    InvalidRecordError,
-    MayHaveArrivedError,
-    NeverSentError,
-    NoSuchTopicError,
-    ProducerClosedError,
-    SendDeniedError,
-    SendError,
-    TooLargeError,
-    TransactionAbortedError,
-)
+from window_consumer.producer.errors import BufferFullError, TooLargeError
 from window_consumer.producer.future import SendFuture
-from window_consumer.producer.missing_topics import MissingTopics
 from window_consumer.producer.settings import buffer_properties
+from window_consumer.producer.stand_in import (
+    REPLACING,
+    ReplacingError,
+    StandIn,
+    closed_error,
+    numbered,
+    transaction_errors,
+    wrong_process_error,
+)
+from window_consumer.producer.unsent import UnsentRecords, fail_missing
 
 HOT_S: Final = 0.05
 """A thread that has sent a round of records so recently hands out answers itself."""
 
+_HOT_PAUSE_S: Final = 0.03
 _IDLE_S: Final = 0.1
 _PAUSE_S: Final = 0.005
 _DRAIN_S: Final = 5.0
@@ -62,51 +58,6 @@ _CALM_S: Final = 60.0
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0
-
-
-class _StandIn:
-    """In place of a client: refuses records."""
-
-    def __init__(self, error: Exception):
-        self._error = error
-
-    def produce(self, *_: Any) -> None:
-        """Raise."""
-        raise self._error
-
-    def __len__(self) -> int:
-        return 0
-
-
-def _numbered(prefix: str) -> Callable[[], tuple[int, tuple[str, str]]]:
-    # One call into C, which no other thread can come between.
-    ids = map(prefix.__add__, map(str, itertools.count(1)))
-    return zip(
-        itertools.count(1), zip(itertools.repeat(ID), ids, strict=False), strict=False
-    ).__next__
-
-
-def _closed() -> ProducerClosedError:
-    return ProducerClosedError("the producer is closed: make a new one")
-
-
-def _wrong_process() -> WrongProcessError:
-    return WrongProcessError("this producer was made in another process: make one after the fork")
-
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    try:
-        yield
-    except sending_client.TransactionFailure as error:
-        raise TransactionAbortedError(f"{error}; run it again") from None
-
-
-class _ReplacingError(Exception):
-    """There is no client for a moment."""
-
-
-_REPLACING: Final = _StandIn(_ReplacingError())
 
 
 class Delivery:
@@ -128,9 +79,8 @@ class Delivery:
         self._log = log
         self.memory = memory
         self._max_block_s = max_block_s
-        self._resends = resends
         self.id_prefix = f"{os.urandom(9).hex()}-"
-        self.next_number: Callable[[], tuple[int, tuple[str, str]]] = _numbered(self.id_prefix)
+        self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
         """Gives the number of the next record, and its header. Any thread may call."""
         self.careful = self._always_careful = careful
         """Whether each record takes the careful way: another may have to go before it."""
@@ -140,16 +90,11 @@ class Delivery:
         """Held by who sends on the careful way, so that released records go first."""
         self._turned_at = 0.0
         self._turns = 0
-        self._unsent: list[SendFuture] = []
-        self._doubtful: set[int] = set()
-        self._doubtful_below = 0
-        self._limits = BatchLimits(self._properties)
-        self._missing = MissingTopics(missing_topic_s)
+        self._unsent = UnsentRecords(self._properties, missing_topic_s, resends=resends)
         self._is_to_replace = False
         self._why: str | None = None
         self._replaced_at = 0.0
         self._pause_s = 0.0
-        self._closing = False
         self._is_ready = False
         """The client may begin transactions."""
         self._pid = os.getpid()
@@ -160,7 +105,8 @@ class Delivery:
         self._thread.start()
 
     def _new_client(self) -> SendingClient:
-        sizes = {**buffer_properties(self.memory), **self._limits.properties}
+        self._is_ready = False
+        sizes = {**buffer_properties(self.memory), **self._unsent.limits.properties}
         return SendingClient({**self._properties, **sizes}, self._log, self._on_client_error)
 
     # ---- any thread
@@ -176,13 +122,13 @@ class Delivery:
             client = self.client
             try:
                 with self._ordering:
-                    if future.topic in self._missing:
-                        self._hold(future)
+                    if future.topic in self._unsent.missing:
+                        self._unsent.hold(future)
                     else:
                         self._produce(client, future)
             except BufferError:
                 self._wait_for_room(future, deadline)
-            except _ReplacingError:
+            except ReplacingError:
                 self._wait_for_client(future, deadline)
             else:
                 if self.client is not client:
@@ -207,21 +153,21 @@ class Delivery:
                 raise
             if errors.is_fatal(error):
                 self._ask_to_replace(client, errors.text_of(error))
-                raise _ReplacingError from None
+                raise ReplacingError from None
             self.on_error(future, error, None)
 
     def settle(self, client: Any) -> None:
         """Have a record sent that a client was given while it was being replaced."""
         if not isinstance(client, SendingClient):
             return
-        while self.client is _REPLACING:
+        while self.client is REPLACING:
             time.sleep(_PAUSE_S)
         with self._serve_alone():
             self._empty(client)
             if isinstance(self.client, SendingClient):
                 self._send_unsent(self.client)
             else:
-                self._answer_rest()
+                self._unsent.answer_all()
 
     def take_turn(self) -> None:
         """Hand out answers, as a thread that sends much."""
@@ -267,12 +213,12 @@ class Delivery:
 
     def open_records(self) -> int:
         """Return how many records have no answer yet."""
-        return len(self.client) + len(self._unsent) + self._missing.count()
+        return len(self.client) + len(self._unsent)
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all records have an answer; return how many have none yet."""
         deadline = time.monotonic() + timeout_s
-        while self.open_records() or self.client is _REPLACING:
+        while self.open_records() or self.client is REPLACING:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 break
@@ -292,7 +238,7 @@ class Delivery:
         self.check_may_wait()
         self.memory = memory
         self._ask_to_replace(self.client, None)
-        while (self._is_to_replace or self.client is _REPLACING) and not self._stopped.is_set():
+        while (self._is_to_replace or self.client is REPLACING) and not self._stopped.is_set():
             time.sleep(_PAUSE_S)
 
     def _wait_for_room(self, future: SendFuture, deadline: float) -> None:
@@ -307,7 +253,7 @@ class Delivery:
 
     def _wait_for_client(self, future: SendFuture, deadline: float) -> None:
         if self._serving_thread == threading.get_ident():
-            self._unsent.append(future)  # it is sent with all that waits for the new client
+            self._unsent.add(future)  # it is sent with all that waits for the new client
             return
         if time.monotonic() >= deadline:
             raise BufferFullError(f"{future.topic}: the client is being replaced; send it later")
@@ -317,60 +263,9 @@ class Delivery:
 
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
         """Decide what becomes of a record that the client could not send."""
-        verdict = errors.send_verdict(error)
-        text = f"{future.topic}: {errors.text_of(error)}"
-        if self._closing and verdict not in ("denied", "invalid"):
-            unknown = self._may_have_arrived(future, error, message)
-            future.fail(self._unfinished(future, may_have_arrived=unknown))
-        elif verdict == "denied":
-            future.fail(SendDeniedError(f"{text}: WRITE on the topic is missing: add an ACL"))
-        elif verdict == "invalid":
-            future.fail(InvalidRecordError(text))
-        elif not self._resends:
-            future.fail(self._of_transaction(future, verdict, text))
-        elif verdict == "too_large":
-            self._on_too_large(future, message)
-        elif verdict == "missing":
-            self._hold(future)
-        else:
-            if self._may_have_arrived(future, error, message):
-                self._doubtful.add(future.number)
-            self._unsent.append(future)
-
-    @staticmethod
-    def _of_transaction(future: SendFuture, verdict: str, text: str) -> SendError:
-        if verdict == "too_large":
-            return TooLargeError(future.topic, future.size, None)
-        return NoSuchTopicError(text) if verdict == "missing" else SendError(text)
-
-    def _on_too_large(self, future: SendFuture, message: Any) -> None:
-        if message is None:  # the client itself refuses it
-            limit = int(self._properties["message.max.bytes"])
-            future.fail(TooLargeError(future.topic, future.size, limit))
-        else:
-            self._limits.add_refused(future, message.partition())
-
-    def _may_have_arrived(self, future: SendFuture, error: Any, message: Any) -> bool:
-        """Tell whether a purged record may be written.
-
-        A record that waits in the queue may have been on a connection that was cut. Without a
-        partition it was on none: the client had not learned of the topic yet.
-        """
-        if future.number in self._doubtful or not errors.is_purged(error):
-            return True
-        place = None if message is None else message.partition()
-        is_cut = place is not None and place >= 0 and future.number <= self._doubtful_below
-        return is_cut or errors.was_in_flight(error)
-
-    @staticmethod
-    def _unfinished(future: SendFuture, *, may_have_arrived: bool) -> SendError:
-        """Say what is known of a record that is given up as the producer is closed."""
-        if may_have_arrived:
-            return MayHaveArrivedError(
-                f"{future.topic}: the producer was closed before the brokers answered; the record"
-                " may have been written"
-            )
-        return NeverSentError(f"{future.topic}: the producer was closed before it was sent")
+        self._unsent.on_error(future, error, message)
+        if self._unsent.missing:
+            self.careful = True
 
     def on_callback_error(self, future: SendFuture) -> None:
         """Report that a callback has raised; called within ``except``."""
@@ -385,19 +280,10 @@ class Delivery:
     def _on_client_error(self, error: Any) -> None:
         self._watchdog.record_error(error)
         if errors.is_absence(error):
-            self._doubtful_below, _ = self.next_number()
+            number, _ = self.next_number()
+            self._unsent.doubt_below(number)
         text = errors.text_of(error)
         self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", text)
-
-    def _hold(self, future: SendFuture) -> None:
-        """Keep a record whose topic is missing, unless it has been missing for too long."""
-        self.careful = True
-        if not self._missing.hold(future):
-            self._fail_missing(future)
-
-    @staticmethod
-    def _fail_missing(future: SendFuture) -> None:
-        future.fail(NoSuchTopicError(f"{future.topic}: there is no such topic: create it"))
 
     # ---- the background thread
 
@@ -408,7 +294,9 @@ class Delivery:
                 if self._is_to_replace:
                     self._replace_client()
                 if time.monotonic() - self._turned_at < HOT_S:
-                    time.sleep(2 * _PAUSE_S)  # somebody sends much, and hands out answers
+                    # Somebody sends much, and hands out answers: each time that this thread asks
+                    # for Python's lock, a busy machine takes milliseconds to hand it over.
+                    time.sleep(_HOT_PAUSE_S)
                     if turns == self._turns:
                         self.serve(0)
                     turns = self._turns
@@ -437,18 +325,18 @@ class Delivery:
             self._ask_to_replace(client, None)
 
     def _look_after_topics(self) -> None:
-        if not self._missing:
+        if not self._unsent.missing:
             self.careful = self._always_careful
             return
-        for topic in self._missing.due():
+        for topic in self._unsent.missing.due():
             client = self.client
             is_there = isinstance(client, SendingClient) and sending_client.has_topic(client, topic)
             if is_there:
                 with self._serve_alone(), self._ordering:
-                    self._unsent += self._missing.release(topic)
+                    self._unsent.add(*self._unsent.missing.release(topic))
                     self._send_unsent(client)
-        for future in self._missing.expired():
-            self._fail_missing(future)
+        for future in self._unsent.missing.expired():
+            fail_missing(future)
 
     def _ask_to_replace(self, client: Any, why: str | None) -> None:
         if client is self.client:
@@ -460,11 +348,11 @@ class Delivery:
         self._is_to_replace = False
         why, self._why = self._why, None
         old = self.client
-        self.client = _REPLACING
+        self.client = REPLACING
         with self._serve_alone():
             self._empty(old)
-            again, alone = self._limits.sort_out(self._limit_of)
-            self._unsent += again
+            again, alone = self._unsent.limits.sort_out(self._limit_of)
+            self._unsent.add(*again)
         for future, limit in alone:
             future.fail(TooLargeError(future.topic, future.size, limit))
         if why is not None and not (again or alone):
@@ -496,48 +384,45 @@ class Delivery:
         """Take all records back from a client; those that are on their way have a moment."""
         patient_until = time.monotonic() + _DRAIN_S
         while len(client):
-            if client.fatal is None and time.monotonic() < patient_until and not self._closing:
+            if (
+                client.fatal is None
+                and time.monotonic() < patient_until
+                and not self._unsent.closing
+            ):
                 client.hurry(_IDLE_S)
                 continue
-            client.give_up(in_flight=time.monotonic() >= patient_until or self._closing)
+            client.give_up(in_flight=time.monotonic() >= patient_until or self._unsent.closing)
             client.serve(_PAUSE_S)
 
     def _send_unsent(self, client: SendingClient) -> None:
         """Send what has to go before anything else, in order."""
-        while self._unsent:
-            self._unsent.sort(key=attrgetter("number"), reverse=True)
-            future = self._unsent.pop()
-            try:
-                self._produce(client, future)
-            except BufferError:
-                self._unsent.append(future)
-                client.serve(_IDLE_S)
-            except _ReplacingError:
-                self._unsent.append(future)
-                return
+        while waiting := deque(self._unsent.take()):
+            while waiting:
+                try:
+                    self._produce(client, waiting[0])
+                except BufferError:
+                    client.serve(_IDLE_S)
+                except ReplacingError:
+                    self._unsent.add(*waiting)
+                    return
+                else:
+                    waiting.popleft()
 
     # ---- the end
 
     def close(self, timeout_s: float) -> None:
         """Wait for answers; whatever has none then gets an error."""
         self.flush(timeout_s)
-        self._closing = True
+        self._unsent.closing = True
         self._stopped.set()
         self._thread.join()
-        client, self.client = self.client, _StandIn(_closed())
+        client, self.client = self.client, StandIn(closed_error())
         with self._serve_alone():
             if isinstance(client, SendingClient):
                 if len(client):
                     client.serve(_NEWS_S)
                 self._empty(client)
-            self._answer_rest()
-
-    def _answer_rest(self) -> None:
-        rest = [*self._unsent, *self._missing.clear(), *self._limits.sort_out(lambda _: None)[0]]
-        self._unsent.clear()
-        for future in rest:
-            unknown = future.number in self._doubtful
-            future.fail(self._unfinished(future, may_have_arrived=unknown))
+            self._unsent.answer_all()
 
     # ---- transactions
 
@@ -547,14 +432,13 @@ class Delivery:
             client = self.client
             if client.fatal is not None:
                 client = self.client = self._new_client()
-                self._is_ready = False
-            with _in_our_words():
+            with transaction_errors():
                 client.begin(is_first=not self._is_ready)
             self._is_ready = True
 
     def commit_transaction(self) -> None:
         """Commit once all of its records are written; raises TransactionAbortedError."""
-        with self._serve_alone(), _in_our_words():
+        with self._serve_alone(), transaction_errors():
             self.client.commit()
 
     def abort_transaction(self) -> None:
@@ -567,17 +451,17 @@ class Delivery:
     def check_process(self) -> None:
         """Raise WrongProcessError in a fork."""
         if os.getpid() != self._pid:
-            raise _wrong_process()
+            raise wrong_process_error()
 
     def check_usable(self) -> None:
         """Raise ProducerClosedError after close, WrongProcessError in a fork."""
         self.check_process()
-        if self._closing:
-            raise _closed()
+        if self._unsent.closing:
+            raise closed_error()
 
     def after_fork(self) -> None:
         """Be unusable in this process, which has none of the client's threads."""
-        client, self.client = self.client, _StandIn(_wrong_process())
+        client, self.client = self.client, StandIn(wrong_process_error())
         if isinstance(client, SendingClient):
             client.keep_for_ever()
         self._stopped.set()
