@@ -36,7 +36,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.model.record_identity import RecordOrigin
-from window_consumer.producer import Producer, SendFuture, Sent
+from window_consumer.producer import Producer, SendFuture, SendResult
 from window_consumer.runtime.context import (
     RecordContext,
     current_record,
@@ -72,7 +72,7 @@ __all__ = [
     "RunError",
     "Running",
     "SendFuture",
-    "Sent",
+    "SendResult",
     "Skip",
     "TraceSettings",
     "TracedProducer",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from window_consumer import Produce, Producer, Sent, UsageError
+from window_consumer import Produce, Producer, SendResult, UsageError
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import BufferFullError, ProducerClosedError
@@ -70,7 +70,7 @@ def test_records_of_a_key_stay_in_order(broker: EmbeddedBroker, producer: Produc
 
 
 def test_a_future_is_awaited_in_any_loop(producer: Producer) -> None:
-    async def send(count: int) -> list[Sent]:
+    async def send(count: int) -> list[SendResult]:
         return await asyncio.gather(*[producer.send("orders", value=b"7") for _ in range(count)])
 
     async def again(future: Any) -> Any:
@@ -83,7 +83,7 @@ def test_a_future_is_awaited_in_any_loop(producer: Producer) -> None:
 
 def test_a_result_can_be_waited_for_on_many_threads(producer: Producer) -> None:
     future = producer.send("orders", value=b"8")
-    found: list[Sent] = []
+    found: list[SendResult] = []
     threads = [threading.Thread(target=lambda: found.append(future.result(10))) for _ in range(8)]
     for each in threads:
         each.start()

@@ -15,7 +15,7 @@ from window_consumer.producer.errors import (
     TooLargeError,
     TransactionAbortedError,
 )
-from window_consumer.producer.future import SendFuture, Sent
+from window_consumer.producer.future import SendFuture, SendResult
 from window_consumer.producer.producer import Producer
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "SendDeniedError",
     "SendError",
     "SendFuture",
-    "Sent",
+    "SendResult",
     "TooLargeError",
     "TransactionAbortedError",
 ]

@@ -29,8 +29,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer.errors import BufferFullError, TooLargeError
 from window_consumer.producer.future import SendFuture
-from window_consumer.producer.settings import buffer_properties
-from window_consumer.producer.stand_in import (
+from window_consumer.producer.replacement import (
     REPLACING,
     ReplacingError,
     StandIn,
@@ -39,6 +38,7 @@ from window_consumer.producer.stand_in import (
     transaction_errors,
     wrong_process_error,
 )
+from window_consumer.producer.settings import buffer_properties
 from window_consumer.producer.unsent import UnsentRecords, fail_missing
 
 HOT_S: Final = 0.05
@@ -302,8 +302,8 @@ class Delivery:
                     turns = self._turns
                 else:
                     self.serve(_IDLE_S)
-                self._look_after_topics()
-                self._look_after_client()
+                self._check_missing_topics()
+                self._check_client()
             except Exception:
                 self._log.log(
                     logging.ERROR,
@@ -313,7 +313,7 @@ class Delivery:
                 )
                 self._stopped.wait(_LONGEST_PAUSE_S)
 
-    def _look_after_client(self) -> None:
+    def _check_client(self) -> None:
         client = self.client
         if isinstance(client, SendingClient) and self._watchdog.is_lost(client):
             self._log.log(
@@ -324,7 +324,7 @@ class Delivery:
             )
             self._ask_to_replace(client, None)
 
-    def _look_after_topics(self) -> None:
+    def _check_missing_topics(self) -> None:
         if not self._unsent.missing:
             self.careful = self._always_careful
             return

@@ -20,7 +20,7 @@ from window_consumer.producer.errors import SendError
 
 
 @frozen
-class Sent:
+class SendResult:
     """Where the brokers have written a record; ``timestamp`` is in milliseconds since 1970."""
 
     topic: str
@@ -69,7 +69,7 @@ class SendFuture:
     )
 
     answer: Any
-    """None until there is one: the client's message, then a Sent; or a SendError."""
+    """None until there is one: the client's message, then a SendResult; or a SendError."""
     callbacks: deque[DoneCallback] | None
     handler: AnswerHandler
     topic: str
@@ -138,7 +138,7 @@ class SendFuture:
         if self.answer is not None:
             self.run_callbacks()
 
-    def result(self, timeout: float | None = None) -> Sent:
+    def result(self, timeout: float | None = None) -> SendResult:
         """Return where the record was written; ``timeout`` in seconds.
 
         Raises the SendError that ended it, or TimeoutError while it is under way still.
@@ -146,9 +146,9 @@ class SendFuture:
         answer = self._wait(timeout)
         if isinstance(answer, SendError):
             raise answer
-        if type(answer) is not Sent:
+        if type(answer) is not SendResult:
             _, timestamp = answer.timestamp()
-            answer = Sent(answer.topic(), answer.partition(), answer.offset(), timestamp)
+            answer = SendResult(answer.topic(), answer.partition(), answer.offset(), timestamp)
             self.answer = answer  # the message holds a copy of the value
         return answer
 
@@ -166,7 +166,7 @@ class SendFuture:
                 raise TimeoutError(f"no answer for a record of {self.topic} within {timeout} s")
         return self.answer
 
-    def __await__(self) -> Generator[Any, None, Sent]:
+    def __await__(self) -> Generator[Any, None, SendResult]:
         if self.answer is None:
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()

@@ -25,7 +25,7 @@ Tags = str | Sequence[str]
 
 
 @frozen
-class Preparation:
+class RecordPreparation:
     """What the producer does with each record before it sends it."""
 
     serialize: Serializer | Mapping[str, Serializer] | None
@@ -36,7 +36,7 @@ class Preparation:
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to do."""
-        return self == Preparation(None, None, None, ())
+        return self == RecordPreparation(None, None, None, ())
 
     def record(
         self,

@@ -20,7 +20,7 @@ from window_consumer.producer.delivery import Delivery
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.preparation import (
     BeforeSend,
-    Preparation,
+    RecordPreparation,
     Serializer,
     Tags,
     with_wishes,
@@ -76,7 +76,7 @@ class Producer:
         opened = None if trace is None else trace.open(self._kafka)
         watchers = () if audit is None else audit if isinstance(audit, Sequence) else (audit,)
         self._trace = opened
-        self._preparation = Preparation(serialize, before_send, opened, tuple(watchers))
+        self._preparation = RecordPreparation(serialize, before_send, opened, tuple(watchers))
         self._properties = client_properties(self._kafka, compression, transactional_id)
         self._delivery = Delivery(
             self._properties,
