@@ -452,7 +452,6 @@ _ALL = (
         TopicSpec(records=0),
         work="producer-kills",
         kills=10,
-        runs=1,
         floors=(Floor("twice", 0, at_most=True),),
     ),
 )
