@@ -31,6 +31,8 @@ Work = Literal[
     "backfill-growth",
     "dead-letters",
     "audit",
+    "producer",
+    "producer-kills",
 ]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
@@ -435,6 +437,22 @@ _ALL = (
         work="backfill-growth",
         slots=64,
         floors=_GROWTH_FLOORS,
+    ),
+    Workload(
+        "producer",
+        "Producer.send in a tight loop, in turn with confluent's produce with a callback",
+        TopicSpec(records=500_000),
+        work="producer",
+        floors=(Floor("confluent", 0.9),),
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "producer-kills",
+        "2,000 records a second while their broker is killed, paused and restarted 10 times",
+        TopicSpec(records=0),
+        work="producer-kills",
+        kills=10,
+        floors=(Floor("twice", 0, at_most=True),),
     ),
 )
 

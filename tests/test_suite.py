@@ -117,7 +117,7 @@ def test_files_of_spark_share_two_processes_and_all_files_run(tmp_path: Path) ->
     for kind in ("spark", "other"):
         files = Counter(file for file, _ in ran if file.startswith(f"test_{kind}_"))
         assert files == {f"test_{kind}_{number}.py": number + 1 for number in range(6)}
-    assert {process for file, process in ran if file.startswith("test_spark_")} <= {"gw0", "gw1"}
+    assert len({process for file, process in ran if file.startswith("test_spark_")}) <= 2
     assert len(set(map(tuple, ran))) == 12  # each file in one process
 
 

@@ -21,6 +21,7 @@ MAY_READ_IT = {
     "metrics/otel/exporting.py": {"time_ns"},
     "metrics/otel/slice_spans.py": {"time_ns"},
     "kafka/traced_producer.py": {"time_ns"},
+    "producer/producer.py": {"time_ns"},
     "trace/recording/writer.py": {"time"},
     "admin/board.py": {"time_ns"},
     "admin/guard.py": {"time"},

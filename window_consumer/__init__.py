@@ -36,6 +36,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.model.record_identity import RecordOrigin
+from window_consumer.producer import Producer, SendFuture, SendResult
 from window_consumer.runtime.context import (
     RecordContext,
     current_record,
@@ -62,6 +63,7 @@ __all__ = [
     "NotPermittedError",
     "PartialFailure",
     "Produce",
+    "Producer",
     "Record",
     "RecordContext",
     "RecordOrigin",
@@ -69,6 +71,8 @@ __all__ = [
     "RetryLater",
     "RunError",
     "Running",
+    "SendFuture",
+    "SendResult",
     "Skip",
     "TraceSettings",
     "TracedProducer",

@@ -19,6 +19,8 @@ from benchmarks.workloads import (
 
 SPEC = TopicSpec(records=4_000, value_bytes=100, keys=100)
 OWN_FIGURES = {
+    "confluent",
+    "twice",
     "busy",
     "memory",
     "best-fixed",
@@ -58,6 +60,8 @@ PROMISED = {
         "audit-ids": 0.25,
     },
     "telemetry-latency": {"all-on": 0.97},
+    "producer": {"confluent": 0.9},
+    "producer-kills": {"twice": 0},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
     "batch": {"tuned-loop": 0.9},

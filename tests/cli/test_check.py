@@ -44,6 +44,9 @@ def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(window_consumer: 
         ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
         ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),
         ("workers.charge.kafka.queued.max.messages.kbytes=900000", "bound of memory"),
+        ("workers.charge.kafka.producer.message.timeout.ms=29999", "kafka.message.timeout.ms"),
+        ("workers.charge.kafka.producer.delivery.timeout.ms=5000", "kafka.delivery.timeout.ms"),
+        ("workers.charge.kafka.retries=3", "kafka.retries"),
     ],
 )
 def test_settings_with_a_catch_are_warned_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from confluent_kafka import KafkaError, KafkaException
 
 from window_consumer.model.errors import (
@@ -70,6 +72,20 @@ _REFUSED = (
     )
 )
 """Why a record is refused whenever it is sent, except for its size."""
+
+_INVALID = frozenset(
+    {
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError._INVALID_ARG,
+    }
+)
+
+SendVerdict = Literal["transient", "missing", "denied", "too_large", "invalid"]
+"""What an error means for a record: send it again, wait for its topic, or give it up."""
 
 # Why a broker may refuse one partition's commit and accept the others of the request.
 _OF_ONE_PARTITION = frozenset(
@@ -242,3 +258,20 @@ def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
         refused=code in _REFUSED,
         why=text_of(error),
     )
+
+
+def send_verdict(error: KafkaError) -> SendVerdict:
+    """Say what a sender does about a record with this error."""
+    code = error.code()
+    if code in _NO_TOPIC:
+        return "missing"
+    if code in _NOT_PERMITTED:
+        return "denied"
+    if code in _TOO_LARGE:
+        return "too_large"
+    return "invalid" if code in _INVALID else "transient"
+
+
+def was_in_flight(error: KafkaError) -> bool:
+    """Tell whether a purged message may have been written: it was on its way to the broker."""
+    return error.code() == KafkaError._PURGE_INFLIGHT

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from window_consumer.kafka import errors
 from window_consumer.model import headers as names
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.sending import (
     SendTrace,
     SendWatcher,
@@ -67,7 +67,7 @@ class WatchedProducer(Producer):
         """
         now_ms = time.time_ns() // 1_000_000
         pairs = self._completed(headers, now_ms)
-        sending = _Sending(self._trace, self._watchers, topic, on_delivery or callback)
+        sending = WatchedSend(self._trace, self._watchers, topic, on_delivery or callback)
         sending.begin(_bytes(key), len(_bytes(value) or b""), timestamp or now_ms, pairs)
         try:
             super().produce(
@@ -112,7 +112,7 @@ class WatchedProducer(Producer):
         return pairs
 
 
-class _Sending:
+class WatchedSend:
     """One record on its way."""
 
     __slots__ = ("_on_delivery", "_topic", "_trace", "_watched", "_watchers")
@@ -151,17 +151,21 @@ class _Sending:
     def answered(self, error: KafkaError | None, message: Message) -> None:
         """Tell what became of it, then whoever sent it."""
         if error is None:
-            partition, offset = message.partition(), message.offset()
-            for watcher, token in self._watched:
-                with suppress(Exception):
-                    # With acks=0 the client does not know where the record is: -1 and -1001.
-                    watcher.acked(token, int(partition or 0), int(offset or 0))
+            self.acked(message)
         else:
             self.failed(errors.publish_failure(error, self._topic))
         if self._on_delivery is not None:
             self._on_delivery(error, message)
 
-    def failed(self, error: BufferError | PublishFailedError) -> None:
+    def acked(self, message: Message) -> None:
+        """Tell where it was written."""
+        partition, offset = message.partition(), message.offset()
+        for watcher, token in self._watched:
+            with suppress(Exception):
+                # With acks=0 the client does not know where the record is: -1 and -1001.
+                watcher.acked(token, int(partition or 0), int(offset or 0))
+
+    def failed(self, error: BufferError | WindowConsumerError) -> None:
         """Tell that it was not sent, or nobody knows."""
         for watcher, token in self._watched:
             with suppress(Exception):

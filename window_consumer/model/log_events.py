@@ -144,6 +144,7 @@ class LogEvent(StrEnum):
         "a producer lost the cluster and is replaced",
     )
     PRODUCER_WARNED = "producer.warned", "the producer reports an error and tries to recover"
+    SEND_CALLBACK_FAILED = "send_callback.failed", "a callback of a sent record raised"
 
     # Pools
     CHILDREN_AWAITED = "children.awaited", "child processes have not started yet"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import WindowConsumerError
 
 
 class SendWatcher(Protocol):
@@ -26,7 +26,7 @@ class SendWatcher(Protocol):
     def acked(self, token: Any, partition: int, offset: int) -> None:
         """Called when the broker has the record; ``token`` is what ``sent`` returned for it."""
 
-    def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
+    def failed(self, token: Any, error: BufferError | WindowConsumerError) -> None:
         """Called when the record was not acked.
 
         A BufferError, or an error that is ``refused``, means that it was not written; after any
@@ -49,5 +49,27 @@ class SendTrace(Protocol):
     def acked(self, token: Any, partition: int, offset: int) -> None:
         """As in SendWatcher."""
 
-    def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
+    def failed(self, token: Any, error: BufferError | WindowConsumerError) -> None:
         """As in SendWatcher."""
+
+
+class OpenTrace(Protocol):
+    """The trace of one producer, whose events are on their way until it is closed."""
+
+    sends: SendTrace
+    parent: Callable[[], str | None]
+    """Gives the traceparent of what runs now."""
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost so far."""
+
+    def close(self) -> None:
+        """Write the last events; a second time does nothing."""
+
+
+class Traceable(Protocol):
+    """The settings of a trace."""
+
+    def open(self, properties: Mapping[str, Any]) -> OpenTrace:
+        """Start a trace for a producer with these properties; raises UsageError."""

@@ -22,7 +22,7 @@ from window_consumer.model.key_forms import (
     KeyMode,
     key_form,
 )
-from window_consumer.model.sending import SendWatcher
+from window_consumer.model.sending import SendTrace, SendWatcher
 from window_consumer.runtime.context import current_record
 from window_consumer.runtime.log import own_logger
 from window_consumer.trace.event import Role
@@ -64,6 +64,46 @@ class TraceSettings:
     app: str | None = None
     """The application's name, for the events."""
 
+    def open(self, properties: Mapping[str, Any]) -> ProducerTracing:
+        """Start a trace for a producer with these properties.
+
+        Raises UsageError for settings that contradict each other.
+        """
+        return ProducerTracing(self, properties)
+
+
+class ProducerTracing:
+    """The trace of one producer; also ends with the interpreter, or with nobody holding it."""
+
+    def __init__(self, trace: TraceSettings, properties: Mapping[str, Any]):
+        self._writer = _writer(trace, properties)
+        about = EventOrigin(
+            role=Role.PRODUCER,
+            cluster=_text(properties.get("bootstrap.servers")),
+            client_id=_text(properties.get("client.id", "rdkafka")),
+            host=host_address(),
+            app=trace.app,
+        )
+        self.sends: SendTrace = ProducerTrace(
+            self._writer,
+            about,
+            Sampling(trace.sample, trace.by),
+            current_record,
+            all_failures=trace.failures == "all",
+        )
+        self.parent = current_parent
+        self._writer.start()
+        self._end = weakref.finalize(self, self._writer.close)
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost so far."""
+        return self._writer.dropped
+
+    def close(self) -> None:
+        """Write the last events."""
+        self._end()
+
 
 class TracedProducer(WatchedProducer):
     """confluent_kafka.Producer with a trace: what was sent, when, how long it took, what failed.
@@ -92,44 +132,29 @@ class TracedProducer(WatchedProducer):
 
         Raises UsageError for settings that contradict each other.
         """
-        writer = None if trace is None else _writer(trace, conf)
-        sends = None
-        if trace is not None and writer is not None:
-            about = EventOrigin(
-                role=Role.PRODUCER,
-                cluster=_text(conf.get("bootstrap.servers")),
-                client_id=_text(conf.get("client.id", "rdkafka")),
-                host=host_address(),
-                app=trace.app,
-            )
-            sends = ProducerTrace(
-                writer,
-                about,
-                Sampling(trace.sample, trace.by),
-                current_record,
-                all_failures=trace.failures == "all",
-            )
+        tracing = None if trace is None else trace.open(conf)
         super().__init__(
-            conf, trace=sends, watchers=watchers, parent=current_parent, tags=tags, **more
+            conf,
+            trace=None if tracing is None else tracing.sends,
+            watchers=watchers,
+            parent=current_parent,
+            tags=tags,
+            **more,
         )
-        self._writer = writer
-        self._end = None
-        if writer is not None:
-            writer.start()
-            self._end = weakref.finalize(self, writer.close)
+        self._tracing = tracing
 
     @property
     def events_dropped(self) -> int:
         """How many events of its records were lost so far: for a metric of the application's."""
-        return 0 if self._writer is None else self._writer.dropped
+        return 0 if self._tracing is None else self._tracing.dropped
 
     def close(self, *args: Any, **more: Any) -> Any:
         """Close the producer as confluent_kafka does, then write the last events."""
         try:
             return super().close(*args, **more)
         finally:
-            if self._end is not None:
-                self._end()
+            if self._tracing is not None:
+                self._tracing.close()
 
 
 _WORDS: Final[Mapping[str, Sequence[str]]] = {

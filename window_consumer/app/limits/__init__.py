@@ -12,7 +12,11 @@ from window_consumer.app.limits.group_times import (
     GroupTimes,
     group_times,
 )
-from window_consumer.app.limits.warnings import process_warnings, retry_warnings
+from window_consumer.app.limits.warnings import (
+    process_warnings,
+    producer_warnings,
+    retry_warnings,
+)
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.ttl import ttl_kind
@@ -219,6 +223,7 @@ def _warnings(
     yield from _stall_warnings(worker, window)
     yield from process_warnings(worker)
     yield from _kafka_warnings(worker, times)
+    yield from producer_warnings(worker)
     config = worker.config
     period_s = grace_period_s(config.stop_timeout + STOP_GRACE_S)
     if period_s > _KUBERNETES_S:

@@ -84,3 +84,28 @@ def process_warnings(worker: PlannedWorker) -> Iterator[str]:
             " each in memory of its own; leave concurrency out to have as many as there are, or"
             " say auto"
         )
+
+
+_ELECTION_MS = 30_000
+"""A partition whose leader is gone may be without one for so long."""
+
+
+def producer_warnings(worker: PlannedWorker) -> Iterator[str]:
+    """Yield properties with which the producer gives up what a broker takes a little later."""
+    for key in ("message.timeout.ms", "delivery.timeout.ms"):
+        if 0 < int(worker.producer.get(key, 0)) < _ELECTION_MS:
+            yield (
+                f"kafka.{key} {worker.producer[key]}: a leader election may take 30 s; until there"
+                " is a leader the producer gives records up again and again, which are then written"
+                " twice or, by an application that does not send them again, lost: leave it out"
+            )
+    for key in ("retries", "message.send.max.retries"):
+        if key in worker.producer and int(worker.producer[key]) < _FEW_RETRIES:
+            yield (
+                f"kafka.{key} {worker.producer[key]}: a leader election may need more, and the"
+                " producer then gives records up: leave it out"
+            )
+
+
+_FEW_RETRIES = 100
+"""A retry a tenth of a second, for ten seconds."""

@@ -7,7 +7,7 @@ from time import monotonic
 
 from attrs import frozen
 
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import (
     TIMESTAMP_NOT_AVAILABLE,
     Record,
@@ -116,7 +116,7 @@ class ProducerTrace:
             )
             self._record(group, sent)
 
-    def failed(self, token: SentRecord, error: BufferError | PublishFailedError) -> None:
+    def failed(self, token: SentRecord, error: BufferError | WindowConsumerError) -> None:
         """Record that there was no ack."""
         if token.is_traced or self._all_failures:
             group = EventGroup(
@@ -138,5 +138,5 @@ class ProducerTrace:
         )
 
 
-def _is_refused(error: BufferError | PublishFailedError) -> bool:
-    return isinstance(error, BufferError) or error.refused
+def _is_refused(error: BufferError | WindowConsumerError) -> bool:
+    return isinstance(error, BufferError) or bool(getattr(error, "refused", False))

@@ -1,0 +1,205 @@
+"""The client of ``window_consumer.Producer``: confluent-kafka's, whose end is noticed."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from window_consumer.kafka import errors
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.settings import PRODUCER_ONLY
+from window_consumer.model.errors import MissingTopicError, UsageError
+from window_consumer.model.record import TopicPartition
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the client's stubs
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
+_LIMIT_S: Final = 3.0
+_RETRY_S: Final = 0.2
+_TRANSACTION_S: Final = 60.0
+
+
+class SendingClient(Producer):
+    """``produce`` is confluent_kafka's own and belongs to any thread, the rest to one."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        log: ClientLog,
+        on_error: Callable[[KafkaError], None],
+    ):
+        """Make the client; raises UsageError for settings that librdkafka does not know."""
+        try:
+            super().__init__({**settings, "error_cb": on_error}, logger=_WithoutGaps(log))
+        except KafkaException as exception:
+            raise UsageError(f"Producer: {exception.args[0]}") from None
+        self.fatal: KafkaError | None = None
+        """Why it has given up; nothing but a new client can send then."""
+
+    def serve(self, timeout_s: float) -> int:
+        """Wait for answers and hand them out; return how many there were."""
+        return self._serve(self.poll, timeout_s)
+
+    def hurry(self, timeout_s: float) -> int:
+        """As ``serve``, but send at once what lingers, and return how many are unanswered."""
+        return self._serve(self.flush, timeout_s)
+
+    def _serve(self, wait: Callable[[float], int], timeout_s: float) -> int:
+        try:
+            return wait(timeout_s)
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None or not errors.is_fatal(error):
+                raise
+            self.fatal = error
+            return 0
+
+    def give_up(self, *, in_flight: bool) -> None:
+        """Let its messages fail; those without ``in_flight`` that wait for no answer."""
+        self.purge(in_queue=True, in_flight=in_flight, blocking=False)
+
+    def begin(self, *, is_first: bool) -> None:
+        """Begin a transaction; the first ends that of a dead process with the same id."""
+        with self._in_our_words("the transaction could not begin"):
+            if is_first:
+                self.init_transactions(_TRANSACTION_S)
+            self.begin_transaction()
+
+    def commit(self) -> None:
+        """Commit the transaction once its records are written; RunError where it was not."""
+        with self._in_our_words("the transaction was not committed"):
+            _retry(self.commit_transaction)
+
+    def abort(self) -> None:
+        """Abort the transaction; where that fails, its time runs out."""
+        with suppress(KafkaException):
+            _retry(self.abort_transaction)
+
+    @contextmanager
+    def _in_our_words(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None:
+                raise
+            if errors.is_fatal(error):
+                self.fatal = error
+            elif error.txn_requires_abort():
+                self.abort()
+            raise TransactionFailure(f"{what}: {errors.text_of(error)}") from None
+
+    def keep_for_ever(self) -> None:
+        """Let Python never free it: in a fork that would wait for threads that are not there."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+class TransactionFailure(Exception):  # noqa: N818 - the producer raises its own for it
+    """A transaction did not begin, or was not committed."""
+
+
+def _retry(act: Callable[[float], object]) -> None:
+    deadline = time.monotonic() + _TRANSACTION_S
+    while True:
+        try:
+            act(max(0.1, deadline - time.monotonic()))
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None or not error.retriable() or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+class _WithoutGaps:
+    """A log without lines about ``enable.gapless.guarantee``: the producer gets over its errors."""
+
+    def __init__(self, log: ClientLog):
+        self._log = log
+
+    def log(self, level: int, message: str, *args: Any, **more: Any) -> None:
+        """Pass a line on."""
+        text = f"{message}{args}"
+        if "gapless" not in text and "Gap-less" not in text:
+            self._log.log(level, message, *args, **more)
+
+
+def cause_of(exception: BaseException) -> KafkaError | None:
+    """Return the client's error, None where the exception is of another kind."""
+    return errors.cause_of(exception)
+
+
+def has_topic(client: SendingClient, topic: str) -> bool:
+    """Ask the cluster whether there is a topic now; without an answer there is none."""
+    try:
+        found = client.list_topics(topic, timeout=_LIMIT_S).topics.get(topic)
+    except KafkaException:
+        return False
+    return found is not None and found.error is None and bool(found.partitions)
+
+
+def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
+    """Return the topic's ``max.message.bytes``, None where nobody says."""
+    try:
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        admin = _admin(settings)
+        answers = admin.describe_configs([asked], request_timeout=_LIMIT_S)
+        return int(answers[asked].result(_LIMIT_S)["max.message.bytes"].value)
+    except Exception:
+        return None  # no permission to describe, or no answer: it is only for a message
+
+
+def log_ranges(
+    settings: Mapping[str, Any], topics: Iterable[str], timeout_s: float
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first offset and the end of each partition, as told by its leader.
+
+    Raises what ``errors.translate`` makes of the first failure.
+    """
+    deadline = time.monotonic() + timeout_s
+    admin = _admin(settings)
+    try:
+        places = [
+            ClientPartition(topic, partition)
+            for topic in topics
+            for partition in _partitions(admin, topic, deadline)
+        ]
+        left_s = max(0.1, deadline - time.monotonic())
+        asked = [
+            admin.list_offsets(dict.fromkeys(places, spec), request_timeout=left_s)
+            for spec in (_EARLIEST, _LATEST)
+        ]
+        found = {}
+        for place in places:
+            first, end = (answers[place].result(left_s + 1).offset for answers in asked)
+            found[TopicPartition(place.topic, place.partition)] = (first, end)
+    except KafkaException as exception:
+        error = errors.cause_of(exception)
+        if error is None:
+            raise
+        raise errors.translate(error, "verify") from None
+    return found
+
+
+def _partitions(admin: AdminClient, topic: str, deadline: float) -> list[int]:
+    while True:
+        left_s = deadline - time.monotonic()
+        found = admin.list_topics(topic, timeout=max(0.1, left_s)).topics[topic]
+        if found.error is None:
+            return list(found.partitions)
+        if errors.send_verdict(found.error) != "transient" or left_s <= _RETRY_S:
+            if errors.send_verdict(found.error) == "missing":
+                raise MissingTopicError(f"verify: there is no topic {topic}")
+            raise KafkaException(found.error)
+        time.sleep(_RETRY_S)
+
+
+def _admin(settings: Mapping[str, Any]) -> AdminClient:
+    plain = {key: value for key, value in settings.items() if key not in PRODUCER_ONLY}
+    return AdminClient({**plain, "log_level": 0})

@@ -1,0 +1,36 @@
+"""Sending records: ``Producer``, its futures, and what they fail with."""
+
+from __future__ import annotations
+
+from window_consumer.producer.errors import (
+    BufferFullError,
+    InvalidRecordError,
+    MayHaveArrivedError,
+    NeverSentError,
+    NoSuchTopicError,
+    ProducerClosedError,
+    RefusedError,
+    SendDeniedError,
+    SendError,
+    TooLargeError,
+    TransactionAbortedError,
+)
+from window_consumer.producer.future import SendFuture, SendResult
+from window_consumer.producer.producer import Producer
+
+__all__ = [
+    "BufferFullError",
+    "InvalidRecordError",
+    "MayHaveArrivedError",
+    "NeverSentError",
+    "NoSuchTopicError",
+    "Producer",
+    "ProducerClosedError",
+    "RefusedError",
+    "SendDeniedError",
+    "SendError",
+    "SendFuture",
+    "SendResult",
+    "TooLargeError",
+    "TransactionAbortedError",
+]

@@ -1,0 +1,62 @@
+"""Batches that are too large for a topic: made smaller until the record that is to blame is alone.
+
+A broker refuses a batch as a whole. The client has one size for all batches, so that each refusal
+makes the next client's smaller: to what the topic takes where the brokers say it, else by half.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from window_consumer.producer.future import SendFuture
+
+_BATCH_SIZE: Final = "batch.size"
+_DEFAULT_BYTES: Final = 1_000_000
+"""librdkafka's."""
+
+
+class BatchLimits:
+    """Which records were refused, and how large the next client's batches are."""
+
+    def __init__(self, properties: Mapping[str, Any]):
+        self._bytes = int(properties.get(_BATCH_SIZE, _DEFAULT_BYTES))
+        self._refused: defaultdict[tuple[str, int], list[SendFuture]] = defaultdict(list)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The client's property for it."""
+        return {_BATCH_SIZE: self._bytes}
+
+    def add_refused(self, future: SendFuture, partition: int) -> None:
+        """Add a record of a batch that a partition has refused."""
+        self._refused[future.topic, partition].append(future)
+
+    def sort_out(
+        self, limit_of: Callable[[str], int | None]
+    ) -> tuple[list[SendFuture], list[tuple[SendFuture, int | None]]]:
+        """Return the records to send again, and those that are too large, with their limit."""
+        again: list[SendFuture] = []
+        alone: list[tuple[SendFuture, int | None]] = []
+        smallest = self._bytes
+        for (topic, _), group in self._refused.items():
+            limit = limit_of(topic)
+            # A record that fills a batch had one of its own.
+            alone += [(each, limit) for each in group if self._is_alone(each, group)]
+            others = [each for each in group if not self._is_alone(each, group)]
+            if others:
+                again += others
+                smallest = min(smallest, self._smaller(group, limit))
+        self._refused.clear()
+        self._bytes = smallest
+        return again, alone
+
+    def _is_alone(self, future: SendFuture, group: list[SendFuture]) -> bool:
+        return len(group) == 1 or future.size >= self._bytes
+
+    def _smaller(self, group: list[SendFuture], limit: int | None) -> int:
+        fitting = self._bytes if limit is None else limit * 9 // 10
+        if fitting < self._bytes:
+            return max(1, fitting)
+        return max(1, min(self._bytes, sum(each.size for each in group)) // 2)

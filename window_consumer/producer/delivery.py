@@ -1,0 +1,469 @@
+"""Keeps sending until the brokers have a record, whatever becomes of the client.
+
+librdkafka's queue is the buffer: each record in it is answered once, with success or an error, and
+the answer brings its future. A client that has given up is emptied, and what it had is sent by a
+new one in the order of the futures' numbers, before anything else. Meanwhile ``client`` is a
+stand-in that refuses records, so that their senders wait.
+
+Answers are handed out by one thread at a time, which holds ``_serving``: the background thread, or
+a thread that sends much. Two threads that take turns on Python's lock would give each answer a
+whole switch interval, of 5 ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from window_consumer.kafka import errors, sending_client
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.sending_client import SendingClient
+from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
+from window_consumer.producer.errors import BufferFullError, TooLargeError
+from window_consumer.producer.future import SendFuture
+from window_consumer.producer.replacement import (
+    REPLACING,
+    ReplacingError,
+    StandIn,
+    closed_error,
+    numbered,
+    transaction_errors,
+    wrong_process_error,
+)
+from window_consumer.producer.settings import buffer_properties
+from window_consumer.producer.unsent import UnsentRecords, fail_missing
+
+HOT_S: Final = 0.05
+"""A thread that has sent a round of records so recently hands out answers itself."""
+
+_HOT_PAUSE_S: Final = 0.03
+_IDLE_S: Final = 0.1
+_PAUSE_S: Final = 0.005
+_DRAIN_S: Final = 5.0
+"""For answers to what is on its way from a client that is replaced."""
+
+_NEWS_S: Final = 0.2
+"""So long after a connection was cut the client has told so."""
+
+_CALM_S: Final = 60.0
+"""A client that has lasted so long did not give up for the same reason as the last."""
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 10.0
+
+
+class Delivery:
+    """What stands behind one Producer. ``submit`` belongs to any thread."""
+
+    def __init__(  # noqa: PLR0913 - the options of a producer
+        self,
+        properties: Mapping[str, Any],
+        log: ClientLog,
+        *,
+        memory: int,
+        max_block_s: float,
+        missing_topic_s: float,
+        resends: bool,
+        careful: bool,
+    ):
+        """``resends`` is False in transactions, which are run again as a whole."""
+        self._properties = dict(properties)
+        self._log = log
+        self.memory = memory
+        self._max_block_s = max_block_s
+        self.id_prefix = f"{os.urandom(9).hex()}-"
+        self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
+        """Gives the number of the next record, and its header. Any thread may call."""
+        self.careful = self._always_careful = careful
+        """Whether each record takes the careful way: another may have to go before it."""
+        self._serving = threading.Lock()
+        self._serving_thread: int | None = None
+        self._ordering = threading.Lock()
+        """Held by who sends on the careful way, so that released records go first."""
+        self._turned_at = 0.0
+        self._turns = 0
+        self._unsent = UnsentRecords(self._properties, missing_topic_s, resends=resends)
+        self._is_to_replace = False
+        self._why: str | None = None
+        self._replaced_at = 0.0
+        self._pause_s = 0.0
+        self._is_ready = False
+        """The client may begin transactions."""
+        self._pid = os.getpid()
+        self._stopped = threading.Event()
+        self._watchdog = ClientWatchdog(self._properties, notices_silence=True)
+        self.client: Any = self._new_client()
+        self._thread = threading.Thread(target=self._run, name="wc-producer", daemon=True)
+        self._thread.start()
+
+    def _new_client(self) -> SendingClient:
+        self._is_ready = False
+        sizes = {**buffer_properties(self.memory), **self._unsent.limits.properties}
+        return SendingClient({**self._properties, **sizes}, self._log, self._on_client_error)
+
+    # ---- any thread
+
+    def submit(self, future: SendFuture) -> None:
+        """Hand a record to the client as soon as there is one with room for it.
+
+        Raises BufferFullError after ``max_block``, ProducerClosedError and WrongProcessError. Any
+        other trouble ends the future.
+        """
+        deadline = time.monotonic() + self._max_block_s
+        while True:
+            client = self.client
+            try:
+                with self._ordering:
+                    if future.topic in self._unsent.missing:
+                        self._unsent.hold(future)
+                    else:
+                        self._produce(client, future)
+            except BufferError:
+                self._wait_for_room(future, deadline)
+            except ReplacingError:
+                self._wait_for_client(future, deadline)
+            else:
+                if self.client is not client:
+                    self.settle(client)
+                return
+
+    def _produce(self, client: Any, future: SendFuture) -> None:
+        try:
+            client.produce(
+                future.topic,
+                future.value,
+                future.key,
+                future.partition,
+                future,
+                None,
+                future.timestamp,
+                future.headers,
+            )
+        except Exception as exception:
+            error = sending_client.cause_of(exception)
+            if error is None:
+                raise
+            if errors.is_fatal(error):
+                self._ask_to_replace(client, errors.text_of(error))
+                raise ReplacingError from None
+            self.on_error(future, error, None)
+
+    def settle(self, client: Any) -> None:
+        """Have a record sent that a client was given while it was being replaced."""
+        if not isinstance(client, SendingClient):
+            return
+        while self.client is REPLACING:
+            time.sleep(_PAUSE_S)
+        with self._serve_alone():
+            self._empty(client)
+            if isinstance(self.client, SendingClient):
+                self._send_unsent(self.client)
+            else:
+                self._unsent.answer_all()
+
+    def take_turn(self) -> None:
+        """Hand out answers, as a thread that sends much."""
+        now = time.monotonic()
+        is_hot, self._turned_at = now - self._turned_at < HOT_S, now
+        self._turns += 1
+        if is_hot and self._serving_thread != threading.get_ident():
+            self.serve(0)
+
+    def serve(self, timeout_s: float) -> None:
+        """Hand out answers."""
+        with self._serve_alone():
+            client = self.client
+            if not isinstance(client, SendingClient):
+                return
+            if client.serve(timeout_s) or not len(client):
+                self._watchdog.on_contact()
+            self._check_fatal(client)
+
+    def _check_fatal(self, client: SendingClient) -> None:
+        if client.fatal is not None:
+            self._ask_to_replace(client, errors.text_of(client.fatal))
+
+    @contextmanager
+    def _serve_alone(self) -> Iterator[None]:
+        self.check_may_wait()
+        if threading.current_thread() is not self._thread:
+            self._turned_at = time.monotonic()  # the background thread makes room
+        with self._serving:
+            self._serving_thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._serving_thread = None
+
+    def check_may_wait(self) -> None:
+        """Raise UsageError on the thread that hands out answers: it would wait for itself."""
+        if self._serving_thread == threading.get_ident():
+            raise UsageError(
+                "a callback of a SendFuture cannot wait for other records: its thread hands out"
+                " their answers"
+            )
+
+    def open_records(self) -> int:
+        """Return how many records have no answer yet."""
+        return len(self.client) + len(self._unsent)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until all records have an answer; return how many have none yet."""
+        deadline = time.monotonic() + timeout_s
+        while self.open_records() or self.client is REPLACING:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
+            with self._serve_alone():
+                client = self.client
+                if isinstance(client, SendingClient):
+                    client.hurry(min(left_s, _IDLE_S))
+                    self._check_fatal(client)
+            time.sleep(min(left_s, _PAUSE_S) if self.open_records() else 0)
+        return self.open_records()
+
+    def set_memory(self, memory: int) -> None:
+        """Bound the buffer otherwise, and return when the new bound holds.
+
+        What the buffer holds has a few seconds to be sent; the rest goes over.
+        """
+        self.check_may_wait()
+        self.memory = memory
+        self._ask_to_replace(self.client, None)
+        while (self._is_to_replace or self.client is REPLACING) and not self._stopped.is_set():
+            time.sleep(_PAUSE_S)
+
+    def _wait_for_room(self, future: SendFuture, deadline: float) -> None:
+        is_serving = self._serving_thread == threading.get_ident()
+        if time.monotonic() >= deadline or is_serving:
+            why = "a callback cannot wait for room" if is_serving else "the brokers take no more"
+            raise BufferFullError(
+                f"{future.topic}: the producer's buffer of {self.memory} bytes is full: {why};"
+                " send less, or give it more memory="
+            )
+        self.serve(min(0.05, max(0.0, deadline - time.monotonic())))
+
+    def _wait_for_client(self, future: SendFuture, deadline: float) -> None:
+        if self._serving_thread == threading.get_ident():
+            self._unsent.add(future)  # it is sent with all that waits for the new client
+            return
+        if time.monotonic() >= deadline:
+            raise BufferFullError(f"{future.topic}: the client is being replaced; send it later")
+        time.sleep(_PAUSE_S)
+
+    # ---- answers, within the client
+
+    def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
+        """Decide what becomes of a record that the client could not send."""
+        self._unsent.on_error(future, error, message)
+        if self._unsent.missing:
+            self.careful = True
+
+    def on_callback_error(self, future: SendFuture) -> None:
+        """Report that a callback has raised; called within ``except``."""
+        self._log.log(
+            logging.ERROR,
+            "a callback of a record sent to %s raised; it changes nothing",
+            future.topic,
+            event=LogEvent.SEND_CALLBACK_FAILED,
+            exc_info=True,
+        )
+
+    def _on_client_error(self, error: Any) -> None:
+        self._watchdog.record_error(error)
+        if errors.is_absence(error):
+            number, _ = self.next_number()
+            self._unsent.doubt_below(number)
+        text = errors.text_of(error)
+        self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", text)
+
+    # ---- the background thread
+
+    def _run(self) -> None:
+        turns = 0
+        while not self._stopped.is_set():
+            try:
+                if self._is_to_replace:
+                    self._replace_client()
+                if time.monotonic() - self._turned_at < HOT_S:
+                    # Somebody sends much, and hands out answers: each time that this thread asks
+                    # for Python's lock, a busy machine takes milliseconds to hand it over.
+                    time.sleep(_HOT_PAUSE_S)
+                    if turns == self._turns:
+                        self.serve(0)
+                    turns = self._turns
+                else:
+                    self.serve(_IDLE_S)
+                self._check_missing_topics()
+                self._check_client()
+            except Exception:
+                self._log.log(
+                    logging.ERROR,
+                    "the producer goes on after an error of its own",
+                    event=LogEvent.PRODUCER_WARNED,
+                    exc_info=True,
+                )
+                self._stopped.wait(_LONGEST_PAUSE_S)
+
+    def _check_client(self) -> None:
+        client = self.client
+        if isinstance(client, SendingClient) and self._watchdog.is_lost(client):
+            self._log.log(
+                logging.WARNING,
+                "the cluster answers, and this producer has lost its way to it: goes on with a new"
+                " one",
+                event=LogEvent.PRODUCER_REPLACED,
+            )
+            self._ask_to_replace(client, None)
+
+    def _check_missing_topics(self) -> None:
+        if not self._unsent.missing:
+            self.careful = self._always_careful
+            return
+        for topic in self._unsent.missing.due():
+            client = self.client
+            is_there = isinstance(client, SendingClient) and sending_client.has_topic(client, topic)
+            if is_there:
+                with self._serve_alone(), self._ordering:
+                    self._unsent.add(*self._unsent.missing.release(topic))
+                    self._send_unsent(client)
+        for future in self._unsent.missing.expired():
+            fail_missing(future)
+
+    def _ask_to_replace(self, client: Any, why: str | None) -> None:
+        if client is self.client:
+            self._why = why
+            self._is_to_replace = True
+
+    def _replace_client(self) -> None:
+        """Empty the client and let a new one send what it had, in order."""
+        self._is_to_replace = False
+        why, self._why = self._why, None
+        old = self.client
+        self.client = REPLACING
+        with self._serve_alone():
+            self._empty(old)
+            again, alone = self._unsent.limits.sort_out(self._limit_of)
+            self._unsent.add(*again)
+        for future, limit in alone:
+            future.fail(TooLargeError(future.topic, future.size, limit))
+        if why is not None and not (again or alone):
+            self._report_failure(why)
+        self._watchdog = ClientWatchdog(self._properties, notices_silence=True)
+        with self._serve_alone():
+            new = self._new_client()
+            self._send_unsent(new)
+            self.client = new
+
+    def _report_failure(self, why: str) -> None:
+        now = time.monotonic()
+        if now - self._replaced_at > _CALM_S:
+            self._pause_s = 0.0
+        self._log.log(
+            logging.ERROR,
+            "the producer has given up: %s; what is not written is sent again, with a new producer",
+            why,
+            event=LogEvent.PRODUCER_FAILED,
+        )
+        self._stopped.wait(self._pause_s)
+        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._replaced_at = time.monotonic()
+
+    def _limit_of(self, topic: str) -> int | None:
+        return sending_client.size_limit(self._properties, topic)
+
+    def _empty(self, client: SendingClient) -> None:
+        """Take all records back from a client; those that are on their way have a moment."""
+        patient_until = time.monotonic() + _DRAIN_S
+        while len(client):
+            if (
+                client.fatal is None
+                and time.monotonic() < patient_until
+                and not self._unsent.closing
+            ):
+                client.hurry(_IDLE_S)
+                continue
+            client.give_up(in_flight=time.monotonic() >= patient_until or self._unsent.closing)
+            client.serve(_PAUSE_S)
+
+    def _send_unsent(self, client: SendingClient) -> None:
+        """Send what has to go before anything else, in order."""
+        while waiting := deque(self._unsent.take()):
+            while waiting:
+                try:
+                    self._produce(client, waiting[0])
+                except BufferError:
+                    client.serve(_IDLE_S)
+                except ReplacingError:
+                    self._unsent.add(*waiting)
+                    return
+                else:
+                    waiting.popleft()
+
+    # ---- the end
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for answers; whatever has none then gets an error."""
+        self.flush(timeout_s)
+        self._unsent.closing = True
+        self._stopped.set()
+        self._thread.join()
+        client, self.client = self.client, StandIn(closed_error())
+        with self._serve_alone():
+            if isinstance(client, SendingClient):
+                if len(client):
+                    client.serve(_NEWS_S)
+                self._empty(client)
+            self._unsent.answer_all()
+
+    # ---- transactions
+
+    def begin_transaction(self) -> None:
+        """Begin one; a client that has given up, or is new, is prepared for it."""
+        with self._serve_alone():
+            client = self.client
+            if client.fatal is not None:
+                client = self.client = self._new_client()
+            with transaction_errors():
+                client.begin(is_first=not self._is_ready)
+            self._is_ready = True
+
+    def commit_transaction(self) -> None:
+        """Commit once all of its records are written; raises TransactionAbortedError."""
+        with self._serve_alone(), transaction_errors():
+            self.client.commit()
+
+    def abort_transaction(self) -> None:
+        """Abort; nothing is raised: what has not ended is aborted by the brokers."""
+        with self._serve_alone():
+            self.client.abort()
+
+    # ---- the end
+
+    def check_process(self) -> None:
+        """Raise WrongProcessError in a fork."""
+        if os.getpid() != self._pid:
+            raise wrong_process_error()
+
+    def check_usable(self) -> None:
+        """Raise ProducerClosedError after close, WrongProcessError in a fork."""
+        self.check_process()
+        if self._unsent.closing:
+            raise closed_error()
+
+    def after_fork(self) -> None:
+        """Be unusable in this process, which has none of the client's threads."""
+        client, self.client = self.client, StandIn(wrong_process_error())
+        if isinstance(client, SendingClient):
+            client.keep_for_ever()
+        self._stopped.set()
+        self._serving = threading.Lock()
+        self._ordering = threading.Lock()

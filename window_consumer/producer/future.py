@@ -1,0 +1,213 @@
+"""``SendFuture``: what becomes of one record.
+
+One is made for each record, so that it has slots, no constructor and no lock. The thread that
+hands out answers writes ``answer`` and then reads ``callbacks``; who waits writes ``callbacks`` and
+then reads ``answer``. Whoever sees both runs the callbacks: each is popped once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from window_consumer.model import headers as names
+from window_consumer.producer.errors import SendError
+
+
+@frozen
+class SendResult:
+    """Where the brokers have written a record; ``timestamp`` is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class AnswerHandler(Protocol):
+    """What a future needs of its producer."""
+
+    id_prefix: str
+    """Ids are this and the future's number."""
+
+    def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
+        """Decide what becomes of a record that the client could not send."""
+
+    def on_callback_error(self, future: SendFuture) -> None:
+        """Report that a callback has raised; called within ``except``."""
+
+    def check_may_wait(self) -> None:
+        """Raise UsageError on the thread that hands out answers: it would wait for itself."""
+
+
+Headers = list[tuple[str, bytes | str | None]]
+DoneCallback = Callable[["SendFuture"], object]
+
+_REGISTERING = threading.Lock()
+"""For the first callback of a future; answers never take it."""
+
+
+class SendFuture:
+    """A record's result: await it in any event loop, or wait for it on any thread.
+
+    It cannot be cancelled: a record that was handed to the brokers cannot be taken back.
+    """
+
+    __slots__ = (
+        "answer",
+        "callbacks",
+        "handler",
+        "key",
+        "number",
+        "topic",
+        "value",
+    )
+
+    answer: Any
+    """None until there is one: the client's message, then a SendResult; or a SendError."""
+    callbacks: deque[DoneCallback] | None
+    handler: AnswerHandler
+    topic: str
+    key: bytes | str | None
+    value: bytes | str | None
+    number: int
+    """The order in which the producer's records were sent."""
+
+    partition = -1
+    timestamp = 0
+
+    @property
+    def headers(self) -> Headers:
+        """The headers to send it with, again and again."""
+        return [(names.ID, self.handler.id_prefix + str(self.number))]
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Take the client's answer. It runs within the client: nothing may raise here."""
+        if error is None:
+            self.answer = message
+            if self.callbacks is not None:
+                self.run_callbacks()
+        else:
+            self.handler.on_error(self, error, message)
+
+    def fail(self, error: SendError) -> None:
+        """End with an error."""
+        self.answer = error
+        if self.callbacks is not None:
+            self.run_callbacks()
+
+    def run_callbacks(self) -> None:
+        """Run each callback once; what one raises is logged, and changes nothing."""
+        callbacks = self.callbacks
+        while callbacks:
+            try:
+                callback = callbacks.popleft()
+            except IndexError:
+                return  # another thread had the last one
+            try:
+                callback(self)
+            except Exception:
+                self.handler.on_callback_error(self)
+
+    @property
+    def size(self) -> int:
+        """The bytes of key, value and headers."""
+        parts = [self.key, self.value]
+        for name, value in self.headers:
+            parts += (name, value)
+        return sum(len(part.encode() if isinstance(part, str) else part) for part in parts if part)
+
+    def done(self) -> bool:
+        """Tell whether there is a result or an error."""
+        return self.answer is not None
+
+    def add_done_callback(self, callback: DoneCallback) -> None:
+        """Call back with this future once it is done: on the thread that learns of it, or here.
+
+        A callback must return soon: answers of other records wait for it.
+        """
+        with _REGISTERING:
+            if self.callbacks is None:
+                self.callbacks = deque()
+        self.callbacks.append(callback)
+        if self.answer is not None:
+            self.run_callbacks()
+
+    def result(self, timeout: float | None = None) -> SendResult:
+        """Return where the record was written; ``timeout`` in seconds.
+
+        Raises the SendError that ended it, or TimeoutError while it is under way still.
+        """
+        answer = self._wait(timeout)
+        if isinstance(answer, SendError):
+            raise answer
+        if type(answer) is not SendResult:
+            _, timestamp = answer.timestamp()
+            answer = SendResult(answer.topic(), answer.partition(), answer.offset(), timestamp)
+            self.answer = answer  # the message holds a copy of the value
+        return answer
+
+    def exception(self, timeout: float | None = None) -> SendError | None:
+        """Return the error that ended the record, None where it was written; as ``result``."""
+        answer = self._wait(timeout)
+        return answer if isinstance(answer, SendError) else None
+
+    def _wait(self, timeout: float | None) -> Any:
+        if self.answer is None:
+            self.handler.check_may_wait()
+            done = threading.Event()
+            self.add_done_callback(lambda _: done.set())
+            if not done.wait(timeout):
+                raise TimeoutError(f"no answer for a record of {self.topic} within {timeout} s")
+        return self.answer
+
+    def __await__(self) -> Generator[Any, None, SendResult]:
+        if self.answer is None:
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+            self.add_done_callback(lambda _: _wake(loop, waiter))
+            yield from waiter
+        return self.result(0)
+
+
+class DetailedSendFuture(SendFuture):
+    """A record with a partition, a timestamp, or somebody who watches it."""
+
+    __slots__ = ("headers", "partition", "timestamp", "watched")
+
+    headers: Headers
+    partition: int
+    timestamp: int
+
+    watched: Any
+    """A WatchedSend, or None."""
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Take the client's answer, for the watchers first."""
+        if error is None and self.watched is not None:
+            self.watched.acked(message)
+        super().__call__(error, message)
+
+    def fail(self, error: SendError) -> None:
+        """End with an error, for the watchers first."""
+        if self.watched is not None:
+            self.watched.failed(error)
+        super().fail(error)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+    try:
+        loop.call_soon_threadsafe(_resolve, waiter)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise  # else nobody waits any more
+
+
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

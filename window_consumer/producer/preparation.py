@@ -1,0 +1,123 @@
+"""What ``send`` makes of a record that is more than topic, key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from attrs import frozen
+
+from window_consumer.kafka.traced_producer import TRACEPARENT, WatchedSend
+from window_consumer.model import headers as names
+from window_consumer.model.produce import HeaderPairs, Produce
+from window_consumer.model.sending import OpenTrace, SendWatcher
+from window_consumer.producer.future import DetailedSendFuture
+from window_consumer.producer.settings import seconds
+
+Serializer = Callable[[Any], bytes | str | None]
+BeforeSend = Callable[[Produce], Produce | None]
+
+TTL: Final = "ttl"
+"""The header that ``ttl: {header: ttl, unit: s, format: text}`` reads."""
+
+Tags = str | Sequence[str]
+
+
+@frozen
+class RecordPreparation:
+    """What the producer does with each record before it sends it."""
+
+    serialize: Serializer | Mapping[str, Serializer] | None
+    before_send: BeforeSend | None
+    trace: OpenTrace | None
+    watchers: tuple[SendWatcher, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return self == RecordPreparation(None, None, None, ())
+
+    def record(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Produce:
+        """Return the record to send; raises what the application's functions raise."""
+        serialize = self.serialize
+        if isinstance(serialize, Mapping):
+            serialize = serialize.get(topic)
+        if serialize is not None and value is not None:
+            value = serialize(value)
+        record = Produce(
+            topic, key, value, headers=headers, partition=partition, timestamp=timestamp
+        )
+        if self.before_send is None:
+            return record
+        changed = self.before_send(record)
+        if changed is None:
+            return record
+        if not isinstance(changed, Produce):
+            raise TypeError(
+                f"before_send has to return a Produce or None, not {type(changed).__name__}"
+            )
+        return changed
+
+    def future(self, record: Produce, record_id: str, now_ms: int) -> DetailedSendFuture:
+        """Return the record's future, and tell watchers that it begins."""
+        future = DetailedSendFuture()
+        future.topic, future.key, future.value = record.topic, record.key, record.value
+        future.partition = -1 if record.partition is None else record.partition
+        future.timestamp = record.timestamp or 0
+        future.answer = future.callbacks = future.watched = None
+        pairs = list(record.headers)
+        given = dict(pairs)
+        if names.ID not in given:
+            pairs.append((names.ID, record_id.encode()))
+        if self.trace is not None or self.watchers:
+            # Both ends count in the bucket of the same time.
+            future.timestamp = future.timestamp or now_ms
+            self._complete(pairs, given, now_ms)
+            future.watched = WatchedSend(
+                None if self.trace is None else self.trace.sends, self.watchers, record.topic, None
+            )
+            size = len(record.value or b"")
+            future.watched.begin(record.key, size, future.timestamp, pairs)
+        future.headers = [*pairs]
+        return future
+
+    def _complete(
+        self, pairs: list[tuple[str, bytes | None]], given: Mapping[str, Any], now_ms: int
+    ) -> None:
+        if names.SENT_AT not in given:
+            pairs.append((names.SENT_AT, str(now_ms).encode()))
+        if self.trace is not None and TRACEPARENT not in given:
+            parent = None
+            with suppress(Exception):
+                parent = self.trace.parent()
+            if parent is not None:
+                pairs.append((TRACEPARENT, parent.encode()))
+
+
+def with_wishes(headers: HeaderPairs, ttl: str | float | None, tags: Tags) -> HeaderPairs:
+    """Return headers with those that ask consumers for something; a given one wins."""
+    if ttl is None and not tags:
+        return headers
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    given = {name for name, _ in pairs}
+    if ttl is not None and TTL not in given:
+        pairs.append((TTL, _decimal(seconds("ttl", ttl))))
+    if tags and names.TAGS not in given:
+        pairs.append((names.TAGS, tags if isinstance(tags, str) else ",".join(tags)))
+    return pairs
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]

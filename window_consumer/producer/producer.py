@@ -1,0 +1,265 @@
+"""``Producer``: sends records, and keeps sending until the brokers have them."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from window_consumer.kafka import sending_client
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.model.errors import UsageError
+from window_consumer.model.produce import Bytes, HeaderPairs
+from window_consumer.model.record import TopicPartition
+from window_consumer.model.sending import SendWatcher, Traceable
+from window_consumer.producer.delivery import Delivery
+from window_consumer.producer.future import SendFuture
+from window_consumer.producer.preparation import (
+    BeforeSend,
+    RecordPreparation,
+    Serializer,
+    Tags,
+    with_wishes,
+)
+from window_consumer.producer.settings import (
+    client_properties,
+    missing_topic_s,
+    seconds,
+    size,
+)
+from window_consumer.producer.transactions import Transactions
+from window_consumer.runtime.log import own_logger
+
+LOGGER: Final = own_logger()
+
+_ROUND: Final = 127
+"""After so many records, which has to be a power of two less one, ``send`` hands out answers."""
+
+_VERIFY_S: Final = 5.0
+
+
+class Producer:
+    """Sends records to Kafka and does not lose one. Any thread may call.
+
+    A record counts as sent when all in-sync replicas have it, and is written once by one client
+    (idempotence). The producer sends until then, or until it is closed: brokers that are away,
+    leaders that move and clients that give up are no errors. Records with one key stay in order.
+    Each has a ``wc-id``, by which consumers recognize what was written twice because its first
+    answer was lost; an id among the headers stays.
+    """
+
+    def __init__(  # noqa: PLR0913 - the options of a producer
+        self,
+        kafka: Mapping[str, Any],
+        *,
+        memory: str | int = "64MiB",
+        max_block: str | float = "60s",
+        compression: str = "zstd",
+        serialize: Serializer | Mapping[str, Serializer] | None = None,
+        before_send: BeforeSend | None = None,
+        trace: Traceable | None = None,
+        audit: SendWatcher | Sequence[SendWatcher] | None = None,
+        transactional_id: str | None = None,
+    ):
+        """Make a producer; the brokers need not be there.
+
+        ``kafka`` are librdkafka's properties. ``memory`` bounds what is not acknowledged: bytes of
+        values, and one record for each 512 bytes. ``serialize`` makes bytes of values, for all
+        topics or by topic. ``before_send`` gets each record as a Produce, and may return another
+        or raise. ``trace`` are TraceSettings, ``audit`` is who counts. Raises UsageError.
+        """
+        self._kafka = dict(kafka)
+        opened = None if trace is None else trace.open(self._kafka)
+        watchers = () if audit is None else audit if isinstance(audit, Sequence) else (audit,)
+        self._trace = opened
+        self._preparation = RecordPreparation(serialize, before_send, opened, tuple(watchers))
+        self._properties = client_properties(self._kafka, compression, transactional_id)
+        self._delivery = Delivery(
+            self._properties,
+            ClientLog(LOGGER.getChild("client")),
+            memory=size("memory", memory),
+            max_block_s=seconds("max_block", max_block),
+            missing_topic_s=missing_topic_s(self._kafka),
+            resends=transactional_id is None,
+            careful=transactional_id is not None or not self._preparation.is_empty,
+        )
+        self._transactions = None if transactional_id is None else Transactions(self._delivery)
+        self._is_closed = False
+        _PRODUCERS.add(self)
+
+    def send(  # noqa: PLR0913 - what a record has
+        self,
+        topic: str,
+        key: Bytes = None,
+        value: Any = None,
+        *,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        ttl: str | float | None = None,
+        tags: Tags = "",
+        delay: str | float | None = None,
+        deliver_at: Any = None,
+    ) -> SendFuture:
+        """Send a record; its future has the result once the brokers do.
+
+        ``ttl``, such as ``30s``, becomes the header ``ttl`` in seconds, ``tags`` become
+        ``wc-tags``. ``timestamp`` is in milliseconds since 1970. Waits up to ``max_block`` while
+        the buffer is full, then raises BufferFullError. Raises TypeError and ValueError for what
+        is no record, and UsageError after ``close`` and in a forked process.
+        """
+        delivery = self._delivery
+        if (
+            delivery.careful
+            or headers
+            or tags
+            or ttl is not None
+            or partition is not None
+            or timestamp is not None
+            or delay is not None
+            or deliver_at is not None
+        ):
+            if delay is not None or deliver_at is not None:
+                raise UsageError("send: delay= and deliver_at= are not there yet")
+            pairs = with_wishes(headers, ttl, tags)
+            return self._send_prepared(topic, key, value, pairs, partition, timestamp)
+        future = SendFuture()
+        future.topic = topic
+        future.key = key
+        future.value = value
+        future.handler = delivery
+        future.answer = future.callbacks = None
+        number, record_id = delivery.next_number()
+        future.number = number
+        client = delivery.client
+        try:
+            client.produce(topic, value, key, -1, future, None, 0, [record_id])
+        except Exception:
+            delivery.submit(future)  # raises what is the caller's fault again
+        else:
+            if delivery.client is not client:
+                delivery.settle(client)
+        if not number & _ROUND:
+            delivery.take_turn()
+        return future
+
+    def _send_prepared(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> SendFuture:
+        delivery = self._delivery
+        delivery.check_usable()
+        if self._transactions is not None:
+            self._transactions.check_open()
+        record = self._preparation.record(topic, key, value, headers, partition, timestamp)
+        number, (_, record_id) = delivery.next_number()
+        now_ms = time.time_ns() // 1_000_000
+        future = self._preparation.future(record, record_id, now_ms)
+        future.handler, future.number = delivery, number
+        try:
+            delivery.submit(future)
+        except BufferError as error:
+            if future.watched is not None:
+                future.watched.failed(error)
+            raise
+        if not number & _ROUND:
+            delivery.take_turn()
+        return future
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until each record sent so far has an answer; return how many have none yet.
+
+        ``timeout`` is in seconds; without it waits as long as it takes.
+        """
+        self._delivery.check_usable()
+        return self._delivery.flush(float("inf") if timeout is None else timeout)
+
+    @property
+    def memory(self) -> int:
+        """The bound of what is not acknowledged, in bytes.
+
+        Changing it sends what there is with the old one first; meanwhile ``send`` waits.
+        """
+        return self._delivery.memory
+
+    @memory.setter
+    def memory(self, memory: str | int) -> None:
+        self._delivery.check_usable()
+        self._delivery.set_memory(size("memory", memory))
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events of the trace were lost so far."""
+        return 0 if self._trace is None else self._trace.dropped
+
+    def verify(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
+        """Ask the leader of each partition for its first offset and its end, within 5 s.
+
+        Raises BrokerUnavailableError, MissingTopicError, NotPermittedError or
+        AuthenticationError.
+        """
+        self._delivery.check_usable()
+        return sending_client.log_ranges(self._properties, topics, _VERIFY_S)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what is sent within the block, or, where it raises, abort it.
+
+        Needs ``transactional_id=``. Raises TransactionAbortedError where it was not committed.
+        """
+        self._delivery.check_usable()
+        if self._transactions is None:
+            raise UsageError(
+                "transaction: the producer needs a transactional_id=, of its own in each process"
+            )
+        with self._transactions.run():
+            yield
+
+    def close(self, timeout: str | float = "30s") -> None:
+        """Wait for answers, then end: each future that has none fails.
+
+        NeverSentError says that a record was surely not written, MayHaveArrivedError that nobody
+        knows. A second time does nothing.
+        """
+        if self._is_closed:
+            return
+        self._delivery.check_process()
+        self._is_closed = True
+        self._delivery.close(seconds("close(timeout)", timeout))
+        if self._trace is not None:
+            self._trace.close()
+
+    def after_fork(self) -> None:
+        """Be unusable in a child process; called by Python."""
+        self._delivery.after_fork()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+_PRODUCERS: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for producer in list(_PRODUCERS):
+        producer.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,41 @@
+"""Transactions of a Producer: all records of a block can be read, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from window_consumer.model.errors import UsageError
+from window_consumer.producer.delivery import Delivery
+
+
+class Transactions:
+    """Runs one transaction at a time. Owner: the thread that is in one."""
+
+    def __init__(self, delivery: Delivery):
+        self._delivery = delivery
+        self._is_open = False
+
+    def check_open(self) -> None:
+        """Raise UsageError outside of a transaction."""
+        if not self._is_open:
+            raise UsageError(
+                "send: a producer with a transactional_id sends within `with"
+                " producer.transaction():` only"
+            )
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Begin, then commit, or abort where the block raises."""
+        if self._is_open:
+            raise UsageError("transaction: there is one already; end it before the next begins")
+        self._delivery.begin_transaction()
+        self._is_open = True
+        try:
+            yield
+        except BaseException:
+            self._is_open = False
+            self._delivery.abort_transaction()
+            raise
+        self._is_open = False
+        self._delivery.commit_transaction()

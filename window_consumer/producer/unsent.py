@@ -1,0 +1,126 @@
+"""Records that a client could not send: failed for good, or waiting for a client or their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+from window_consumer.kafka import errors
+from window_consumer.producer.batch_limits import BatchLimits
+from window_consumer.producer.errors import (
+    InvalidRecordError,
+    MayHaveArrivedError,
+    NeverSentError,
+    NoSuchTopicError,
+    SendDeniedError,
+    SendError,
+    TooLargeError,
+)
+from window_consumer.producer.future import SendFuture
+from window_consumer.producer.missing_topics import MissingTopics
+
+
+class UnsentRecords:
+    """Decides by the error. Owner: the thread that hands out answers, but for ``hold``."""
+
+    def __init__(self, properties: Mapping[str, Any], missing_topic_s: float, *, resends: bool):
+        """``resends`` is False in transactions, which are run again as a whole."""
+        self._largest = int(properties["message.max.bytes"])
+        self._resends = resends
+        self._waiting: list[SendFuture] = []
+        self._doubtful: set[int] = set()
+        self._doubtful_below = 0
+        self.limits = BatchLimits(properties)
+        self.missing = MissingTopics(missing_topic_s)
+        self.closing = False
+        """Whether nothing is sent again."""
+
+    def __len__(self) -> int:
+        return len(self._waiting) + self.missing.count()
+
+    def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
+        """Decide what becomes of a record; ``message`` is None where the client did not take it."""
+        verdict = errors.send_verdict(error)
+        text = f"{future.topic}: {errors.text_of(error)}"
+        if self.closing and verdict not in ("denied", "invalid"):
+            self._give_up(future, may_have_arrived=self._may_have_arrived(future, error, message))
+        elif verdict == "denied":
+            future.fail(SendDeniedError(f"{text}: WRITE on the topic is missing: add an ACL"))
+        elif verdict == "invalid":
+            future.fail(InvalidRecordError(text))
+        elif verdict == "too_large" and message is None:
+            future.fail(TooLargeError(future.topic, future.size, self._largest))
+        elif not self._resends:
+            future.fail(_of_transaction(future, verdict, text))
+        elif verdict == "too_large":
+            self.limits.add_refused(future, message.partition())
+        elif verdict == "missing":
+            self.hold(future)
+        else:
+            if self._may_have_arrived(future, error, message):
+                self._doubtful.add(future.number)
+            self._waiting.append(future)
+
+    def hold(self, future: SendFuture) -> None:
+        """Keep a record whose topic is missing, unless it has been missing for too long."""
+        if not self.missing.hold(future):
+            fail_missing(future)
+
+    def add(self, *futures: SendFuture) -> None:
+        """Have records sent again."""
+        self._waiting += futures
+
+    def take(self) -> list[SendFuture]:
+        """Return those to send again, in order; here they are no more."""
+        found = sorted(self._waiting, key=attrgetter("number"))
+        self._waiting.clear()
+        return found
+
+    def doubt_below(self, number: int) -> None:
+        """Remember that a connection was cut: records before may have been on it."""
+        self._doubtful_below = number
+
+    def _may_have_arrived(self, future: SendFuture, error: Any, message: Any) -> bool:
+        """Tell whether a purged record may be written.
+
+        A record that waits in the queue may have been on a connection that was cut. Without a
+        partition it was on none: the client had not learned of the topic yet.
+        """
+        if future.number in self._doubtful or not errors.is_purged(error):
+            return True
+        place = None if message is None else message.partition()
+        is_cut = place is not None and place >= 0 and future.number <= self._doubtful_below
+        return is_cut or errors.was_in_flight(error)
+
+    def answer_all(self) -> None:
+        """Give up what waits, as the producer is closed."""
+        again, _ = self.limits.sort_out(_unknown_limit)
+        for future in (*self.take(), *self.missing.clear(), *again):
+            self._give_up(future, may_have_arrived=future.number in self._doubtful)
+
+    @staticmethod
+    def _give_up(future: SendFuture, *, may_have_arrived: bool) -> None:
+        if may_have_arrived:
+            error: SendError = MayHaveArrivedError(
+                f"{future.topic}: the producer was closed before the brokers answered; the record"
+                " may have been written"
+            )
+        else:
+            error = NeverSentError(f"{future.topic}: the producer was closed before it was sent")
+        future.fail(error)
+
+
+def _unknown_limit(_: str) -> None:
+    return None
+
+
+def fail_missing(future: SendFuture) -> None:
+    """End a record whose topic was missing for too long."""
+    future.fail(NoSuchTopicError(f"{future.topic}: there is no such topic: create it"))
+
+
+def _of_transaction(future: SendFuture, verdict: str, text: str) -> SendError:
+    if verdict == "too_large":
+        return TooLargeError(future.topic, future.size, None)
+    return NoSuchTopicError(text) if verdict == "missing" else SendError(text)
