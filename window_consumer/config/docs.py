@@ -36,6 +36,7 @@ from window_consumer.config.sections.listening import (
 )
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
 
 _INTRODUCTION: Final = """\
@@ -77,7 +78,8 @@ path is one property: `--set kafka.bootstrap.servers=h:1`, or, with `consumer.`,
 A value that begins with `[`, `{`, `"` or `'` is read as YAML, any other is taken as it stands.
 
 Values from `${file:...}`, and those of Kafka properties that are named like a secret (password,
-secret, token, private key ...), of `admin.token` and `trace.key_secret`, are printed as `***`.
+secret, token, private key ...), of `admin.token`, `trace.key_secret` and `outbox.database`, are
+printed as `***`.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
@@ -98,6 +100,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("admin.tls", "`admin.tls`", TlsConfig),
     ("trace", "`trace`", TraceConfig),
     ("opentelemetry", "`opentelemetry`", OpenTelemetryConfig),
+    ("outbox", "`outbox`", OutboxConfig),
 )
 
 _KAFKA: Final = """\

@@ -49,6 +49,7 @@ from window_consumer.config.sections.mask import (
     MaskRules,
 )
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.rate import (
     Rate,
     rate_kind,
@@ -372,6 +373,10 @@ class Config:
     audit: AuditConfig = field(
         factory=AuditConfig,
         metadata=about("How many records became what, counted so that it can be compared."),
+    )
+    outbox: OutboxConfig = field(
+        factory=OutboxConfig,
+        metadata=about("The table whose committed rows become records, and how they are relayed."),
     )
 
     @property

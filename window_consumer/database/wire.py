@@ -1,0 +1,84 @@
+"""The databases of an application: the relay of its outbox beside the workers."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.config import Config
+from window_consumer.database import require_sqlalchemy
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.oauth import OauthToken
+
+if TYPE_CHECKING:
+    from window_consumer.database.outbox.relay import OutboxRelay
+
+THREAD: Final = "wc-outbox-relay"
+_END_S: Final = 6.0
+"""A transaction of the relay takes 5 s at most."""
+
+
+@frozen
+class RelayThread:
+    """A relay and its thread."""
+
+    relay: OutboxRelay
+    _stop: threading.Event
+    _thread: threading.Thread
+
+    def stop(self) -> None:
+        """End the relay once its transaction is finished; returns within some seconds."""
+        self._stop.set()
+        self.relay.wake_up.set()
+        self._thread.join(_END_S)
+
+    def is_alive(self) -> bool:
+        """Return whether it still relays."""
+        return self._thread.is_alive()
+
+
+def relay_beside(
+    config: Config, log: ClientLog, oauth_token: OauthToken | None, beside: ExitStack
+) -> RelayThread | None:
+    """Start the relay if the configuration has one; it ends with ``beside``.
+
+    Raises UsageError for a database that cannot be used, or has not the table.
+    """
+    if config.outbox.database is None or not config.outbox.relay:
+        return None
+    started = start_relay(config, log, oauth_token)
+    beside.callback(started.stop)
+    return started
+
+
+def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
+    """Start a relay; raises UsageError for a database that cannot be used, or has not the table.
+
+    A database that is away is waited for.
+    """
+    require_sqlalchemy("outbox")
+    # Imported here: without an outbox a worker starts without SQLAlchemy.
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
+
+    from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415
+    from window_consumer.database.outbox.sender import KafkaOutboxSender  # noqa: PLC0415
+    from window_consumer.database.outbox.setup import (  # noqa: PLC0415
+        OutboxDatabase,
+        producer_properties,
+    )
+
+    database = OutboxDatabase.of(config.outbox)
+    try:
+        database.check()
+    except OperationalError as error:
+        LOGGER.warning("outbox: the database does not answer yet: %s", error.orig)
+    stop = threading.Event()
+    sender = KafkaOutboxSender(producer_properties(config), log, oauth_token)
+    relay = OutboxRelay(database, sender, database.rules(), stop)
+    thread = threading.Thread(target=relay.run, name=THREAD, daemon=True)
+    thread.start()
+    return RelayThread(relay, stop, thread)
