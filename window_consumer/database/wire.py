@@ -13,6 +13,7 @@ from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
+from window_consumer.runtime.figures.measures import OutboxBacklog
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.relay import OutboxRelay
@@ -55,18 +56,39 @@ def relay_beside(
     return started
 
 
+def backlog_of(config: Config) -> OutboxBacklog | None:
+    """Return what waits in the outbox; None if none is configured. Raises UsageError."""
+    if config.outbox.database is None:
+        return None
+    require_sqlalchemy("outbox")
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
+
+    from window_consumer.database.outbox.setup import OutboxDatabase  # noqa: PLC0415 - likewise
+
+    database = OutboxDatabase.of(config.outbox)
+    try:
+        with database.engine.connect() as connection, connection.begin():
+            counts = database.store.counts(connection)
+    except SQLAlchemyError as error:
+        return OutboxBacklog(error=str(getattr(error, "orig", None) or error))
+    finally:
+        database.engine.dispose()
+    return OutboxBacklog(counts.oldest_s, counts.blocked)
+
+
 def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
     """Start a relay; raises UsageError for a database that cannot be used, or has not the table.
 
     A database that is away is waited for.
     """
     require_sqlalchemy("outbox")
-    # Imported here: without an outbox a worker starts without SQLAlchemy.
-    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - SQLAlchemy is optional
 
-    from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415
-    from window_consumer.database.outbox.sender import KafkaOutboxSender  # noqa: PLC0415
-    from window_consumer.database.outbox.setup import (  # noqa: PLC0415
+    from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
+    from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - likewise
+        KafkaOutboxSender,
+    )
+    from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
         OutboxDatabase,
         producer_properties,
     )

@@ -24,6 +24,7 @@ from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.database.outbox.wake_up import WakeUp
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.figures.measures import OutboxFigures
 
 SEND_S: Final = 4.0
 """How long a batch may take: with the statements around it a transaction stays below 5 s."""
@@ -52,18 +53,6 @@ class RelayRules:
     refused_again_s: float = LONGEST_PAUSE_S
     first_pause_s: float = FIRST_PAUSE_S
     longest_pause_s: float = LONGEST_PAUSE_S
-
-
-@frozen
-class RelayFigures:
-    """What a relay shows of itself."""
-
-    sent: int
-    refused: int
-    oldest_s: float
-    """The age of the oldest row that is due, in seconds, when it was last asked for."""
-    trouble: str | None
-    """Why nothing can be sent or marked; None while all is well."""
 
 
 class RelayedDatabase(Protocol):
@@ -128,10 +117,14 @@ class OutboxRelay:
         self._store = self._database.store
         self.wake_up = WakeUp(self._store.outbox.table.fullname)
 
-    def figures(self) -> RelayFigures:
+    def figures(self) -> OutboxFigures:
         """Return what it has done. Any thread may ask."""
-        trouble = self._database_trouble or self._kafka_trouble
-        return RelayFigures(self._sent, self._refused, self._oldest_s, trouble)
+        return OutboxFigures(self._sent, self._refused, self._oldest_s)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why rows cannot be sent or marked, None while all is well. Any thread may ask."""
+        return self._database_trouble or self._kafka_trouble
 
     def run(self) -> None:
         """Relay until ``stop`` is set; wakes up within ``wake_up.set``."""
@@ -147,10 +140,12 @@ class OutboxRelay:
                 if is_retryable(error):
                     self.wake_up.wait(_AGAIN_S)
                     continue
-                self._database_trouble = f"{type(error).__name__}: {error}"
+                # After a failover the old connection would lead to the wrong server.
+                self._database.engine.dispose()
+                self._database_trouble = reason = str(getattr(error, "orig", None) or error).strip()
                 pause.extend(time.monotonic())
                 _log.warning(
-                    "outbox: the database fails, trying again in %g s: %s", pause.length_s, error
+                    "outbox: the database fails, trying again in %g s: %s", pause.length_s, reason
                 )
                 self._wait(pause.length_s)
 
