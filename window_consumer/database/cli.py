@@ -16,7 +16,7 @@ from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
-from window_consumer.config import Loaded, Mask, load
+from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.database import require_sqlalchemy
 from window_consumer.database.wire import start_relay
 from window_consumer.kafka.client_log import ClientLog
@@ -193,11 +193,11 @@ def _chosen(ids: tuple[uuid.UUID, ...], *, every: bool) -> list[uuid.UUID] | Non
     return None if every else list(ids)
 
 
-def _loaded(config: Path, overrides: tuple[str, ...]) -> Loaded:
+def _loaded(config: Path, overrides: tuple[str, ...]) -> LoadedConfig:
     return load(config, overrides=overrides, without_handlers=True)
 
 
-def _database(loaded: Loaded) -> OutboxDatabase:
+def _database(loaded: LoadedConfig) -> OutboxDatabase:
     require_sqlalchemy("outbox")
     from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - SQLAlchemy is optional
         OutboxDatabase,
@@ -206,7 +206,7 @@ def _database(loaded: Loaded) -> OutboxDatabase:
     return OutboxDatabase.of(loaded.config.outbox)
 
 
-def _check_tokens(loaded: Loaded) -> None:
+def _check_tokens(loaded: LoadedConfig) -> None:
     require_sqlalchemy("outbox")
     from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - SQLAlchemy is optional
         producer_properties,

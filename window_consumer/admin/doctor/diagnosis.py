@@ -128,7 +128,7 @@ def with_outbox(diagnosis: Diagnosis, outbox: OutboxBacklog | None) -> Diagnosis
     else:
         return evolve(diagnosis, well=(*diagnosis.well, "outbox: nothing waits for long"))
     figures = {"oldest_s": outbox.oldest_s, "blocked": outbox.blocked}
-    cause = Cause(CauseKind.OUTBOX_WAITS, OUTBOX, sentence, figures, weight=97)
+    cause = LikelyCause(CauseKind.OUTBOX_WAITS, OUTBOX, sentence, figures, weight=97)
     causes = sorted((*diagnosis.causes, cause), key=lambda each: -each.weight)
     return evolve(diagnosis, causes=tuple(causes))
 

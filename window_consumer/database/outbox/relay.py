@@ -23,8 +23,8 @@ from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.database.outbox.wake_up import WakeUp
 from window_consumer.model.errors import UsageError
-from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.figures.measures import OutboxFigures
+from window_consumer.runtime.log import own_logger
 
 SEND_S: Final = 4.0
 """How long a batch may take: with the statements around it a transaction stays below 5 s."""
