@@ -21,6 +21,7 @@ from window_consumer.database import require_sqlalchemy
 from window_consumer.database.wire import start_relay
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import RunError, UsageError
+from window_consumer.model.log_events import LogEvent
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -53,13 +54,21 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
         relay = start_relay(loaded.config, ClientLog(LOGGER.getChild("client"), mask), None)
     except Exception as error:
         return explain(error, mask)
-    LOGGER.info("outbox: relaying %s", loaded.config.outbox.table)
+    LOGGER.info(
+        "outbox: relaying %s",
+        loaded.config.outbox.table,
+        extra={"event": LogEvent.OUTBOX_STARTED},
+    )
     while not signals.stop.wait(_LOOK_S):
         if not relay.is_alive():
             return FAILED
     relay.stop()
     figures = relay.relay.figures()
-    LOGGER.info("outbox: stopped; %d rows were sent", figures.sent)
+    LOGGER.info(
+        "outbox: stopped; %d rows were sent",
+        figures.sent,
+        extra={"event": LogEvent.OUTBOX_STOPPED},
+    )
     return OK
 
 

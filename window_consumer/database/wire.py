@@ -13,6 +13,7 @@ from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxBacklog
 
 if TYPE_CHECKING:
@@ -97,7 +98,11 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     try:
         database.check()
     except OperationalError as error:
-        LOGGER.warning("outbox: the database does not answer yet: %s", error.orig)
+        LOGGER.warning(
+            "outbox: the database does not answer yet: %s",
+            error.orig,
+            extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
+        )
     stop = threading.Event()
     sender = KafkaOutboxSender(producer_properties(config), log, oauth_token)
     relay = OutboxRelay(database, sender, database.rules(), stop)

@@ -21,8 +21,9 @@ from window_consumer.database.dialects import is_retryable
 from window_consumer.database.outbox.sender import Answer, OutboxSender
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.database.outbox.wake_up import WakeUp
+from window_consumer.database.outbox.wake import WakeUp
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxFigures
 from window_consumer.runtime.log import own_logger
 
@@ -70,7 +71,7 @@ class RelayedDatabase(Protocol):
         """Raise UsageError if nothing can be relayed from it."""
 
 
-class Stop(Protocol):
+class StopFlag(Protocol):
     """What ends a relay."""
 
     def is_set(self) -> bool:
@@ -98,7 +99,7 @@ class OutboxRelay:
     _database: RelayedDatabase
     _sender: OutboxSender
     _rules: RelayRules
-    _stop: Stop
+    _stop: StopFlag
     wake_up: WakeUp = field(init=False)
     _store: OutboxStore = field(init=False)
     _held: dict[str, _Pause] = field(factory=dict, init=False)
@@ -145,7 +146,10 @@ class OutboxRelay:
                 self._database_trouble = reason = str(getattr(error, "orig", None) or error).strip()
                 pause.extend(time.monotonic())
                 _log.warning(
-                    "outbox: the database fails, trying again in %g s: %s", pause.length_s, reason
+                    "outbox: the database fails, trying again in %g s: %s",
+                    pause.length_s,
+                    reason,
+                    extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
                 )
                 self._wait(pause.length_s)
 
@@ -233,7 +237,13 @@ class OutboxRelay:
         again_s = self._rules.refused_again_s if self._rules.on_refused == "block" else None
         for row, why in refused:
             self._store.refuse(connection, row.id, why, again_s)
-            _log.error("outbox: Kafka refuses row %s to %s: %s", row.id, row.topic, why)
+            _log.error(
+                "outbox: Kafka refuses row %s to %s: %s",
+                row.id,
+                row.topic,
+                why,
+                extra={"event": LogEvent.OUTBOX_ROW_REFUSED},
+            )
         self._refused += len(refused)
         self._hold(silent, {row.topic for row in rows}, held)
         return len(acked)
@@ -261,5 +271,11 @@ class OutboxRelay:
             )
             pause.extend(now)
             held.add(topic)
-            _log.warning("outbox: %s takes nothing, again in %g s: %s", topic, pause.length_s, why)
+            _log.warning(
+                "outbox: %s takes nothing, again in %g s: %s",
+                topic,
+                pause.length_s,
+                why,
+                extra={"event": LogEvent.OUTBOX_TOPIC_SILENT},
+            )
         self._kafka_trouble = next(iter(silent.values()), None)

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.database.dialects import dialect_of
-from window_consumer.database.outbox.wake_up import wake_after_commit
+from window_consumer.database.outbox.wake import wake_after_commit
 from window_consumer.model import headers as names
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Bytes, HeaderPairs, Produce
