@@ -14,6 +14,7 @@ from benchmarks import (
     children,
     downstream,
     growth,
+    outbox,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -25,7 +26,12 @@ from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
 from window_consumer.model.errors import RunError
 
-_OF_THE_PIPELINE = {**pipeline_trace.RUNS, **growth.RUNS, "dead-letters": pipeline_dlq.run}
+_OF_THE_PIPELINE = {
+    **pipeline_trace.RUNS,
+    **growth.RUNS,
+    **outbox.RUNS,
+    "dead-letters": pipeline_dlq.run,
+}
 
 
 def measure(
@@ -47,7 +53,7 @@ def measure(
     elif workload.work in ("noop", "telemetry") or workload.coroutine:
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
-    elif workload.kills:
+    elif workload.kills and workload.work == "redrive":
         checks.append(bench.run(checked=True))
         found = _problems(checks[0]) or "all well"
         say(f"{workload.name}: a run that is killed {workload.kills} times: {found}")

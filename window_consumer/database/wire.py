@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -18,6 +19,7 @@ from window_consumer.runtime.figures.measures import OutboxBacklog
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.relay import OutboxRelay
+    from window_consumer.database.outbox.sender import OutboxSender
 
 THREAD: Final = "wc-outbox-relay"
 _END_S: Final = 6.0
@@ -77,6 +79,17 @@ def backlog_of(config: Config) -> OutboxBacklog | None:
     return OutboxBacklog(counts.oldest_s, counts.blocked)
 
 
+def sender_of(
+    properties: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
+) -> OutboxSender:
+    """Return what sends rows to Kafka, with these properties of a producer."""
+    from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - SQLAlchemy is optional
+        KafkaOutboxSender,
+    )
+
+    return KafkaOutboxSender(properties, log, oauth_token)
+
+
 def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
     """Start a relay; raises UsageError for a database that cannot be used, or has not the table.
 
@@ -86,9 +99,6 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - SQLAlchemy is optional
 
     from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
-    from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - likewise
-        KafkaOutboxSender,
-    )
     from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
         OutboxDatabase,
         producer_properties,
@@ -104,7 +114,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
             extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
         )
     stop = threading.Event()
-    sender = KafkaOutboxSender(producer_properties(config), log, oauth_token)
+    sender = sender_of(producer_properties(config), log, oauth_token)
     relay = OutboxRelay(database, sender, database.rules(), stop)
     thread = threading.Thread(target=relay.run, name=THREAD, daemon=True)
     thread.start()

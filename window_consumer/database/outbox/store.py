@@ -64,7 +64,8 @@ class OutboxStore:
         self.lock_name = zlib.crc32(table.fullname.encode()) - 2**31
         now = sa.text(self.dialect.now)
         self._due = sa.or_(table.c.available_at.is_(None), table.c.available_at <= now)
-        self._rows = self._select_rows()
+        self.selection = self._select_rows()
+        """The rows of a shard that are due; bound are ``shard`` and ``batch``."""
 
     def _select_rows(self) -> sa.Select[Any]:
         row = self._table.c
@@ -118,7 +119,7 @@ class OutboxStore:
 
         Never those after a position: ``seq`` becomes visible in the order of commits.
         """
-        statement = self._rows
+        statement = self.selection
         if held:
             statement = statement.where(self._table.c.topic.not_in(sorted(held)))
         found = connection.execute(statement, {"shard": shard, "batch": batch})
