@@ -32,10 +32,11 @@ from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import Answer, OutboxSender
+from window_consumer.database.outbox.sender import OutboxSender
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import Outbox, OutboxRow
 from window_consumer.database.wire import sender_of
+from window_consumer.kafka.batch_sending import Answer
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import RunError
 from window_consumer.model.produce import Produce

@@ -22,9 +22,9 @@ from tests.database.conftest import (
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.dialects import ReadOnlyDatabaseError
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import Answer
 from window_consumer.database.outbox.setup import OutboxDatabase, WrongTableError
 from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.kafka.batch_sending import Answer
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_postgres import RealPostgres
 

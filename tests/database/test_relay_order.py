@@ -17,9 +17,9 @@ from tests.database.conftest import (
     relaying,
 )
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import Answer
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.kafka.batch_sending import Answer
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import PublishFailedError
 

@@ -18,10 +18,11 @@ from attrs import define, field, frozen
 from sqlalchemy.exc import SQLAlchemyError
 
 from window_consumer.database.dialects import is_retryable
-from window_consumer.database.outbox.sender import Answer, OutboxSender
+from window_consumer.database.outbox.sender import OutboxSender
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.database.outbox.wake import WakeUp
+from window_consumer.kafka.batch_sending import Answer
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxFigures

@@ -124,16 +124,8 @@ class OutboxStore:
             statement = statement.where(self._table.c.topic.not_in(sorted(held)))
         found = connection.execute(statement, {"shard": shard, "batch": batch})
         return [
-            OutboxRow(
-                id=row[0],
-                topic=row[1],
-                key=row[2],
-                payload=row[3],
-                headers=headers_of(row[0], row[4]),
-                partition=row[5],
-                timestamp=row[6],
-            )
-            for row in found
+            OutboxRow(row_id, topic, key, payload, headers_of(row_id, stored), *place)
+            for row_id, topic, key, payload, stored, *place in found.all()
         ]
 
     def mark(self, connection: sa.Connection, ids: Sequence[uuid.UUID], *, keep: bool) -> None:

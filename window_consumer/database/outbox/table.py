@@ -10,10 +10,9 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from attrs import frozen
 from sqlalchemy.orm import Session
 
 from window_consumer.config.units import UnitError, parse_duration
@@ -36,15 +35,14 @@ _MAX_TYPE: Final = 255
 Delay = str | float | timedelta
 
 
-@frozen(kw_only=True)
-class OutboxRow:
-    """A row that is due, as the relay sends it."""
+class OutboxRow(NamedTuple):
+    """A row that is due, as the relay sends it; a tuple as there are many."""
 
     id: uuid.UUID
     topic: str
     key: bytes | None
     payload: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: list[tuple[str, bytes | None]]
     partition: int | None
     timestamp: int | None
 
@@ -256,10 +254,12 @@ def _json_value(value: bytes | None) -> Any:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def headers_of(row_id: uuid.UUID, stored: Any) -> tuple[tuple[str, bytes | None], ...]:
+def headers_of(row_id: uuid.UUID, stored: Any) -> list[tuple[str, bytes | None]]:
     """Return a record's headers: those that the row holds, and its id as ``wc-id``."""
-    own = [(name, _bytes_of(value)) for name, value in stored or ()]
-    return (*own, (names.ID, str(row_id).encode()))
+    record_id = (names.ID, str(row_id).encode())
+    if not stored:
+        return [record_id]
+    return [*((name, _bytes_of(value)) for name, value in stored), record_id]
 
 
 def _bytes_of(stored: Any) -> bytes | None:
