@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -291,3 +292,22 @@ def test_a_commit_wakes_the_relay_of_its_process(
         for number in range(1, 4):
             in_postgres.add(TOPIC, b"1", b"%d" % number)
             arrived(broker, TOPIC, number)
+
+
+def test_statements_are_not_prepared_where_prepared_ones_get_lost(
+    in_postgres: OutboxBench,
+) -> None:
+    """As behind a PgBouncer that gives each transaction another connection."""
+    engine = in_postgres.database().engine
+    with engine.connect() as connection:
+        assert driver_of(connection).prepare_threshold is not None
+        with pytest.raises(sa.exc.DBAPIError):
+            connection.exec_driver_sql("EXECUTE lost")
+    engine.dispose()
+    with engine.connect() as connection:
+        assert driver_of(connection).prepare_threshold is None
+    engine.dispose()
+
+
+def driver_of(connection: sa.Connection) -> Any:
+    return connection.connection.driver_connection

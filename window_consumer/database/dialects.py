@@ -23,6 +23,10 @@ _RETRYABLE: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's codes for a serialization failure and a deadlock."""
 
 
+_NOT_PREPARED: Final = frozenset({"26000", "42P05"})
+"""PostgreSQL's codes for a prepared statement that is missing, or is there already."""
+
+
 class SqlDialect(Protocol):
     """A database that is supported."""
 
@@ -77,9 +81,8 @@ class PostgresDialect:
         """See SqlDialect."""
         arguments: dict[str, Any] = {}
         if url.get_driver_name() == "psycopg":
-            # A prepared statement belongs to a connection, which PgBouncer changes.
-            arguments = {"connect_timeout": 5, "prepare_threshold": None}
-        return sa.create_engine(
+            arguments = {"connect_timeout": 5}
+        engine = sa.create_engine(
             url,
             pool_size=1,
             max_overflow=0,
@@ -87,6 +90,8 @@ class PostgresDialect:
             isolation_level="READ COMMITTED",
             connect_args=arguments,
         )
+        _prepare_where_possible(engine)
+        return engine
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:  # noqa: ARG002 - an identity
         """See SqlDialect."""
@@ -121,6 +126,21 @@ class PostgresDialect:
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """See SqlDialect."""
         return column == sa.any_(sa.bindparam("ids", ids, type_=sa.ARRAY(sa.Uuid())))
+
+
+def _prepare_where_possible(engine: sa.Engine) -> None:
+    """Stop preparing statements once a PgBouncer before 1.21 shows that it loses them."""
+    is_lost = False
+
+    @sa.event.listens_for(engine, "handle_error")
+    def record_lost(context: sa.ExceptionContext) -> None:
+        nonlocal is_lost
+        is_lost = is_lost or getattr(context.original_exception, "sqlstate", None) in _NOT_PREPARED
+
+    @sa.event.listens_for(engine, "connect")
+    def set_threshold(connection: Any, _record: object) -> None:
+        if is_lost:
+            connection.prepare_threshold = None
 
 
 # A mark that PostgreSQL loses in a crash is one row that is sent again, with the same id: its

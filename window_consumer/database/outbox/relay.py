@@ -218,7 +218,12 @@ class OutboxRelay:
         held: set[str],
     ) -> int:
         """Mark the acknowledged prefix of each key, and record what was refused."""
-        acked: list[uuid.UUID] = []
+        if not any(answers):
+            acked = [row.id for row in rows]
+            self._mark(connection, acked)
+            self._hold({}, {row.topic for row in rows}, held)
+            return len(acked)
+        acked = []
         refused: list[tuple[OutboxRow, str]] = []
         open_lanes: set[tuple[str, bytes]] = set()
         silent: dict[str, str] = {}
