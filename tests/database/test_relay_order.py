@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from attrs import define, field
 from tests.database.conftest import (
     OutboxBench,
     arrived,
+    bench_at,
     eventually,
     header,
     relaying,
@@ -268,3 +270,13 @@ def test_another_topic_goes_on_while_one_is_silent(bench: OutboxBench) -> None:
             bench.add(TOPIC, b"%d" % number, b"spoken")
         eventually(lambda: bench.count() == 1)
     assert sender.taken == [b"spoken"] * 20
+
+
+def test_sqlite_looks_for_blocked_keys_in_an_index(tmp_path: Path) -> None:
+    with bench_at(f"sqlite:///{tmp_path / 'shop.db'}") as bench:
+        statement = str(OutboxStore(bench.outbox, "sqlite").selection.compile(bench.engine))
+        with bench.engine.connect() as connection:
+            plan = connection.exec_driver_sql(
+                "EXPLAIN QUERY PLAN " + statement.replace("?", "1")
+            ).all()
+    assert not [row for row in plan if row[3].startswith("SCAN")]
