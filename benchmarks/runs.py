@@ -14,6 +14,7 @@ from benchmarks import (
     children,
     downstream,
     growth,
+    outbox,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -30,6 +31,7 @@ _OF_THE_PIPELINE = {
     **pipeline_trace.RUNS,
     **growth.RUNS,
     **producing.RUNS,
+    **outbox.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

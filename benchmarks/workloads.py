@@ -33,6 +33,9 @@ Work = Literal[
     "audit",
     "producer",
     "producer-kills",
+    "outbox-relay",
+    "outbox-latency",
+    "outbox-kills",
 ]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
@@ -453,6 +456,27 @@ _ALL = (
         work="producer-kills",
         kills=10,
         floors=(Floor("twice", 0, at_most=True),),
+    ),
+    Workload(
+        "outbox-relay",
+        "40,000 rows of an outbox in PostgreSQL are relayed, in turn with a loop written by hand",
+        TopicSpec(records=40_000, keys=10_000),
+        work="outbox-relay",
+        floors=(Floor("records_per_s", 8_000), Floor("bare-loop", 0.8)),
+    ),
+    Workload(
+        "outbox-latency",
+        "100 transactions a second, for 20 s: from the commit to Kafka's ack",
+        TopicSpec(records=2_000),
+        work="outbox-latency",
+        floors=(Floor("p50_ms", 50, at_most=True), Floor("p99_ms", 400, at_most=True)),
+    ),
+    Workload(
+        "outbox-kills",
+        "10,000 rows while 4 relays are killed 10 times with -9 and the broker restarts",
+        TopicSpec(records=10_000),
+        work="outbox-kills",
+        kills=10,
     ),
 )
 

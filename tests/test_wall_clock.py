@@ -41,6 +41,8 @@ MAY_READ_IT = {
     "dlq/spark/summary.py": {"fromtimestamp"},
     "spark/backfill/ranges.py": {"fromtimestamp"},
     "cli/options.py": {"now"},
+    "database/outbox/store.py": {"now"},
+    "database/outbox/table.py": {"now"},
     "spark/commands/backfill.py": {"time"},
     "audit/commands/alerts.py": {"fromtimestamp", "time"},
     "dlq/commands/export.py": {"time"},
@@ -51,7 +53,8 @@ MAY_READ_IT = {
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
 happened that is traced, here or in OpenTelemetry, when a record was sent, when a picture was taken,
 the end of a browser's session, what is asked of the trace and the audit, which range a backfill is
-about, and the age of dead letters, which are counted, shown and deleted by it."""
+about, the age of dead letters, which are counted, shown and deleted by it, and when a row of an
+outbox is due."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",

@@ -24,7 +24,8 @@ from window_consumer.audit.wire import (
     auditing_of,
     counting_redrives,
 )
-from window_consumer.config import LoadedConfig
+from window_consumer.config import Config, LoadedConfig
+from window_consumer.database.wire import RelayThread, backlog_of, relay_beside
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.metrics.otel.wire import (
@@ -35,7 +36,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
-from window_consumer.runtime.figures.measures import ProcessFigures
+from window_consumer.runtime.figures.measures import OutboxBacklog, ProcessFigures
 from window_consumer.trace.wire import (
     Tracing,
     tracing_of,
@@ -59,12 +60,14 @@ class Listeners:
     auditing: Auditing | None = None
     """Also receives what workers write."""
     tracing: Tracing | None = None
+    outbox: RelayThread | None = None
 
     def figures(self) -> ProcessFigures:
         """Return the listeners' figures."""
         return ProcessFigures(
             None if self.tracing is None else self.tracing.writer.figures(),
             None if self.auditing is None else self.auditing.audit.figures(),
+            None if self.outbox is None else self.outbox.relay.figures(),
         )
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
@@ -100,4 +103,11 @@ def listeners_of(
     tracing = tracing_of(f"{app.name}{version}", plan, prepared, beside)
     each: list[AppListener | None] = [tracing, spans, auditing]
     there = [listener for listener in each if listener is not None]
-    return Listeners(there, spans, auditing, tracing)
+    log = prepared.workers[0].log
+    relay = relay_beside(plan.config, log, prepared.oauth_token, beside)
+    return Listeners(there, spans, auditing, tracing, relay)
+
+
+def outbox_backlog(config: Config) -> OutboxBacklog | None:
+    """Return what waits in the outbox, see ``backlog_of``."""
+    return backlog_of(config)

@@ -28,6 +28,7 @@ _COMMANDS = {
     "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
     "pipeline": "window_consumer.spark.cli:pipeline_group",
     "audit": "window_consumer.audit.cli:audit_group",
+    "outbox": "window_consumer.database.cli:outbox_group",
     "trace": "window_consumer.trace.cli:trace_group",
     "simulate": "window_consumer.simulator.cli:simulate_command",
 }

@@ -46,6 +46,7 @@ from window_consumer.config.sections.mask import (
     MaskRules,
 )
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import (
     TraceConfig,
     TraceSample,
@@ -69,6 +70,7 @@ __all__ = [
     "MaskRule",
     "MaskRules",
     "OpenTelemetryConfig",
+    "OutboxConfig",
     "RetryConfig",
     "Scalar",
     "StallConfig",

@@ -112,10 +112,7 @@ def check(
     for index, worker in enumerate(running):
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
-    if "trace" not in broken:
-        problems.extend(_trace(config, tree))
-    if "audit" not in broken:
-        problems.extend(_audit(config.audit, tree))
+    problems.extend(_telemetry_and_outbox(config, tree, broken))
     if "topics" not in broken:
         problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
@@ -165,6 +162,17 @@ def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
         yield Problem(("trace", "directory"), "is missing: way: spool writes its files there")
     if trace.way != "spool" and trace.directory is not None:
         yield Problem(("trace", "directory"), "is for way: spool, and way is kafka")
+
+
+def _telemetry_and_outbox(
+    config: Config, tree: Tree, broken: Collection[object]
+) -> Iterator[Problem]:
+    if "trace" not in broken:
+        yield from _trace(config, tree)
+    if "audit" not in broken:
+        yield from _audit(config.audit, tree)
+    if "outbox" not in broken and tree.get(("outbox",)) and config.outbox.database is None:
+        yield Problem(("outbox", "database"), "is missing: the URL of the database with the table")
 
 
 def _audit(audit: AuditConfig, tree: Tree) -> Iterator[Problem]:

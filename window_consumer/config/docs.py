@@ -36,6 +36,7 @@ from window_consumer.config.sections.listening import (
 )
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
 
 _INTRODUCTION: Final = """\
@@ -77,7 +78,8 @@ before it, it belongs to that sub-map: `--set workers.charge.kafka.consumer.fetc
 value that begins with `[`, `{`, `"` or `'` is read as YAML; any other is used unchanged.
 
 Secrets are printed as `***`: values from `${file:...}`, those of Kafka properties with a secret's
-name (password, secret, token, private key ...), `admin.token` and `trace.key_secret`.
+name (password, secret, token, private key ...), `admin.token`,
+`trace.key_secret` and `outbox.database`.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
@@ -98,6 +100,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("admin.tls", "`admin.tls`", TlsConfig),
     ("trace", "`trace`", TraceConfig),
     ("opentelemetry", "`opentelemetry`", OpenTelemetryConfig),
+    ("outbox", "`outbox`", OutboxConfig),
 )
 
 _KAFKA: Final = """\

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import urlsplit
 
 from attrs import evolve, field, frozen
 
@@ -104,6 +105,9 @@ def load(
     config = _with_cores(config, tree, cores)
     problems += [*not_filled_in, *not_structured]
     problems += check(config, tree, problems, without_handlers=without_handlers)
+    if without_handlers and config.outbox.database is not None:
+        # The outbox of a program without workers is relayed by a command.
+        problems = [problem for problem in problems if problem.path != ("workers",)]
     if problems:
         problems = explained(problems, tree, handler_defaults)
         raise to_error(problems, tree, Mask(secrets))
@@ -138,7 +142,7 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
     return tree
 
 
-_SECRET_KEYS = {("admin", "token"), ("trace", "key_secret")}
+_SECRET_KEYS = {("admin", "token"), ("outbox", "database"), ("trace", "key_secret")}
 """Secret keys that are not Kafka properties."""
 
 
@@ -146,6 +150,7 @@ def _secret_properties(tree: Tree) -> Iterable[str]:
     for path, value in walk(tree.value):
         if path in _SECRET_KEYS and isinstance(value, str | int | float):
             yield as_text(value)
+            yield _password_of(as_text(value))
             yield tree.origin(path).text or ""
         key = (
             ".".join(str(part) for part in path[path.index("kafka") :]) if is_property(path) else ""
@@ -153,3 +158,11 @@ def _secret_properties(tree: Tree) -> Iterable[str]:
         if is_secret_key(key) and isinstance(value, str | int | float):
             yield as_text(value)
             yield tree.origin(path).text or ""
+
+
+def _password_of(url: str) -> str:
+    """Return the password in a URL as it is written there; empty without one."""
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:
+        return ""

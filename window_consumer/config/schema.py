@@ -49,6 +49,7 @@ from window_consumer.config.sections.mask import (
     MaskRules,
 )
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.rate import (
     Rate,
     rate_kind,
@@ -373,6 +374,10 @@ class Config:
     audit: AuditConfig = field(
         factory=AuditConfig,
         metadata=about("Counts of records by outcome, to compare with what was sent."),
+    )
+    outbox: OutboxConfig = field(
+        factory=OutboxConfig,
+        metadata=about("The table whose committed rows become records, and how they are relayed."),
     )
 
     @property

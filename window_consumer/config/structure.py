@@ -47,6 +47,7 @@ from window_consumer.config.sections.listening import (
 )
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
 from window_consumer.config.tree import (
     Path,
@@ -66,6 +67,7 @@ SECTIONS: Final = (
     TraceConfig,
     OpenTelemetryConfig,
     AuditConfig,
+    OutboxConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -95,6 +97,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         raw.get("opentelemetry"), OpenTelemetryConfig, ("opentelemetry",), problems
     )
     audit = section_of(raw.get("audit"), AuditConfig, ("audit",), problems)
+    outbox = section_of(raw.get("outbox"), OutboxConfig, ("outbox",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
@@ -108,6 +111,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         trace=trace or TraceConfig(),
         opentelemetry=opentelemetry or OpenTelemetryConfig(),
         audit=audit or AuditConfig(),
+        outbox=outbox or OutboxConfig(),
         workers=workers,
     )
     return config, problems

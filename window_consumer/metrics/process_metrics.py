@@ -16,6 +16,7 @@ from window_consumer.metrics.metric import (
 from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,
+    OutboxFigures,
     TraceFigures,
 )
 
@@ -42,6 +43,18 @@ def _of_audit(
         return [] if audit is None else [((), of(audit))]
 
     return Metric(f"window_consumer.audit.{name}", kind, unit, meaning, read, of_process=True)
+
+
+def _of_outbox(
+    name: str, kind: MetricKind, unit: str, meaning: str, of: Callable[[OutboxFigures], float]
+) -> Metric:
+    """Make a metric of a figure of the outbox."""
+
+    def read(measures: Measures) -> Iterable[Sample]:
+        outbox = measures.of_process.outbox
+        return [] if outbox is None else [((), of(outbox))]
+
+    return Metric(f"window_consumer.outbox.{name}", kind, unit, meaning, read, of_process=True)
 
 
 def _lost_events(measures: Measures) -> Iterable[Sample]:
@@ -131,5 +144,26 @@ OF_PROCESS: Final[tuple[Metric, ...]] = (
         "s",
         "For how long the topic of the audit has taken nothing, 0 while it does.",
         lambda audit: audit.blocked_s,
+    ),
+    _of_outbox(
+        "sent",
+        MetricKind.COUNTER,
+        "{row}",
+        "Rows of the outbox that this process has sent, and Kafka has acknowledged.",
+        lambda outbox: outbox.sent,
+    ),
+    _of_outbox(
+        "refused",
+        MetricKind.COUNTER,
+        "{row}",
+        "Rows of the outbox that Kafka has refused for good, counted at each attempt.",
+        lambda outbox: outbox.refused,
+    ),
+    _of_outbox(
+        "oldest",
+        MetricKind.GAUGE,
+        "s",
+        "The age of the oldest row of the outbox that is due and not sent, 0 without one.",
+        lambda outbox: outbox.oldest_s,
     ),
 )

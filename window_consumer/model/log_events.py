@@ -200,6 +200,19 @@ class LogEvent(StrEnum):
     OTEL_END_FAILED = "otel.end_failed", "a provider could not be shut down"
     OTEL_SPAN_LOST = "otel.span_lost", "a span is lost"
 
+    # Outbox
+    OUTBOX_STARTED = "outbox.started", "the relay of `window-consumer outbox run` has started"
+    OUTBOX_STOPPED = "outbox.stopped", "that relay has ended"
+    OUTBOX_DATABASE_FAILED = (
+        "outbox.database_failed",
+        "the database does not answer, or takes no changes; the relay tries again",
+    )
+    OUTBOX_TOPIC_SILENT = (
+        "outbox.topic_silent",
+        "no broker answers for rows of a topic; they are sent again",
+    )
+    OUTBOX_ROW_REFUSED = "outbox.row_refused", "Kafka refuses a row for good"
+
     # Spark
     BACKFILL_TASKS_LOST = "backfill.tasks_lost", "tasks ended without a result and are retried"
     BACKFILL_BREAKER_OPENED = "backfill.breaker_opened", "the breaker of a task opened"

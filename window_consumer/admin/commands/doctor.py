@@ -21,8 +21,9 @@ from window_consumer.admin.doctor.collection import (
     Examination,
     Process,
 )
-from window_consumer.admin.doctor.diagnosis import Diagnosis
+from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
 from window_consumer.app.clients import Clients
+from window_consumer.app.listeners import outbox_backlog
 from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
@@ -124,7 +125,8 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         notes += failures
         unreached = {worker.name for worker in workers}.difference(clusters)
         examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
-        return _conclude(examination.run(for_s), mask, as_json=as_json)
+        found = with_outbox(examination.run(for_s), outbox_backlog(loaded.config))
+        return _conclude(found, mask, as_json=as_json)
     except Exception as error:
         return explain(error, mask)
 

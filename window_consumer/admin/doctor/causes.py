@@ -30,6 +30,7 @@ class CauseKind(StrEnum):
     LOOP_BOUND = "loop_bound"
     LOOP_BLOCKED = "loop_blocked"
     HANDLER_SLOW = "handler_slow"
+    OUTBOX_WAITS = "outbox_waits"
     BROKER_AWAY = "broker_away"
     BROKER_SLOW = "broker_slow"
     FETCH_BOUND = "fetch_bound"

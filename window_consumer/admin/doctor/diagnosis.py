@@ -38,6 +38,7 @@ from window_consumer.admin.doctor.rules.supply import (
     fetch_bound,
 )
 from window_consumer.admin.doctor.samples import GroupLook
+from window_consumer.runtime.figures.measures import OutboxBacklog
 
 RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     breaker_open,
@@ -99,6 +100,37 @@ class Diagnosis:
             yield from (f"    {line}" for line in cause.stack.splitlines())
         yield from self.well
         yield from (f"note: {note}" for note in self.notes)
+
+
+OUTBOX: Final = "outbox"
+"""What stands for the worker of causes that are the outbox's."""
+
+OUTBOX_WAITS_S: Final = 30.0
+"""Rows are sent within a second; a row this old is stuck."""
+
+
+def with_outbox(diagnosis: Diagnosis, outbox: OutboxBacklog | None) -> Diagnosis:
+    """Return the diagnosis with what holds up the rows of an outbox, if anything does."""
+    if outbox is None:
+        return diagnosis
+    if outbox.error is not None:
+        sentence = f"its database does not answer, so nothing is sent: {outbox.error}"
+    elif outbox.blocked:
+        sentence = (
+            f"Kafka refuses {outbox.blocked} rows, and later rows of their keys wait:"
+            " `window-consumer outbox list --failed` says why"
+        )
+    elif outbox.oldest_s >= OUTBOX_WAITS_S:
+        sentence = (
+            f"its oldest row has waited for {outbox.oldest_s:.0f} s: no relay runs (`outbox.relay`,"
+            " `window-consumer outbox run`), or its log says what Kafka answers"
+        )
+    else:
+        return evolve(diagnosis, well=(*diagnosis.well, "outbox: nothing waits for long"))
+    figures = {"oldest_s": outbox.oldest_s, "blocked": outbox.blocked}
+    cause = LikelyCause(CauseKind.OUTBOX_WAITS, OUTBOX, sentence, figures, weight=97)
+    causes = sorted((*diagnosis.causes, cause), key=lambda each: -each.weight)
+    return evolve(diagnosis, causes=tuple(causes))
 
 
 def diagnose(

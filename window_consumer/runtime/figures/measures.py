@@ -48,12 +48,35 @@ class AuditFigures:
 
 
 @frozen
+class OutboxFigures:
+    """What the relay of one process has done."""
+
+    sent: int
+    refused: int
+    oldest_s: float
+    """The age of the oldest row that is due and not sent."""
+
+
+@frozen
+class OutboxBacklog:
+    """What waits in an outbox, whoever relays it."""
+
+    oldest_s: float = 0.0
+    """The age of the oldest row that is due."""
+    blocked: int = 0
+    """Rows that Kafka refuses, and whose keys wait."""
+    error: str | None = None
+    """Why the database could not be asked."""
+
+
+@frozen
 class ProcessFigures:
     """The figures that all workers of a process share."""
 
     trace: TraceFigures | None = None
     """None without a trace."""
     audit: AuditFigures | None = None
+    outbox: OutboxFigures | None = None
 
 
 @frozen

@@ -1,0 +1,109 @@
+"""The section ``outbox``: the table whose rows become records, and how they are relayed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import kinds
+from window_consumer.config.options import about
+
+_DAY_S: Final = 86_400.0
+_URL: Final = r"[a-z0-9]+([+][a-z0-9]+)?://.+"
+_TABLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}([.][A-Za-z_][A-Za-z0-9_]{0,62})?"
+_LONGEST_KEEP_S: Final = 3650 * _DAY_S
+
+
+def _wrong_url(text: str) -> str | None:
+    return None if re.fullmatch(_URL, text) else "is no URL of a database"
+
+
+def _wrong_table(text: str) -> str | None:
+    return None if re.fullmatch(_TABLE, text) else "is no name of a table"
+
+
+@frozen(kw_only=True)
+class OutboxConfig:
+    """The outbox: rows that transactions write, and that a relay sends to Kafka."""
+
+    database: str | None = field(
+        default=None,
+        metadata=about(
+            "The database with the table, as a URL of SQLAlchemy with a synchronous driver, such "
+            "as postgresql+psycopg://shop@db/shop. It is a secret: it is printed as `***`.",
+            kind=kinds.text("a database URL such as sqlite:////var/lib/shop.db", _wrong_url),
+            default="none: without it no relay runs",
+        ),
+    )
+    table: str = field(
+        default="wc_outbox",
+        metadata=about(
+            "The table, with its schema where it has one: events.wc_outbox. It has to be the one "
+            "that Outbox() names in the application.",
+            kind=kinds.text("a table's name", _wrong_table),
+            reason="what Outbox() calls it by default",
+        ),
+    )
+    poll: float = field(
+        default=0.2,
+        metadata=about(
+            "How often the relay looks for rows. Commits of its own process wake it at once.",
+            kind=kinds.duration(0.01, 60.0),
+            reason="one cheap query five times a second, and nobody waits longer for a record",
+        ),
+    )
+    batch: int = field(
+        default=500,
+        metadata=about(
+            "Rows that are sent and marked in one transaction, at most; fewer where they are "
+            "large.",
+            kind=kinds.whole_number(1, 10_000),
+            reason="statements and commits cost little beside 500 rows, and a crash repeats few",
+        ),
+    )
+    shards: int = field(
+        default=64,
+        metadata=about(
+            "The number of shards of Outbox(). Relays share them: more relays than shards idle.",
+            kind=kinds.whole_number(1, 1024),
+            reason="enough for some ten relays, and few enough to look at each",
+        ),
+    )
+    keep: float = field(
+        default=0.0,
+        metadata=about(
+            "How long rows stay after Kafka has acknowledged them; 0 deletes them at once.",
+            kind=kinds.duration(0.0, _LONGEST_KEEP_S),
+            reason="the records are in Kafka, and a small table stays fast",
+        ),
+    )
+    notify: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the relay listens for PostgreSQL's NOTIFY, which Outbox(notify=True) sends: "
+            "for relays in other processes than the writers.",
+            kind=kinds.boolean(),
+            reason="it takes a further connection, and commits that notify wait for each other",
+        ),
+    )
+    on_refused: Literal["block", "skip"] = field(
+        default="block",
+        metadata=about(
+            "What to do with a row that Kafka refuses for good (too large, no such topic, no "
+            "permission): its key waits and it is tried again every minute, or it is marked as "
+            "failed and later rows of its key go on.",
+            kind=kinds.choice("block", "skip"),
+            reason="keeps each key's order; `outbox list --failed` names what waits",
+        ),
+    )
+    relay: bool = field(
+        default=True,
+        metadata=about(
+            "Whether `window-consumer run` relays, in a thread of its own. Otherwise "
+            "`window-consumer outbox run` has to.",
+            kind=kinds.boolean(),
+            reason="works without another process",
+        ),
+    )

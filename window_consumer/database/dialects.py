@@ -1,0 +1,233 @@
+"""What differs between PostgreSQL and SQLite. No other module asks which database it has."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import sqlalchemy as sa
+from attrs import frozen
+from sqlalchemy.exc import DBAPIError
+
+from window_consumer.model.errors import UsageError
+
+LONGEST_TRANSACTION_S: Final = 5.0
+"""No transaction of ours stays open for longer, whatever Kafka does."""
+
+_SQLITE_BUSY_S: Final = 10.0
+_RETRYABLE: Final = frozenset({"40001", "40P01"})
+"""PostgreSQL's codes for a serialization failure and a deadlock."""
+
+
+_NOT_PREPARED: Final = frozenset({"26000", "42P05"})
+"""PostgreSQL's codes for a prepared statement that is missing, or is there already."""
+
+
+class SqlDialect(Protocol):
+    """A database that is supported."""
+
+    @property
+    def name(self) -> str:
+        """Return SQLAlchemy's name for it."""
+
+    @property
+    def now(self) -> str:
+        """Return SQL of the current time, in the form that timestamps are stored in."""
+
+    def engine(self, url: sa.URL) -> sa.Engine:
+        """Return an engine for one thread of ours; nothing connects yet."""
+
+    def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
+        """Return the next ``seq`` of the shard ``of_shard``; None with an identity column."""
+
+    def lock(self, connection: sa.Connection, name: int, shard: int) -> bool:
+        """Lock a shard until the transaction ends; False where another relay has it.
+
+        Bounds the transaction, too. Raises ReadOnlyDatabaseError.
+        """
+
+    def exclusive(self, url: sa.URL) -> AbstractContextManager[bool]:
+        """Return whether this relay may begin; it may until the end of the block."""
+
+    def check_writable(self, connection: sa.Connection, table: sa.Table) -> None:
+        """Raise ReadOnlyDatabaseError where rows could be sent and not be marked."""
+
+    def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
+        """Return the condition that a row has one of these ids."""
+
+
+class ReadOnlyDatabaseError(UsageError):
+    """The database takes no changes: it is a replica, or a right is missing."""
+
+
+_READ_ONLY = (
+    "the database is read-only (a replica?), or the right to UPDATE and DELETE {table} is missing:"
+    " what is sent could not be marked; point outbox.database to the primary"
+)
+
+
+@frozen
+class PostgresDialect:
+    """PostgreSQL 13 and later."""
+
+    name: str = "postgresql"
+    now: str = "now()"
+
+    def engine(self, url: sa.URL) -> sa.Engine:
+        """See SqlDialect."""
+        arguments: dict[str, Any] = {}
+        if url.get_driver_name() == "psycopg":
+            arguments = {"connect_timeout": 5}
+        engine = sa.create_engine(
+            url,
+            pool_size=1,
+            max_overflow=0,
+            # Another transaction's rows have to be visible once its lock is ours.
+            isolation_level="READ COMMITTED",
+            connect_args=arguments,
+        )
+        _prepare_where_possible(engine)
+        return engine
+
+    def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:  # noqa: ARG002 - an identity
+        """See SqlDialect."""
+        return None
+
+    def lock(self, connection: sa.Connection, name: int, shard: int) -> bool:
+        """See SqlDialect."""
+        bound = {"name": name, "shard": shard, "ms": str(round(LONGEST_TRANSACTION_S * 1000))}
+        row = connection.execute(_LOCK, bound).one()
+        if row.read_only:
+            raise ReadOnlyDatabaseError(_READ_ONLY.format(table="the outbox"))
+        return bool(row.locked)
+
+    @contextmanager
+    def exclusive(self, url: sa.URL) -> Iterator[bool]:  # noqa: ARG002 - shards are locked instead
+        """See SqlDialect."""
+        yield True
+
+    def check_writable(self, connection: sa.Connection, table: sa.Table) -> None:
+        """See SqlDialect."""
+        quoted = connection.dialect.identifier_preparer.format_table(table)
+        may = connection.scalar(
+            sa.text(
+                "SELECT current_setting('transaction_read_only') = 'off'"
+                " AND has_table_privilege(:t, 'UPDATE') AND has_table_privilege(:t, 'DELETE')"
+            ),
+            {"t": quoted},
+        )
+        if not may:
+            raise ReadOnlyDatabaseError(_READ_ONLY.format(table=quoted))
+
+    def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
+        """See SqlDialect."""
+        return column == sa.any_(sa.bindparam("ids", ids, type_=sa.ARRAY(sa.Uuid())))
+
+
+def _prepare_where_possible(engine: sa.Engine) -> None:
+    """Stop preparing statements once a PgBouncer before 1.21 shows that it loses them."""
+    is_lost = False
+
+    @sa.event.listens_for(engine, "handle_error")
+    def record_lost(context: sa.ExceptionContext) -> None:
+        nonlocal is_lost
+        is_lost = is_lost or getattr(context.original_exception, "sqlstate", None) in _NOT_PREPARED
+
+    @sa.event.listens_for(engine, "connect")
+    def set_threshold(connection: Any, _record: object) -> None:
+        if is_lost:
+            connection.prepare_threshold = None
+
+
+# A mark that PostgreSQL loses in a crash is one row that is sent again, with the same id: its
+# commit need not wait for the disk. A process that freezes loses its shard.
+_LOCK: Final = sa.text(
+    "SELECT set_config('synchronous_commit', 'off', true),"
+    " set_config('idle_in_transaction_session_timeout', :ms, true),"
+    " set_config('statement_timeout', :ms, true),"
+    " current_setting('transaction_read_only') = 'on' AS read_only,"
+    " pg_try_advisory_xact_lock(:name, :shard) AS locked"
+)
+
+
+@frozen
+class SqliteDialect:
+    """SQLite in WAL mode, in a file: one relay at a time."""
+
+    name: str = "sqlite"
+    now: str = "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+
+    def engine(self, url: sa.URL) -> sa.Engine:
+        """See SqlDialect."""
+        if not url.database or url.database == ":memory:":
+            raise UsageError("SQLite in memory belongs to one connection: name a file")
+        engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_S})
+        sa.event.listen(engine, "connect", _use_wal)
+        return engine
+
+    def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
+        """See SqlDialect. Writers come one after the other, so it is unique within its shard."""
+        highest = sa.func.coalesce(sa.func.max(table.c.seq), 0) + 1
+        rows = sa.select(highest).where(
+            table.c.shard == sa.bindparam("of_shard"),
+            table.c.published_at.is_(None),
+            table.c.status != sa.literal_column("'failed'"),
+        )
+        return rows.correlate(None).scalar_subquery()
+
+    def lock(self, connection: sa.Connection, name: int, shard: int) -> bool:  # noqa: ARG002 - one relay
+        """See SqlDialect."""
+        return True
+
+    @contextmanager
+    def exclusive(self, url: sa.URL) -> Iterator[bool]:
+        """See SqlDialect."""
+        with Path(f"{url.database}.outbox-relay.lock").open("wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def check_writable(self, connection: sa.Connection, table: sa.Table) -> None:
+        """See SqlDialect."""
+        file = connection.engine.url.database or ""
+        query_only = connection.scalar(sa.text("PRAGMA query_only"))
+        if query_only or not os.access(file, os.W_OK):
+            raise ReadOnlyDatabaseError(_READ_ONLY.format(table=table.fullname))
+
+    def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
+        """See SqlDialect."""
+        return column.in_(ids)
+
+
+def _use_wal(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+_DIALECTS: Final[dict[str, SqlDialect]] = {
+    each.name: each for each in (PostgresDialect(), SqliteDialect())
+}
+
+
+def dialect_of(name: str) -> SqlDialect:
+    """Return a supported database by SQLAlchemy's name for it; raises UsageError."""
+    if name not in _DIALECTS:
+        raise UsageError(f"{name} is not supported: {' and '.join(_DIALECTS)} are")
+    return _DIALECTS[name]
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Return whether the same transaction may succeed now: a deadlock, a serialization failure."""
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return code in _RETRYABLE or "database is locked" in str(error.orig)

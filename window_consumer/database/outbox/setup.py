@@ -1,0 +1,128 @@
+"""From the configuration to an outbox: its database, its table and the check of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import sqlalchemy as sa
+from attrs import frozen
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, NoSuchTableError
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
+
+from window_consumer.config import Config, WorkerConfig, effective_kafka
+from window_consumer.config.sections.outbox import OutboxConfig
+from window_consumer.database.dialects import dialect_of
+from window_consumer.database.outbox.relay import RelayRules
+from window_consumer.database.outbox.store import OutboxStore
+from window_consumer.database.outbox.table import Outbox
+from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
+from window_consumer.model.errors import UsageError
+
+_SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "pysqlite"}
+
+
+class WrongTableError(UsageError):
+    """The table of the outbox is missing, or has other columns."""
+
+
+@frozen
+class OutboxDatabase:
+    """The outbox of a configuration. Owner: one thread at a time."""
+
+    config: OutboxConfig
+    outbox: Outbox
+    engine: sa.Engine
+    store: OutboxStore
+
+    @classmethod
+    def of(cls, config: OutboxConfig) -> Self:
+        """Return it; nothing connects yet. Raises UsageError for a database that cannot be used."""
+        if config.database is None:
+            raise UsageError("outbox.database is missing: the URL of the database with the table")
+        url = _url_of(config.database)
+        outbox = Outbox(sa.MetaData(), config.table, config.shards)
+        try:
+            engine = dialect_of(url.get_backend_name()).engine(url)
+        except (ArgumentError, ImportError) as error:
+            raise UsageError(f"outbox.database: {error}") from None
+        return cls(config, outbox, engine, OutboxStore(outbox, url.get_backend_name()))
+
+    def ddl(self) -> str:
+        """Return the statements that create the table and its indexes."""
+        table = self.outbox.table
+        elements: list[ExecutableDDLElement] = [
+            CreateTable(table),
+            *map(CreateIndex, sorted(table.indexes, key=_name_of)),
+        ]
+        dialect = self.engine.dialect
+        return "\n".join(f"{str(each.compile(dialect=dialect)).strip()};" for each in elements)
+
+    def check(self) -> None:
+        """Raise UsageError if the table is missing or wrong, or the database takes no changes."""
+        with self.engine.connect() as connection, connection.begin():
+            self.check_table(connection)
+            self.store.dialect.check_writable(connection, self.outbox.table)
+
+    def check_table(self, connection: sa.Connection) -> None:
+        """Raise WrongTableError, with the DDL, if the table is missing or has other columns."""
+        table = self.outbox.table
+        try:
+            found = sa.inspect(connection).get_columns(table.name, table.schema)
+        except NoSuchTableError:
+            raise WrongTableError(
+                f"outbox: there is no table {table.fullname}; create it:\n{self.ddl()}"
+            ) from None
+        missing = {column.name for column in table.columns} - {each["name"] for each in found}
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise WrongTableError(
+                f"outbox: the table {table.fullname} lacks the columns {names}; it has to be:\n"
+                f"{self.ddl()}"
+            )
+
+    def rules(self) -> RelayRules:
+        """Return how to relay it."""
+        config = self.config
+        return RelayRules(
+            poll_s=config.poll,
+            batch=config.batch,
+            keep_s=config.keep,
+            on_refused=config.on_refused,
+        )
+
+
+def _name_of(index: sa.Index) -> str:
+    return str(index.name)
+
+
+def _url_of(text: str) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+        driver = url.get_driver_name()
+        backend = url.get_backend_name()
+        is_async = url.get_dialect().is_async
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise UsageError(f"outbox.database: {error}") from None
+    if is_async:
+        other = f"{backend}+{_SYNC_DRIVERS.get(backend, '...')}"
+        raise UsageError(f"outbox.database: {driver} is asynchronous: write {other}://...")
+    return url
+
+
+def producer_properties(config: Config) -> dict[str, Any]:
+    """Return the Kafka properties of the relay's producer.
+
+    They are those at the top of the file; where these name no brokers, the first worker's.
+    """
+    for worker in (WorkerConfig(group=""), *config.workers.values()):
+        found = effective_kafka(
+            config,
+            worker,
+            "producer",
+            consumer_only=CONSUMER_ONLY,
+            producer_only=PRODUCER_ONLY,
+        )
+        if "bootstrap.servers" in found:
+            return found
+    raise UsageError("outbox: kafka.bootstrap.servers is missing")

@@ -1,0 +1,121 @@
+"""The databases of an application: the relay of its outbox beside the workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.config import Config
+from window_consumer.database import require_sqlalchemy
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.log_events import LogEvent
+from window_consumer.runtime.figures.measures import OutboxBacklog
+
+if TYPE_CHECKING:
+    from window_consumer.database.outbox.relay import OutboxRelay
+    from window_consumer.database.outbox.sender import OutboxSender
+
+THREAD: Final = "wc-outbox-relay"
+_END_S: Final = 6.0
+"""A transaction of the relay takes 5 s at most."""
+
+
+@frozen
+class RelayThread:
+    """A relay and its thread."""
+
+    relay: OutboxRelay
+    _stop: threading.Event
+    _thread: threading.Thread
+
+    def stop(self) -> None:
+        """End the relay once its transaction is finished; returns within some seconds."""
+        self._stop.set()
+        self.relay.wake_up.set()
+        self._thread.join(_END_S)
+
+    def is_alive(self) -> bool:
+        """Return whether it still relays."""
+        return self._thread.is_alive()
+
+
+def relay_beside(
+    config: Config, log: ClientLog, oauth_token: OauthToken | None, beside: ExitStack
+) -> RelayThread | None:
+    """Start the relay if the configuration has one; it ends with ``beside``.
+
+    Raises UsageError for a database that cannot be used, or has not the table.
+    """
+    if config.outbox.database is None or not config.outbox.relay:
+        return None
+    started = start_relay(config, log, oauth_token)
+    beside.callback(started.stop)
+    return started
+
+
+def backlog_of(config: Config) -> OutboxBacklog | None:
+    """Return what waits in the outbox; None if none is configured. Raises UsageError."""
+    if config.outbox.database is None:
+        return None
+    require_sqlalchemy("outbox")
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
+
+    from window_consumer.database.outbox.setup import OutboxDatabase  # noqa: PLC0415 - likewise
+
+    database = OutboxDatabase.of(config.outbox)
+    try:
+        with database.engine.connect() as connection, connection.begin():
+            counts = database.store.counts(connection)
+    except SQLAlchemyError as error:
+        return OutboxBacklog(error=str(getattr(error, "orig", None) or error))
+    finally:
+        database.engine.dispose()
+    return OutboxBacklog(counts.oldest_s, counts.blocked)
+
+
+def sender_of(
+    properties: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
+) -> OutboxSender:
+    """Return what sends rows to Kafka, with these properties of a producer."""
+    from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - SQLAlchemy is optional
+        KafkaOutboxSender,
+    )
+
+    return KafkaOutboxSender(properties, log, oauth_token)
+
+
+def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
+    """Start a relay; raises UsageError for a database that cannot be used, or has not the table.
+
+    A database that is away is waited for.
+    """
+    require_sqlalchemy("outbox")
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - SQLAlchemy is optional
+
+    from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
+    from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
+        OutboxDatabase,
+        producer_properties,
+    )
+
+    database = OutboxDatabase.of(config.outbox)
+    try:
+        database.check()
+    except OperationalError as error:
+        LOGGER.warning(
+            "outbox: the database does not answer yet: %s",
+            error.orig,
+            extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
+        )
+    stop = threading.Event()
+    sender = sender_of(producer_properties(config), log, oauth_token)
+    relay = OutboxRelay(database, sender, database.rules(), stop)
+    thread = threading.Thread(target=relay.run, name=THREAD, daemon=True)
+    thread.start()
+    return RelayThread(relay, stop, thread)
