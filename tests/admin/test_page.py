@@ -112,7 +112,7 @@ def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) ->
     troubles = look(shop).page.locator(".troubles button")
     expect(troubles).to_have_count(3)
     expect(troubles.first).to_contain_text(
-        "open for 9.0 s: calls failed one after another; nothing"
+        "open for 9.0 s: calls failed one after another; no call"
     )
     expect(troubles.nth(1)).to_contain_text("orders[2] for 20 s: offset 7, attempt 1, has been")
     expect(troubles.last).to_contain_text("orders[1] for 10 s: offset 7, attempt 1, has been")
@@ -221,7 +221,7 @@ def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_w
     expect(busy.locator("li").last).to_have_text("breaker not closed")
     expect(busy.locator(".band")).not_to_have_attribute("d", "")
     expect(page.locator(".troubles button").first).to_contain_text("half-open for 0 s: 3 of")
-    expect(page.locator(".troubles button").last).to_contain_text("6 further troubles")
+    expect(page.locator(".troubles button").last).to_contain_text("6 further problems")
 
 
 def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look: Look) -> None:

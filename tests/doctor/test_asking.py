@@ -97,7 +97,7 @@ def test_what_does_not_answer_is_noted_once_and_the_rest_is_looked_at(
         examination.processes = [at("http://127.0.0.1:1"), at(worker.url)]
         diagnosis = examination.run(0.01)
     (note,) = diagnosis.notes
-    assert note.startswith("http://127.0.0.1:1: nobody listens there")
+    assert note.startswith("http://127.0.0.1:1: nothing listens there")
     assert len(diagnosis.well) == 1
 
 

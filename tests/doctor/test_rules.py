@@ -446,7 +446,7 @@ def test_who_was_asked_and_did_not_answer_need_not_be_named_again() -> None:
     (cause,) = diagnose([], groups=groups).causes
     assert "only a worker knows why: give --url, or configure admin or health" in cause.sentence
     (cause,) = diagnose([], groups=groups, were_asked=True).causes
-    assert "none answers where it was asked; is its process frozen" in cause.sentence
+    assert "no known address answers; is its process frozen" in cause.sentence
 
 
 def test_partitions_of_members_that_were_not_asked_are_looked_at_too() -> None:
