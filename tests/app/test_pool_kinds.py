@@ -126,7 +126,7 @@ def test_what_a_kind_of_pool_can_do_decides_about_configurations(
     in_threads = evolve(worker, config=evolve(worker.config, pool="threads"))
     extra = bounds_of(worker).resident_bytes - bounds_of(in_threads).resident_bytes
     assert extra == 3 * borrowed.slot_bytes
-    with pytest.raises(ConfigError, match="concurrency: is 4, and pool is borrowed, of which 3"):
+    with pytest.raises(ConfigError, match="concurrency: is 4, and pool is borrowed, which has 3"):
         app.plan(configured(tmp_path, "pool: borrowed, concurrency: 4"))
     with pytest.raises(ConfigError, match="did you mean borrowed"):
         app.plan(configured(tmp_path, "pool: borowed"))

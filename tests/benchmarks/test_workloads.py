@@ -48,6 +48,9 @@ OWN_FIGURES = {
     "command_s",
     "linear",
     "seconds",
+    "bare-loop",
+    "p50_ms",
+    "p99_ms",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
@@ -97,6 +100,9 @@ PROMISED = {
     "backfill-growth": {"linear": 1.2, "memory": 1.2},
     "pipeline-audit": {"seconds": 10, "missed": 0, "false": 0},
     "pipeline-dlq": {"seconds": 20},
+    "outbox-relay": {"records_per_s": 8_000, "bare-loop": 0.8},
+    "outbox-latency": {"p50_ms": 50, "p99_ms": 400},
+    "outbox-kills": {},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
 

@@ -127,7 +127,8 @@ class _WithoutGaps:
         """Pass a line on."""
         text = f"{message}{args}"
         if "gapless" not in text and "Gap-less" not in text:
-            self._log.log(level, message, *args, **more)
+            pass_on = self._log.log
+            pass_on(level, message, *args, **more)
 
 
 def cause_of(exception: BaseException) -> KafkaError | None:

@@ -27,7 +27,11 @@ from window_consumer.kafka.sending_client import SendingClient
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.producer.errors import BufferFullError, TooLargeError
+from window_consumer.producer.errors import (
+    BufferFullError,
+    TooLargeError,
+    TransactionAbortedError,
+)
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.replacement import (
     REPLACING,
@@ -96,6 +100,7 @@ class Delivery:
         self._replaced_at = 0.0
         self._pause_s = 0.0
         self._is_ready = False
+        self._begun_by: SendingClient | None = None
         """The client may begin transactions."""
         self._pid = os.getpid()
         self._stopped = threading.Event()
@@ -428,6 +433,8 @@ class Delivery:
 
     def begin_transaction(self) -> None:
         """Begin one; a client that has given up, or is new, is prepared for it."""
+        while self.client is REPLACING:
+            time.sleep(_PAUSE_S)
         with self._serve_alone():
             client = self.client
             if client.fatal is not None:
@@ -435,16 +442,22 @@ class Delivery:
             with transaction_errors():
                 client.begin(is_first=not self._is_ready)
             self._is_ready = True
+            self._begun_by = client
 
     def commit_transaction(self) -> None:
         """Commit once all of its records are written; raises TransactionAbortedError."""
         with self._serve_alone(), transaction_errors():
-            self.client.commit()
+            begun_by = self._begun_by
+            if begun_by is None or self.client is not begun_by:
+                raise TransactionAbortedError("its client was replaced; run it again")
+            begun_by.commit()
 
     def abort_transaction(self) -> None:
-        """Abort; nothing is raised: what has not ended is aborted by the brokers."""
+        """Abort; nothing is raised: the brokers abort what a replaced client began."""
         with self._serve_alone():
-            self.client.abort()
+            begun_by = self._begun_by
+            if begun_by is not None and self.client is begun_by:
+                begun_by.abort()
 
     # ---- the end
 

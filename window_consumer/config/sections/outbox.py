@@ -82,8 +82,8 @@ class OutboxConfig:
     notify: bool = field(
         default=False,
         metadata=about(
-            "Whether the relay listens for PostgreSQL's NOTIFY, which Outbox(notify=True) sends: "
-            "for relays in other processes than the writers.",
+            "Reserved for PostgreSQL's NOTIFY, which Outbox(notify=True) sends. The relay does not "
+            "listen yet: in processes other than the writers it polls.",
             kind=kinds.boolean(),
             reason="it takes a further connection, and commits that notify wait for each other",
         ),
