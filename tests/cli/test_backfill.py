@@ -49,7 +49,7 @@ def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
 
 WRONG = {
     ("--from", "yesterday"): "'yesterday' is no time: write it as 2026-01-31",
-    ("--from-offset", "7"): "'7' is no PARTITION=OFFSET",
+    ("--from-offset", "7"): "'7' is not PARTITION=OFFSET",
     ("--rate", "100"): "'100' has no unit of time; write 100/s",
     ("--rate", "0/s"): "'0/s' would read nothing",
     ("--chunk", "0"): "0 is not in the range x>=1",

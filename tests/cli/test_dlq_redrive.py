@@ -293,7 +293,7 @@ def test_a_run_that_is_told_to_stop_says_that_it_is_not_complete(shop: Commands)
     command.wait_for("reads", timeout_s=30)
     ended = command.stop()
     assert ended.code == 130
-    assert "the same command goes on from there" in ended.err
+    assert "the same command resumes there" in ended.err
     assert redrive(shop)["redriven"] >= 8
 
 
