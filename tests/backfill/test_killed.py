@@ -130,7 +130,7 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     assert len(recorded(directory)) == 3 * CHUNK  # the chunk that ran has ended
     ended = commands.start(*given).wait(DEADLINE_S)
     assert ended.code == 0, ended.said
-    assert "Spark tries them again" in ended.err
+    assert "Spark retries them" in ended.err
     again = calls(directory, before)
     assert not again.keys() & done.keys()
     table = recorded(directory)

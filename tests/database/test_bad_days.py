@@ -116,8 +116,10 @@ def test_nothing_is_sent_from_a_read_only_database(
         connection.exec_driver_sql(
             f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'
         )
+    database = in_postgres.database()
     with pytest.raises(ReadOnlyDatabaseError):
-        in_postgres.database().check()
+        database.check()
+    database.engine.dispose()
     with relaying(in_postgres, broker.bootstrap) as relay:
         eventually(lambda: relay.trouble is not None)
         assert broker.end_offsets(TOPIC) == {0: 0}

@@ -133,7 +133,7 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         pipeline.run(plan)
     said = jobs.explained(caught.value)
-    assert said.startswith("records are gone that were not read yet")
+    assert said.startswith("records were deleted before they were read")
     assert f"{pipeline.topic}-0: offsets 1 to 3" in said
     assert "fail_on_data_loss: false" in said
     assert counted(plan)["rows"] == 100
@@ -409,7 +409,7 @@ def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(pipeline: Pi
         jobs.start(pipeline.spark, plan, killed).wait()
     said = jobs.explained(caught.value)
     assert said.startswith("a Python process of Spark's was killed")
-    assert "the next run goes on" in said
+    assert "the next run repeats it" in said
     assert counted(plan)["rows"] == 0
     pipeline.run(plan)
     assert counted(plan) == {"rows": 100, "distinct": 100}
