@@ -18,9 +18,36 @@ from confluent_kafka import Producer
 
 from tests import fork_server
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 DEADLINE_S = 60.0
 """Far more than anything takes here: a busy machine shall not break a test."""
+
+
+Line = dict[str, Any]
+"""A log line of ``--log-format json``."""
+
+OUTCOMES = (
+    "processed",
+    "produced",
+    "retried",
+    "moved",
+    "dead_lettered",
+    "skipped",
+    "expired",
+    "dropped",
+)
+"""What the last line of a worker counts, besides the unfinished records."""
+
+
+def log_lines(text: str) -> list[Line]:
+    """Return the log lines of an output; other texts, such as errors of a command, are not."""
+    return [json.loads(each) for each in text.splitlines() if each.startswith('{"time"')]
+
+
+def is_of(line: Line, event: LogEvent, fields: Mapping[str, Any]) -> bool:
+    """Return whether a line has the event and the fields."""
+    return line.get("event") == event and fields.items() <= line.items()
 
 
 @frozen
@@ -39,9 +66,24 @@ class Ended:
     def said(self) -> str:
         return self.out + self.err
 
+    def lines_of(self, event: LogEvent, **fields: Any) -> list[Line]:
+        """Return the log lines of an event that have these fields."""
+        return [each for each in log_lines(self.err) if is_of(each, event, fields)]
+
+    def line_of(self, event: LogEvent, **fields: Any) -> Line:
+        """Return the only such line."""
+        (line,) = self.lines_of(event, **fields)
+        return line
+
+    def summary(self, worker: str = "") -> dict[str, int]:
+        """Return what a worker, the only one if unnamed, did in the end, without its zeros."""
+        line = self.line_of(LogEvent.WORKER_STOPPED, **({"worker": worker} if worker else {}))
+        counts = {name: line[name] for name in (*OUTCOMES, "unfinished")}
+        return {name: count for name, count in counts.items() if count}
+
 
 class Command:
-    """A command that runs. Its output is read as it comes, so that a test can wait for a text."""
+    """A command that runs. Its output is read as it comes, so that a test can wait for a line."""
 
     def __init__(self, process: subprocess.Popen[str] | fork_server.Forked):
         self.process = process
@@ -77,6 +119,25 @@ class Command:
         with self._news:
             self._news.wait_for(lambda: self._has(text, times) or not self._open, timeout_s)
             assert self._has(text, times), f"{text!r} was not said {times} times:\n{self._texts}"
+
+    def lines_of(self, event: LogEvent, **fields: Any) -> list[Line]:
+        """Return the log lines so far of an event that have these fields."""
+        with self._news:
+            return [each for each in log_lines(self._texts["err"]) if is_of(each, event, fields)]
+
+    def wait_for_event(
+        self, event: LogEvent, *, times: int = 1, timeout_s: float = DEADLINE_S, **fields: Any
+    ) -> Line:
+        """Wait for so many log lines of an event with these fields; return the last of them."""
+
+        def found() -> list[Line]:
+            return self.lines_of(event, **fields)
+
+        with self._news:
+            self._news.wait_for(lambda: len(found()) >= times or not self._open, timeout_s)
+            lines = found()
+            assert len(lines) >= times, f"{event} {fields} not {times} times:\n{self._texts}"
+        return lines[times - 1]
 
     def _has(self, text: str, times: int) -> bool:
         return sum(each.count(text) for each in self._texts.values()) >= times
@@ -131,7 +192,12 @@ class Commands:
     def start(
         self, *arguments: str, env: Mapping[str, str] | None = None, fresh: bool = False
     ) -> Command:
-        """Start ``window-consumer``, in an interpreter that has imported nothing if it is fresh."""
+        """Start ``window-consumer``, in an interpreter that has imported nothing if it is fresh.
+
+        A worker logs JSON, whose lines have the ids of their events, unless told otherwise.
+        """
+        if arguments[0] == "run" and "--log-format" not in arguments:
+            arguments = (*arguments, "--log-format", "json")
         if fresh:
             return self._start("-m", "window_consumer", *arguments, env=env)
         environment = {**os.environ, **(env or {})}

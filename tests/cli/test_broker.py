@@ -7,6 +7,7 @@ import pytest
 from tests.applications import SHOP
 from tests.commands import Command, Commands, produce
 from window_consumer.kafka.embedded import LIMITS
+from window_consumer.model.log_events import LogEvent
 
 
 def address_of(broker: Command) -> str:
@@ -26,7 +27,7 @@ def test_it_prints_its_address_and_other_processes_can_use_it(commands: Commands
     commands.configure({"kafka": client, "workers": {"charge": {}}})
     running = commands.start("run", "shop:app")
     running.wait_for("charged first")
-    running.wait_for("reads 2 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=2)
     assert running.stop().code == 0
     ended = broker.stop()
     assert (ended.code, ended.out) == (0, f"{address}\n")
@@ -47,7 +48,7 @@ def test_it_warns_once_of_what_it_cannot_keep_and_lists_what_it_cannot_do(
 
 @pytest.mark.parametrize(
     ("topic", "told"),
-    [("orders:many", "'many' is no number of partitions"), ("a b", "is no name for a topic")],
+    [("orders:many", "'many'"), ("a b", "'a b'")],
 )
 def test_a_topic_that_cannot_be_is_wrong_usage(commands: Commands, topic: str, told: str) -> None:
     ended = commands.run("broker", "--topic", topic)

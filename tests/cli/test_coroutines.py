@@ -7,6 +7,7 @@ import pytest
 from tests.commands import Commands, kafka_of
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import asyncio
@@ -66,9 +67,9 @@ def test_a_call_that_hangs_is_cancelled_and_its_record_leaves_with_the_coroutine
     worker.wait_for("begins follows 1")
     ended = worker.stop()
     assert ended.code == 0
-    assert "it is cancelled; it stands at:" in ended.err
+    assert ended.line_of(LogEvent.CALL_STALLED, topic="orders", offset=0)["ended"]
     assert ended.out.splitlines() == ["begins hangs 1", "ends True", "begins follows 1"]
-    assert "1 processed, 0 retried, 1 dead-lettered, 0 unfinished" in ended.err
+    assert ended.summary() == {"processed": 1, "dead_lettered": 1}
     (message,) = embedded.read_all("shop.orders.dlq")
     letter = read_dead_letter(message)
     assert letter.reason == "STALLED"
@@ -81,14 +82,15 @@ def test_a_call_that_was_abandoned_before_the_stop_is_not_said_to_run_again(
     configure(shop, embedded, retry=OVERTAKE, stall={"after": "200ms"})
     embedded.produce("orders", b"refuses", key=b"k")
     worker = shop.start("run", "shop:app")
-    worker.wait_for("is abandoned, its record leaves")
+    worker.wait_for_event(LogEvent.CALL_STALLED, abandoned=True, ended=False)
     embedded.produce("orders", b"follows", key=b"other")
     worker.wait_for("begins follows 1")
     ended = worker.stop()
     assert ended.code == 0
-    assert "1 processed, 0 retried, 1 dead-lettered, 0 unfinished" in ended.err
-    assert "outlived its partition" in ended.err
-    assert "will run again" not in ended.err
+    assert ended.summary() == {"processed": 1, "dead_lettered": 1}
+    assert ended.lines_of(LogEvent.CALL_OUTLIVED)
+    assert not ended.lines_of(LogEvent.CALLS_INTERRUPTED)
+    assert not ended.lines_of(LogEvent.CALLS_UNFINISHED)
 
 
 def test_with_block_it_is_called_again_and_those_behind_it_wait(
@@ -101,7 +103,8 @@ def test_with_block_it_is_called_again_and_those_behind_it_wait(
     worker.wait_for("begins hangs 3")
     ended = worker.stop()
     assert "follows" not in ended.out
-    assert "0 dead-lettered, 2 unfinished" in ended.err
+    assert (summary := ended.summary())["unfinished"] == 2
+    assert "dead_lettered" not in summary
 
 
 def test_at_the_stop_what_still_runs_is_cancelled_and_its_record_stays_unfinished(
@@ -114,9 +117,10 @@ def test_at_the_stop_what_still_runs_is_cancelled_and_its_record_stays_unfinishe
     ended = worker.stop()
     assert ended.code == 0
     assert ended.out.splitlines() == ["begins hangs 1", "ends True"]
-    assert "stop_timeout (0.2 s) is over: 1 calls were cancelled (orders[0]@0)" in ended.err
-    assert "0 processed, 0 retried, 0 dead-lettered, 1 unfinished" in ended.err
-    assert "outlived" not in ended.err
+    assert "orders[0]@0" in ended.line_of(LogEvent.CALLS_INTERRUPTED, calls=1)["message"]
+    assert ended.summary() == {"unfinished": 1}
+    assert not ended.lines_of(LogEvent.CALL_OUTLIVED)
+    assert not ended.lines_of(LogEvent.CALLS_OUTLIVED)
 
 
 def test_a_call_that_blocks_the_loop_is_shown_and_cancelled_when_it_has_given_it_back(
@@ -127,8 +131,8 @@ def test_a_call_that_blocks_the_loop_is_shown_and_cancelled_when_it_has_given_it
     worker = shop.start("run", "shop:app")
     worker.wait_for("time.sleep(0.01)")
     (shop.directory / "go on").touch()
-    worker.wait_for("its attempts are spent")
+    worker.wait_for_event(LogEvent.CALL_FAILED)
     ended = worker.stop()
-    assert "1 dead-lettered, 0 unfinished" in ended.err
+    assert ended.summary() == {"dead_lettered": 1}
     (message,) = embedded.read_all("shop.orders.dlq")
-    assert "it blocks the event loop" in (read_dead_letter(message).error_message or "")
+    assert "event loop" in (read_dead_letter(message).error_message or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.cli.dead_letters import DLQ, SHOP
 from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 
 def test_what_a_worker_gives_up_is_counted_shown_and_becomes_a_test(
@@ -18,7 +19,7 @@ def test_what_a_worker_gives_up_is_counted_shown_and_becomes_a_test(
     embedded.produce("orders", b'{"amount": 5}')
     embedded.produce("orders", b'{"amount": 0}', key=b"c9", headers=[("tenant", b"eu")])
     running = commands.start("run", "shop:app")
-    running.wait_for("its attempts are spent")
+    running.wait_for_event(LogEvent.CALL_FAILED)
     assert running.stop().code == 0
 
     counted = commands.run("dlq", "list", "--json").json["topics"][DLQ]

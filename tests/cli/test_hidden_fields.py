@@ -8,6 +8,7 @@ import pytest
 
 from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 from window_consumer import App, Record
@@ -59,7 +60,7 @@ def test_exceptions_tell_no_hidden_field_in_the_log_in_headers_or_in_the_trace(
     for order in orders:
         embedded.produce("orders", json.dumps(order).encode(), partition=0)
     command = commands.start("run", "shop:app", "--only", worker)
-    command.wait_for("its attempts are spent, it leaves")
+    command.wait_for_event(LogEvent.CALL_FAILED)
     said = command.stop().said
     group = "shop" if worker == "charge" else "shop-batches"
     copies = embedded.read_all(f"{group}.orders.dlq")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.commands import Commands, Ended, kafka_of
+from window_consumer.admin.interventions import WORDS
+from window_consumer.engine.guards.interventions import InterventionResult
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import threading
@@ -50,10 +53,7 @@ class Shop:
     def __init__(self, commands: Commands, *more: str):
         self.commands = commands
         self.worker = commands.start("run", "shop:app", *more)
-        self.worker.wait_for("for the live window")
-        found = re.search(r"admin: (http://127.0.0.1:\d+)/ for", self.worker.said)
-        assert found is not None
-        self.url = found[1]
+        self.url = self.worker.wait_for_event(LogEvent.ADMIN_STARTED)["url"].removesuffix("/")
 
     def command(self, name: str, record: str, worker: str = "charge") -> Ended:
         where = ("--worker", worker, "--record", record, "--url", self.url)
@@ -64,9 +64,9 @@ class Shop:
 def blocked(shop: Commands, embedded: EmbeddedBroker) -> Iterator[Shop]:
     """A worker in which a record blocks another one of its key."""
     running = Shop(shop)
-    running.worker.wait_for("charge: reads 2 partitions")
+    running.worker.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=2)
     embedded.produce("orders", b"poison", key=b"anna", partition=0)
-    running.worker.wait_for("failed at attempt 1")
+    running.worker.wait_for_event(LogEvent.CALL_FAILED, attempt=1)
     embedded.produce("orders", b"next", key=b"anna", partition=0)
     yield running
     running.worker.stop()
@@ -87,11 +87,17 @@ def test_a_blocked_record_is_skipped_and_its_key_goes_on(
     ended = blocked.command("skip", "orders/0/0")
     assert (ended.code, ended.out) == (0, "orders/0/0 is skipped\n")
     blocked.worker.wait_for("charged next")
-    blocked.worker.wait_for("charge: 127.0.0.1 asked to skip orders[0]@0: it is skipped")
+    place: dict[str, Any] = {"worker": "charge", "topic": "orders", "partition": 0, "offset": 0}
+    asked: dict[str, Any] = {
+        "client": "127.0.0.1",
+        "wanted": "skip",
+        "result": InterventionResult.SKIPPED,
+    }
+    blocked.worker.wait_for_event(LogEvent.ADMIN_RECORD_ENDED, **place, **asked)
     again = blocked.command("skip", "orders/0/0")
-    assert (again.code, again.err) == (1, "error: orders/0/0: it is finished already\n")
-    said = blocked.worker.stop().said
-    assert "1 processed, 0 retried, 0 dead-lettered, 1 skipped, 0 unfinished" in said
+    assert again.code == 1
+    assert again.err == f"error: orders/0/0: {WORDS[InterventionResult.FINISHED]}\n"
+    assert blocked.worker.stop().summary() == {"processed": 1, "skipped": 1}
     assert committed(embedded) == 2
 
 
@@ -99,14 +105,15 @@ def test_a_blocked_record_is_sent_to_the_dead_letters_with_the_reason_manual(
     blocked: Shop, embedded: EmbeddedBroker
 ) -> None:
     ended = blocked.command("dead-letter", "orders/0/0")
-    assert (ended.code, ended.out) == (0, "orders/0/0 is among the dead letters\n")
+    assert ended.code == 0
+    assert ended.out.startswith("orders/0/0 ")
     blocked.worker.wait_for("charged next")
     (copy,) = embedded.read_all("shop.orders.dlq")
     headers = dict(copy.headers() or [])
     assert (copy.key(), copy.value()) == (b"anna", b"poison")
     assert headers["wc-reason"] == b"MANUAL"
     assert headers["wc-error-class"] == b"ValueError"
-    assert "0 retried, 1 dead-lettered, 0 unfinished" in blocked.worker.stop().said
+    assert blocked.worker.stop().summary() == {"processed": 1, "dead_lettered": 1}
 
 
 @pytest.mark.parametrize("name", ["skip", "dead-letter"])
@@ -116,15 +123,15 @@ def test_what_cannot_be_taken_out_of_the_way_is_told_with_the_reason(
     embedded.produce("orders", b"hang", key=b"hugo", partition=0)
     blocked.worker.wait_for("hangs")
     for record, worker, why in (
-        ("orders/0/1", "charge", "no call of it has failed"),
-        ("orders/0/2", "charge", "its call is running"),
-        ("orders/0/7", "charge", "no record with that offset is in the window"),
-        ("orders/9/0", "charge", "no worker of that name has that partition here"),
-        ("orders/0/0", "nobody", "no worker of that name has that partition here"),
+        ("orders/0/1", "charge", InterventionResult.NOT_FAILED),
+        ("orders/0/2", "charge", InterventionResult.RUNNING),
+        ("orders/0/7", "charge", InterventionResult.NOT_IN_WINDOW),
+        ("orders/9/0", "charge", InterventionResult.NOT_ASSIGNED),
+        ("orders/0/0", "nobody", InterventionResult.NOT_ASSIGNED),
     ):
         ended = blocked.command(name, record, worker)
         assert ended.code == 1
-        assert ended.err.startswith(f"error: {record}: {why}")
+        assert ended.err.startswith(f"error: {record}: {WORDS[why]}")
 
 
 @pytest.mark.parametrize("record", ["orders", "orders/0", "orders/0/x", "/0/0", "a b/0/0"])
@@ -137,10 +144,10 @@ def test_what_names_no_record_is_wrong_usage(record: str, commands: Commands) ->
 def test_who_is_not_there_or_has_no_token_is_told(shop: Commands) -> None:
     where = ("--worker", "charge", "--record", "orders/0/0")
     nobody = shop.run("skip", *where, "--url", "http://127.0.0.1:1")
-    assert (nobody.code, "nothing listens there" in nobody.err) == (1, True)
+    assert (nobody.code, "http://127.0.0.1:1" in nobody.err) == (1, True)
     running = Shop(shop)
     refused = shop.run("skip", *where, "--url", running.url)
-    assert (refused.code, "a token is needed" in refused.err) == (1, True)
+    assert (refused.code, "WINDOW_CONSUMER_TOKEN" in refused.err) == (1, True)
     assert shop.run("skip", *where, "--url", "ftp://x").code == 2
     running.worker.stop()
 
@@ -150,14 +157,18 @@ def test_of_several_processes_the_one_that_has_it_is_asked(
 ) -> None:
     running = Shop(shop, "--processes", "2")
     for number in "12":
-        running.worker.wait_for(f"{number}/wc-charge-poll charge: reads 1 partition")
+        running.worker.wait_for_event(
+            LogEvent.PARTITIONS_ASSIGNED, process=int(number), partitions=1
+        )
     embedded.produce("orders", b"poison", key=b"anna", partition=0)
     embedded.produce("orders", b"poison", key=b"anna", partition=1)
-    running.worker.wait_for("failed at attempt 1", times=2)
+    running.worker.wait_for_event(LogEvent.CALL_FAILED, attempt=1, times=2)
     for partition in "01":
         ended = running.command("skip", f"orders/{partition}/0")
         assert (ended.code, ended.out) == (0, f"orders/{partition}/0 is skipped\n")
-        running.worker.wait_for(f"127.0.0.1 asked to skip orders[{partition}]@0: it is skipped")
+        place: dict[str, Any] = {"topic": "orders", "partition": int(partition), "offset": 0}
+        running.worker.wait_for_event(
+            LogEvent.ADMIN_RECORD_ENDED, **place, result=InterventionResult.SKIPPED
+        )
     assert running.command("skip", "orders/7/0").code == 1
-    assert running.worker.said.count("asked to skip") == 3
-    running.worker.stop()
+    assert len(running.worker.stop().lines_of(LogEvent.ADMIN_RECORD_ENDED)) == 3

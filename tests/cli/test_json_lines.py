@@ -48,7 +48,7 @@ def test_a_line_of_a_handler_has_its_extra_and_names_worker_handler_and_key(
     embedded.produce("orders", b"good", key=b"customer 1", partition=0)
     embedded.produce("orders", b"bad", key=b"customer 2", partition=0)
     command = commands.start("run", "shop:app", "--log-format", "json")
-    command.wait_for("failed at attempt")
+    command.wait_for_event(LogEvent.CALL_FAILED)
     command.stop()
     said = [json.loads(line) for line in command.said.splitlines() if line.startswith("{")]
     for line in (each for each in said if each["message"] == "charging"):
@@ -87,7 +87,7 @@ def test_a_key_that_is_masked_is_in_no_line(
     )
     embedded.produce("orders", b"bad", key=b"customer 1", partition=0)
     command = commands.start("run", "shop:app", "--log-format", "json")
-    command.wait_for("failed at attempt")
+    command.wait_for_event(LogEvent.CALL_FAILED)
     said = command.stop().said
     assert "customer 1" not in said
     (line,) = (each for each in map(json.loads, said.splitlines()) if each["message"] == "charging")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tests.commands import Command, Commands, kafka_of, produce
+from tests.commands import Command, Commands, Line, kafka_of, produce
 from window_consumer.kafka.embedded import (
     EmbeddedBroker,
     NewRecord,
 )
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import logging
@@ -67,11 +67,11 @@ def test_one_process_runs_all_workers_and_each_says_what_it_reads_and_did(shop: 
     ended = running.stop()
     assert ended.code == 0
     assert ended.out == ""
-    assert "charge: reads 2 partitions: orders[0], orders[1]" in ended.err
-    assert "ship: reads 1 partition: parcels[0]" in ended.err
-    did = "1 processed, 0 retried, 0 dead-lettered, 0 unfinished"
-    assert ended.err.count(f"charge: stopped: {did}") == 1
-    assert ended.err.count(f"ship: stopped: {did}") == 1
+    reads = ended.line_of(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=2)
+    assert reads["message"].endswith(" orders[0], orders[1]")
+    reads = ended.line_of(LogEvent.PARTITIONS_ASSIGNED, worker="ship", partitions=1)
+    assert reads["message"].endswith(" parcels[0]")
+    assert ended.summary("charge") == ended.summary("ship") == {"processed": 1}
 
 
 def test_only_runs_the_workers_that_it_names_and_set_wins_over_the_rest(
@@ -83,7 +83,7 @@ def test_only_runs_the_workers_that_it_names_and_set_wins_over_the_rest(
     running.wait_for("shipping parcel 1")
     ended = running.stop()
     assert ended.code == 0
-    assert "draining for at most 7 s" in ended.err
+    ended.line_of(LogEvent.STOP_REQUESTED, timeout_s=7)
     assert "charge" not in ended.err
 
 
@@ -100,14 +100,14 @@ def test_a_handler_that_no_worker_runs_is_an_error(
     shop.configure(configuration(embedded, ship={}))
     ended = shop.run("run", "shop:app")
     assert (ended.code, ended.out) == (2, "")
-    assert "no worker runs the handler 'charge'" in ended.err
+    assert "'charge'" in ended.err
     assert "enabled: false" in ended.err
 
 
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--only", "chrage"), "worker chrage: there is no such worker; there are charge, ship"),
+        (("--only", "chrage"), "charge, ship"),
         (("--set", "workers.charge.concurency=8"), "concurrency"),
         (("--set", "workers.charge"), "--set workers.charge"),
     ],
@@ -124,8 +124,8 @@ def test_an_embedded_broker_needs_nothing_else(commands: Commands) -> None:
     commands.application(SHOP)
     commands.configure({"workers": {"charge": {}, "ship": {"enabled": False}}})
     running = commands.start("run", "shop:app", "--embedded")
-    running.wait_for("charge: reads 4 partitions")
-    (line,) = (each for each in running.said.splitlines() if "embedded broker at" in each)
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=4)
+    (line,) = (each for each in running.said.splitlines() if each.startswith("embedded broker"))
     produce(line.rpartition(" ")[2], "orders", b"order 1")
     running.wait_for("charging order 1")
     assert running.stop().code == 0
@@ -147,13 +147,15 @@ def test_json_lines_name_the_record_that_a_handler_logs_about(
         if line["message"] == "charging second try"
     ]
     assert places == [("orders", 1, 0, 1), ("orders", 1, 0, 2)]
-    (failure,) = (line for line in said if "failed at attempt" in line["message"])
+    (failure,) = (line for line in said if line.get("event") == LogEvent.CALL_FAILED)
     assert (failure["topic"], failure["partition"], failure["offset"]) == ("orders", 1, 0)
-    assert all("offset" not in line for line in said if "charge: reads" in line["message"])
+    reads = [line for line in said if line.get("event") == LogEvent.PARTITIONS_ASSIGNED]
+    assert reads
+    assert all("offset" not in line for line in reads)
 
 
 def test_text_lines_name_the_record_that_a_handler_logs_about(shop: Commands) -> None:
-    running = shop.start("run", "shop:app")
+    running = shop.start("run", "shop:app", "--log-format", "text")
     running.wait_for("charging order 1")
     assert "charging order 1 [orders[0]@0 attempt 1]" in running.stop().err
 
@@ -167,25 +169,32 @@ def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_the
     running.wait_for("charging poison", times=40)
     # One at a time, until the quiet time is over: then it is known what failed before.
     number = 0
-    counting = re.compile(r"orders\[1\]@(\d+) failed at attempt (\d).*more of this kind", re.DOTALL)
-    while not any(map(counting.search, running.said.splitlines())):
+
+    def counting() -> list[Line]:
+        """Lines of the second partition that say how many there were."""
+        told = running.lines_of(LogEvent.CALL_FAILED, partition=1, error="ValueError")
+        return [line for line in told if line["suppressed"]]
+
+    while not counting():
         embedded.produce("orders", b"poison", partition=1)
         number += 1
         running.wait_for("charging poison", times=40 + 2 * number)
     running.stop()
-    told = [line for line in lines(running) if "no card" in line["message"]]
-    first = told[0]["message"]
-    assert "orders[0]@" in first
-    assert "failed at attempt 1 of 2 with ValueError: no card" in first
-    assert "in charge" in first
+    told = running.lines_of(LogEvent.CALL_FAILED, error="ValueError")
+    first = told[0]
+    assert (first["topic"], first["partition"], first["attempt"]) == ("orders", 0, 1)
+    assert "ValueError: no card" in first["message"]
+    assert "in charge" in first["message"]
     times = [datetime.fromisoformat(line["time"]) for line in told]
     assert all(later - earlier > timedelta(seconds=9) for earlier, later in pairwise(times))
-    until = next(at for at, line in enumerate(told, 1) if counting.search(line["message"]))
-    found = counting.search(told[until - 1]["message"])
-    assert found is not None
-    offset, attempt = map(int, found.groups())
-    more = [re.findall(r"\((\d+) more of this kind", line["message"]) for line in told[:until]]
-    assert until + sum(int(each) for (each,) in more[1:]) == 40 + 2 * offset + attempt
+    last = counting()[0]
+    until = told.index(last) + 1
+    more = [line["suppressed"] for line in told[:until]]
+    assert more[0] == 0
+    assert all(
+        f"({each} more" in line["message"] for each, line in zip(more, told, strict=False) if each
+    )
+    assert until + sum(more) == 40 + 2 * last["offset"] + last["attempt"]
 
 
 TUNED = """

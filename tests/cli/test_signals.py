@@ -19,6 +19,7 @@ from tests.telemetry.asking import asked
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import time
@@ -112,22 +113,23 @@ def test_a_signal_lets_running_calls_finish_commits_and_ends_with_0(
     running = shop.start(*orders)
     running.wait_for("started", times=3)
     running.signal(number)
-    running.wait_for("stopping: draining for at most 20 s (again: at once)")
+    running.wait_for_event(LogEvent.STOP_REQUESTED, timeout_s=20)
     shop.release()
     ended = running.wait()
     assert ended.code == 0
-    assert "stopped: 3 processed, 0 retried, 0 dead-lettered, 0 unfinished" in ended.err
+    assert ended.summary() == {"processed": 3}
     assert shop.committed() == {0: 3}
 
 
 def test_a_worker_that_stops_by_itself_says_so_before_it_waits_for_what_runs(shop: Shop) -> None:
     stall = {"after": "300ms", "max_abandoned": 0}
     running = shop.start(b"wait 0", charge={"stop_timeout": "1m", "stall": stall})
-    running.wait_for("stops: 1 handler calls have not returned for 0.3 s")
+    running.wait_for_event(LogEvent.WORKER_GIVEN_UP, worker="charge")
+    assert not running.lines_of(LogEvent.WORKER_FAILED)
     shop.release()
     ended = running.wait()
     assert ended.code == 1
-    assert "stopped: 1 handler calls have not returned for 0.3 s" in ended.err
+    ended.line_of(LogEvent.WORKER_FAILED, worker="charge")
 
 
 def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(shop: Shop) -> None:
@@ -136,12 +138,12 @@ def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(sho
     running.signal(signal.SIGTERM)
     # The line about it is written before the poll thread hears of it.
     ready = f"{address_of(running)}/readyz"
-    wait_until(lambda: "charge: draining" in asked(ready)[1], DEADLINE_S, "a worker that drains")
+    wait_until(lambda: asked(ready)[0] == 503, DEADLINE_S, "a worker that drains")
     shop.release()
     ended = running.wait()
     assert ended.code == 0
     assert "late" not in ended.out
-    assert "stopped: 2 processed, 0 retried, 0 dead-lettered, 2 unfinished" in ended.err
+    assert ended.summary() == {"processed": 2, "unfinished": 2}
     again = shop.start(b"new")
     again.wait_for("finished", times=3)
     ended = again.stop()
@@ -153,7 +155,7 @@ def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(sho
 def test_a_second_signal_ends_it_with_130_at_once(shop: Shop, number: signal.Signals) -> None:
     running = shop.start(b"hang")
     running.signal(number)
-    running.wait_for("stopping")
+    running.wait_for_event(LogEvent.STOP_REQUESTED)
     running.signal(number)
     assert running.wait().code == 130
 
@@ -165,7 +167,7 @@ def test_after_a_second_signal_a_new_start_repeats_what_was_unfinished_and_nothi
     running.wait_for("finished fine")
     wait_until(lambda: has_finished_ranges(shop), DEADLINE_S, "a commit with a finished range")
     running.signal(signal.SIGTERM)
-    running.wait_for("stopping")
+    running.wait_for_event(LogEvent.STOP_REQUESTED)
     running.signal(signal.SIGTERM)
     assert running.wait().code == 130
     shop.release()
@@ -196,8 +198,8 @@ def test_a_handler_that_never_returns_is_left_behind_and_what_was_finished_is_co
     ended, seconds = timed_stop(running)
     assert ended.code == 1
     assert 1 <= seconds < 1 + GRACE_S
-    assert "1 calls had not returned after 1 s; their records will run again" in ended.err
-    assert "stopped: 2 processed, 0 retried, 0 dead-lettered, 1 unfinished" in ended.err
+    ended.line_of(LogEvent.CALLS_UNFINISHED, calls=1)
+    assert ended.summary() == {"processed": 2, "unfinished": 1}
     again = shop.start(b"new", charge={"stop_timeout": "0"})
     again.wait_for("started hang")
     again.wait_for("finished new")
@@ -222,7 +224,7 @@ def pools():
     ended, seconds = timed_stop(running)
     assert ended.code == 1
     assert seconds < 0 + GRACE_S
-    assert "did not end in time" in ended.err
+    ended.line_of(LogEvent.STOP_OVERRUN)
     assert shop.committed() == {0: 1}
 
 
@@ -239,13 +241,16 @@ def test_a_worker_that_stops_by_an_error_drains_the_others_and_ends_it_with_1(sh
     running.wait_for("started wait")
     running.wait_for("finished fine")
     shop.broker.produce("orders", b"poison", partition=0)
-    running.wait_for("charge: stopped: orders[0]@1 failed at attempt 1 (ValueError)")
+    failure = running.wait_for_event(
+        LogEvent.WORKER_FAILED, worker="charge", error="WorkerStoppedError"
+    )
+    for datum in ("orders[0]@1", "ValueError", "retry.when_spent"):
+        assert datum in failure["message"]
     shop.release()
     ended = running.wait()
     assert ended.code == 1
-    assert "retry.when_spent is stop" in ended.err
-    assert "ship: stopped: 1 processed, 0 retried, 0 dead-lettered, 0 unfinished" in ended.err
-    assert "charge: stopped: 1 processed, 0 retried, 0 dead-lettered, 1 unfinished" in ended.err
+    assert ended.summary("ship") == {"processed": 1}
+    assert ended.summary("charge") == {"processed": 1, "unfinished": 1}
     assert shop.committed() == {0: 1}
     assert shop.committed("parcels", "ship") == {0: 1}
 
@@ -272,9 +277,7 @@ def test_sigusr1_prints_the_windows_and_where_the_running_handlers_stand(shop: S
 
 @pytest.mark.slow
 def test_a_start_cell_that_hovers_is_said_after_half_a_minute(hovering: Command) -> None:
-    hovering.wait_for(
-        "orders[0] hovers: its start cell has made no progress for 30 s", timeout_s=2 * DEADLINE_S
-    )
-    ended = hovering.stop()
-    assert "the first open record is offset 0, attempt 1" in ended.err
-    assert "SIGUSR1 shows where its handler stands" in ended.err
+    place: dict[str, Any] = {"topic": "orders", "partition": 0, "offset": 0, "attempt": 1}
+    line = hovering.wait_for_event(LogEvent.HEAD_BLOCKED, timeout_s=2 * DEADLINE_S, **place)
+    assert "30 s" in line["message"]
+    assert "SIGUSR1" in line["message"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from time import perf_counter
 
 from tests.commands import Commands, kafka_of
@@ -10,6 +9,7 @@ from window_consumer.kafka.embedded import (
     EmbeddedBroker,
     NewRecord,
 )
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import os
@@ -47,24 +47,26 @@ def test_only_their_worker_is_started_anew_and_at_once(
     commands.application(SHOP)
     commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}, "ship": {}}})
     command = commands.start("run", "shop:app")
-    command.wait_for("charge: stops: ")
+    command.wait_for_event(LogEvent.WORKER_GIVEN_UP, worker="charge")
     began = perf_counter()
     (commands.directory / "timeouts").touch()
-    command.wait_for("charge: restart 1 of 3")
+    command.wait_for_event(LogEvent.WORKER_RESTARTED, worker="charge", restart=1)
     assert perf_counter() - began < 10, "stop_timeout is 20 s"
     embedded.produce("parcels", b"one", partition=0)
     command.wait_for("shipped one")
     # Those whose calls were abandoned first may have become dead letters before the stop.
-    left = re.search(r"charge: stopped: 0 processed, 0 retried, (\d) dead-lettered", command.said)
-    assert left is not None
-    command.wait_for("charged hang", times=40 - int(left[1]))
+    left = command.wait_for_event(LogEvent.WORKER_STOPPED, worker="charge", processed=0, retried=0)
+    command.wait_for("charged hang", times=40 - left["dead_lettered"])
     ended = command.stop()
     assert ended.code == 0, ended.said
-    assert "ship: stopped: 1 processed" in ended.err
-    assert ended.err.count("it stands at:") <= 10
-    assert ended.err.count("outlived") <= 2 * 2
-    assert "outlived their partitions" in ended.err
-    assert "more calls (orders[0]@" in ended.err
+    assert ended.summary("ship") == {"processed": 1}
+    stalled = ended.lines_of(LogEvent.CALL_STALLED)
+    assert len(stalled) <= 10
+    assert ended.lines_of(LogEvent.CALLS_OUTLIVED)
+    outlived = (LogEvent.CALL_OUTLIVED, LogEvent.CALLS_OUTLIVED)
+    assert sum(len(ended.lines_of(event)) for event in outlived) <= 2 * 2
+    storm = [*stalled, *ended.lines_of(LogEvent.CALLS_STALLED)]
+    assert any("(orders[0]@" in line["message"] for line in storm)
 
 
 def test_a_worker_that_hangs_again_and_again_ends_the_process(
@@ -74,10 +76,10 @@ def test_a_worker_that_hangs_again_and_again_ends_the_process(
     commands.application(SHOP)
     commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}, "ship": {}}})
     command = commands.start("run", "shop:app")
-    command.wait_for("charge: restart 3 of 3")
+    command.wait_for_event(LogEvent.WORKER_RESTARTED, worker="charge", restart=3)
     ended = command.wait()
     assert ended.code == 1
-    assert "ship: stopped: " in ended.err
+    ended.line_of(LogEvent.WORKER_STOPPED, worker="ship")
 
 
 def test_a_process_with_one_worker_ends_without_waiting(
@@ -89,8 +91,8 @@ def test_a_process_with_one_worker_ends_without_waiting(
         {"kafka": kafka_of(embedded), "workers": {"charge": {}, "ship": {"enabled": False}}}
     )
     command = commands.start("run", "shop:app")
-    command.wait_for("charge: stops: ")
+    command.wait_for_event(LogEvent.WORKER_GIVEN_UP, worker="charge")
     began = perf_counter()
     ended = command.wait()
     assert (ended.code, perf_counter() - began < 10) == (1, True)
-    assert "calls had not returned when it stopped, known to hang" in ended.err
+    assert ended.line_of(LogEvent.CALLS_UNFINISHED, worker="charge")["calls"] > 0

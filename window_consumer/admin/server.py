@@ -116,12 +116,11 @@ def serving(
         with _running(site, _config_of(site, tls, deadline_s), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
+            url = f"{scheme}://{host}:{port}/"
             _log.info(
-                "admin: %s://%s:%d/ for the live window",
-                scheme,
-                host,
-                port,
-                extra={"event": LogEvent.ADMIN_STARTED},
+                "admin: %s for the live window",
+                url,
+                extra={"event": LogEvent.ADMIN_STARTED, "url": url},
             )
             yield port
 

@@ -172,7 +172,7 @@ class Site:
                 at.worker,
                 request.client.host,
                 place,
-                extra={"event": LogEvent.ADMIN_VALUE_SHOWN},
+                extra=_cell_fields(LogEvent.ADMIN_VALUE_SHOWN, request, at),
             )
         return Json(found)
 
@@ -210,6 +210,17 @@ class Site:
         return Json({"paused": what == "pause"})
 
 
+def _cell_fields(event: LogEvent, request: Request, at: CellPlace) -> dict[str, object]:
+    return {
+        "event": event,
+        "worker": at.worker,
+        "topic": at.partition.topic,
+        "partition": at.partition.partition,
+        "offset": at.offset,
+        "client": request.client.host if request.client else "",
+    }
+
+
 def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | None) -> None:
     """Log who requested what, like ``_log_intervention``."""
     if request.client is not None and request.client.host:
@@ -237,7 +248,11 @@ def _log_intervention(
             at.partition,
             at.offset,
             _NO_ANSWER if verdict is None else WORDS[verdict],
-            extra={"event": LogEvent.ADMIN_RECORD_ENDED},
+            extra={
+                **_cell_fields(LogEvent.ADMIN_RECORD_ENDED, request, at),
+                "wanted": wanted,
+                "result": verdict,
+            },
         )
 
 

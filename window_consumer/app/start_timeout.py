@@ -51,7 +51,11 @@ class StartTimeout:
                     cluster.bootstrap,
                     reason,
                     waited_s,
-                    extra={"event": LogEvent.BROKER_AWAITED},
+                    extra={
+                        "event": LogEvent.BROKER_AWAITED,
+                        "worker": worker,
+                        "bootstrap": cluster.bootstrap,
+                    },
                 )
 
         return on_wait

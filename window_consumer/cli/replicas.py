@@ -75,7 +75,11 @@ class Replica:
             "process %d started (%d)",
             self.number,
             self.process.pid,
-            extra={"event": LogEvent.REPLICA_STARTED},
+            extra={
+                "event": LogEvent.REPLICA_STARTED,
+                "replica": self.number,
+                "pid": self.process.pid,
+            },
         )
 
     def has_ended(self, now: float) -> bool:
@@ -138,7 +142,11 @@ class Supervisor:
                 copy.number,
                 end_in_words(copy.code or 0),
                 wait_s,
-                extra={"event": LogEvent.REPLICA_CRASHED},
+                extra={
+                    "event": LogEvent.REPLICA_CRASHED,
+                    "replica": copy.number,
+                    "exit_code": copy.code,
+                },
             )
         if copy.process is None and now >= copy.due and not self._stops:
             copy.start(now)
@@ -158,7 +166,11 @@ class Supervisor:
                     "process %d %s",
                     copy.number,
                     end_in_words(copy.code or 0),
-                    extra={"event": LogEvent.REPLICA_ENDED},
+                    extra={
+                        "event": LogEvent.REPLICA_ENDED,
+                        "replica": copy.number,
+                        "exit_code": copy.code,
+                    },
                 )
                 # A process that died of the signal had not begun; otherwise it would have caught
                 # it.
@@ -169,7 +181,7 @@ class Supervisor:
                     _log.error(
                         "process %d is killed; what it had will run again",
                         copy.number,
-                        extra={"event": LogEvent.REPLICA_KILLED},
+                        extra={"event": LogEvent.REPLICA_KILLED, "replica": copy.number},
                     )
                     copy.signal(signal.SIGKILL)
                 return INTERRUPTED if self._stops > asked else FAILED

@@ -74,7 +74,7 @@ def run_until_stopped(
             logger.info(
                 "stopping: draining for at most %g s (again: at once)",
                 longest,
-                extra={"event": LogEvent.STOP_REQUESTED},
+                extra={"event": LogEvent.STOP_REQUESTED, "timeout_s": longest},
             )
             running.stop()
             deadline = monotonic() + longest + _AFTER_STOP_S

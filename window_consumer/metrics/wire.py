@@ -86,7 +86,7 @@ def answering(health: Answers, where: Where) -> Iterator[None]:
         _log.info(
             "health: %s for /livez, /readyz and /metrics",
             server.where,
-            extra={"event": LogEvent.HEALTH_STARTED},
+            extra={"event": LogEvent.HEALTH_STARTED, "url": server.where},
         )
     try:
         yield

@@ -141,6 +141,10 @@ class OffsetResets:
         self._reports.warn(
             LogEvent.OFFSET_RESET,
             f"{name}: {lost}; continuing at {offset} (on_out_of_range: {rule})",
+            topic=name.topic,
+            partition=name.partition,
+            offset=offset,
+            rule=rule,
         )
         return offset
 

@@ -227,6 +227,9 @@ class PollLoop:
                 self._reports.info(
                     LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
                     f"{what} is {how}, by hand",
+                    topic=None if name is None else name.topic,
+                    partition=None if name is None else name.partition,
+                    offset=None,  # else RecordContext takes it for a line without a place
                 )
             return is_ours
 
@@ -429,9 +432,7 @@ class PollLoop:
             self._source.seek(each.name, each.next_offset)
         self._engine.on_assigned(assigned, now)
         if assigned:
-            self._reports.info(
-                LogEvent.PARTITIONS_ASSIGNED, f"reads {_listed(self._engine.partitions)}"
-            )
+            self._log_assignment()
         self._reports.recalled(assigned)
         self._parts.restarts.retry(now)
         partitions = self._engine.partitions
@@ -465,9 +466,7 @@ class PollLoop:
         self._freeze_detector.was_busy()
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
-        self._reports.info(
-            LogEvent.PARTITIONS_ASSIGNED, f"reads {_listed(self._engine.partitions)}"
-        )
+        self._log_assignment()
         self._reports.recalled(assigned)
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
@@ -499,6 +498,11 @@ class PollLoop:
                 f"lost {_listed(held)}: the session timed out or was fenced",
             )
         self._reports.outlived(outlived)
+
+    def _log_assignment(self) -> None:
+        mine = self._engine.partitions
+        text = f"reads {_listed(mine)}"
+        self._reports.info(LogEvent.PARTITIONS_ASSIGNED, text, partitions=len(mine))
 
     def on_committed(self, results: CommitResults) -> None:
         """Pass the commit results to the Engine."""

@@ -312,7 +312,11 @@ class Running:
             worker.name,
             self._restarts[worker.name],
             MAX_RESTARTS,
-            extra={"event": LogEvent.WORKER_RESTARTED},
+            extra={
+                "event": LogEvent.WORKER_RESTARTED,
+                "worker": worker.name,
+                "restart": self._restarts[worker.name],
+            },
         )
         successor = worker.successor(self._make_source(worker.name))
         self.workers = [successor if each is worker else each for each in self.workers]
@@ -343,7 +347,14 @@ class Running:
     def _report_end(self, worker: Worker, error: BaseException) -> None:
         if isinstance(error, WindowConsumerError):
             self._logger.error(
-                "%s: stopped: %s", worker.name, error, extra={"event": LogEvent.WORKER_FAILED}
+                "%s: stopped: %s",
+                worker.name,
+                error,
+                extra={
+                    "event": LogEvent.WORKER_FAILED,
+                    "worker": worker.name,
+                    "error": type(error).__name__,
+                },
             )
         else:
             self._logger.error(

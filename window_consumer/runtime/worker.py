@@ -351,6 +351,8 @@ class Worker:
             f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
             f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
             f"{_from_where(self.loop.first_unfinished)}",
+            **{name: getattr(did, name) for name in _SUMMARY},
+            unfinished=self.loop.unfinished,
         )
         if self.loop.outlived:
             late_s = self.setup.loop.stop_timeout_s
@@ -358,6 +360,7 @@ class Worker:
             self._reports.error(
                 LogEvent.CALLS_UNFINISHED,
                 f"{self.loop.outlived} calls had not returned {when}; their records will run again",
+                calls=self.loop.outlived,
             )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:
@@ -366,6 +369,19 @@ class Worker:
         offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
         target = self.setup.target_of(failed.partition.retry_level.source, failed.level)
         return copy_of(failed, self.setup.origin, target, offset_ms)
+
+
+_SUMMARY = (
+    "processed",
+    "produced",
+    "retried",
+    "moved",
+    "dead_lettered",
+    "skipped",
+    "expired",
+    "dropped",
+)
+"""The counters that a worker's last line has as fields."""
 
 
 def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:

@@ -185,17 +185,17 @@ class WorkerLog:
         self._said_limit = 0
         self._said_cut_short = False
 
-    def info(self, event: LogEvent, text: str) -> None:
-        """Write a line that is never suppressed."""
-        self._logger.info("%s: %s", self._worker, text, extra=self._of(event))
+    def info(self, event: LogEvent, text: str, **fields: object) -> None:
+        """Write a line that is never suppressed; ``fields`` are data for programs."""
+        self._logger.info("%s: %s", self._worker, text, extra={**self._of(event), **fields})
 
-    def warn(self, event: LogEvent, text: str) -> None:
+    def warn(self, event: LogEvent, text: str, **fields: object) -> None:
         """Write a warning; the same one at most every ten seconds."""
-        self._log(logging.WARNING, event, text, text)
+        self._log(logging.WARNING, event, text, text, **fields)
 
-    def error(self, event: LogEvent, text: str) -> None:
+    def error(self, event: LogEvent, text: str, **fields: object) -> None:
         """Write an error line."""
-        self._logger.error("%s: %s", self._worker, text, extra=self._of(event))
+        self._logger.error("%s: %s", self._worker, text, extra={**self._of(event), **fields})
 
     def observer_failed(self, error: Exception) -> None:
         """Log that an observer failed; the work continues."""
@@ -252,6 +252,8 @@ class WorkerLog:
                         failed.calls,
                     ),
                     **self._whose(failed.message, failed.failure),
+                    "error": failed.failure.fault.error_class,
+                    "suppressed": unsaid,
                     **_trace(failed.message),
                 },
             )
@@ -296,7 +298,7 @@ class WorkerLog:
                 each.age_s,
                 each.offset,
                 each.attempt,
-                extra=self._of(LogEvent.HEAD_BLOCKED),
+                extra=self._place(LogEvent.HEAD_BLOCKED, each.name, each.offset, each.attempt),
             )
 
     def passed_over(self, news: Iterable[OutOfOrderRecords]) -> None:
@@ -408,6 +410,8 @@ class WorkerLog:
             failure.fault.stack.rstrip(),
             extra={
                 **self._place(LogEvent.CALL_STALLED, call.name, call.offset, call.attempt),
+                "ended": call.end,
+                "abandoned": call.abandon,
                 **self._whose(call.slice_.running(), failure),
                 **_trace(call.slice_.running()),
             },
@@ -445,7 +449,7 @@ class WorkerLog:
             shown,
             more,
             refused,
-            extra=self._of(LogEvent.CALLS_INTERRUPTED),
+            extra={**self._of(LogEvent.CALLS_INTERRUPTED), "calls": len(calls)},
         )
 
     def recalled(self, assigned: Iterable[Assigned]) -> None:
@@ -482,7 +486,7 @@ class WorkerLog:
                 self._worker,
                 len(hanging),
                 places,
-                extra=self._of(LogEvent.CALLS_OUTLIVED),
+                extra={**self._of(LogEvent.CALLS_OUTLIVED), "calls": len(hanging)},
             )
         for call in calls:
             event, text = LogEvent.CALL_OUTLIVED, _OUTLIVED
@@ -529,11 +533,12 @@ class WorkerLog:
         key = None if message is None else self._loggable_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
 
-    def _log(self, level: int, event: LogEvent, text: str, kind: str) -> None:
+    def _log(self, level: int, event: LogEvent, text: str, kind: str, **fields: object) -> None:
         unsaid = self._repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
-            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=self._of(event))
+            extra = {**self._of(event), **fields}
+            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=extra)
 
 
 def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:

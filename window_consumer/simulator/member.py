@@ -186,7 +186,7 @@ class MemberListener(WorkerLog):
         self._history.reported(self._member, calls)
         super().outlived(calls)
 
-    def warn(self, event: LogEvent, text: str) -> None:
+    def warn(self, event: LogEvent, text: str, **_fields: object) -> None:
         """Record a warning."""
         self._history.record(f"{self._member} warns ({event}): {text}")
 
