@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -48,11 +49,11 @@ def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
 
 
 WRONG = {
-    ("--from", "yesterday"): "'yesterday' is no time: write it as 2026-01-31",
-    ("--from-offset", "7"): "'7' is not PARTITION=OFFSET",
-    ("--rate", "100"): "'100' has no unit of time; write 100/s",
-    ("--rate", "0/s"): "'0/s' would read nothing",
-    ("--chunk", "0"): "0 is not in the range x>=1",
+    ("--from", "yesterday"): "'yesterday'",
+    ("--from-offset", "7"): "PARTITION=OFFSET",
+    ("--rate", "100"): "100/s",
+    ("--rate", "0/s"): "'0/s'",
+    ("--chunk", "0"): "x>=1",
 }
 
 
@@ -64,21 +65,21 @@ def test_wrong_options_are_refused(arguments: Sequence[str], said: str) -> None:
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(UsageError, match="--from 2026-02-01T00:00:00Z is not before --to 2026-01"):
+    with pytest.raises(UsageError, match=r"--from 2026-02-01T00:00:00Z .*--to 2026-01"):
         WantedRange("orders", since_1970("2026-02-01", 1000), since_1970("2026-01-01", 1000))
 
 
 def test_offsets_that_end_before_they_begin_are_refused() -> None:
     """... and not taken for a partition without records."""
-    with pytest.raises(UsageError, match="--from-offset 1=500 is not before --to-offset 1=500"):
+    with pytest.raises(UsageError, match=r"--from-offset 1=500 .*--to-offset 1=500"):
         WantedRange("orders", from_offsets={0: 3, 1: 500}, to_offsets={0: 5, 1: 500})
 
 
 @pytest.mark.parametrize(
     ("from_offset", "to_offset", "said"),
     [
-        (3, 51, ["--to-offset 0=51: orders has the offsets 0 to 50 (exclusive) of partition 0"]),
-        (60, None, ["--from-offset 0=60: orders has the offsets 0 to 50 (exclusive) of part"]),
+        (3, 51, [r"--to-offset 0=51: orders .*\b0 to 50\b.* partition 0\b"]),
+        (60, None, [r"--from-offset 0=60: orders .*\b0 to 50\b.* partition 0\b"]),
         (3, 50, []),
     ],
 )
@@ -92,7 +93,7 @@ def test_offsets_that_are_not_there_are_told(
     with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
         found = list(warnings(wanted, resolve(wanted, reader), reader, {}, DAY))
     assert len(found) == len(said)
-    assert all(each.startswith(start) for each, start in zip(found, said, strict=True))
+    assert all(re.match(start, each) for each, start in zip(found, said, strict=True))
 
 
 @pytest.mark.usefixtures("connectors")
@@ -103,17 +104,19 @@ def test_a_range_without_records_has_no_forecast(shop: Commands, embedded: Embed
         given = ("--topic", "orders", "--from", "2100-01-01", *more)
         ended = shop.run("backfill", "shop:app", *given)
         assert ended.code == 0, ended.said
-        assert ended.out == "orders has no records from 2100-01-01T00:00:00Z to the end\n"
+        assert ended.out.startswith("orders ")
+        assert "2100-01-01T00:00:00Z" in ended.out
+        assert len(ended.out.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--topic", "invoices"), "--topic invoices: no worker reads it"),
-        (("--topic", "orders"), "has no topic orders: create it, or correct the name"),
+        (("--topic", "invoices"), "--topic invoices: "),
+        (("--topic", "orders"), "topic orders: "),
         (
             ("--topic", "orders", "--worker", "nobody"),
-            "worker nobody: there is no such worker; there are charge",
+            "worker nobody: ",
         ),
     ],
 )
@@ -131,10 +134,10 @@ def test_a_dry_run_tells_counts_sizes_and_time(shop: Commands, embedded: Embedde
     options = ("--topic", "orders", "--dry-run", "--pool", "5", "--rate", "10/s", "--chunk", "20")
     ended = shop.run("backfill", "shop:app", *options)
     assert ended.code == 0, ended.said
-    assert "partition 0: offsets 0 to 50 (exclusive)" in ended.out
-    assert "about 50 records, 500 B (10 B of key and value each); 3 chunks" in ended.out
-    assert "5 calls at once" in ended.out
-    assert "--rate: 5 s at least" in ended.out
+    assert re.search(r"\bpartition 0: .*\b0 to 50\b", ended.out)
+    assert re.search(r"\b50 records, 500 B \(10 B\b.*; 3 chunks", ended.out)
+    assert re.search(r"\b5 calls\b", ended.out)
+    assert re.search(r"--rate: 5 s\b", ended.out)
 
 
 def test_a_missing_extra_is_named_before_missing_connectors(
@@ -145,7 +148,7 @@ def test_a_missing_extra_is_named_before_missing_connectors(
     (shop.directory / "pyspark.py").write_text("raise ModuleNotFoundError(name='pyspark')")
     ended = shop.run("backfill", "shop:app", "--topic", "orders")
     assert ended.code == 2, ended.said
-    assert "there is no pyspark: pip install 'window-consumer[spark]'" in ended.err
+    assert "pip install 'window-consumer[spark]'" in ended.err
 
 
 def test_chunks_hold_a_like_share_of_each_partition() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,15 @@ def test_child_processes_have_memory_of_their_own(shop: Commands) -> None:
     assert bounds(shop)["children_bytes"] == 0
     found = bounds(shop, "pool=processes", "concurrency=256", "stall.max_abandoned=2")
     assert (found["children_bytes"], found["max_abandoned"]) == (256 * 40 * MIB, 0)
-    without = "stall.max_abandoned has no effect with pool: processes: no call is abandoned"
-    assert without in found["warnings"]
+    (without,) = (each for each in found["warnings"] if each.startswith("stall.max_abandoned "))
+    assert "pool: processes" in without
     (warning,) = (each for each in found["warnings"] if each.startswith("concurrency"))
-    assert warning.startswith("concurrency 256 with pool: processes, and this process may use ")
+    assert warning.startswith("concurrency 256 ")
+    assert "pool: processes" in warning
     settings = ["pool=processes", "concurrency={auto: 1..256}"]
     ended = shop.run("check", "shop:app", *(f"--set=workers.charge.{each}" for each in settings))
-    assert "at most 256 child processes: some 10GiB resident more" in ended.out
-    assert "concurrency 256 with pool: processes" not in ended.out
+    assert re.search(r"\b256 child processes\b.*\b10GiB\b", ended.out)
+    assert "warning: concurrency" not in ended.out
 
 
 def test_copies_of_the_process_need_as_much_as_there_are_and_their_supervisor(
@@ -83,7 +86,8 @@ def test_how_often_a_record_can_kill_the_process(
 
 def test_check_says_how_often_a_record_can_kill_the_process(shop: Commands) -> None:
     text = shop.run("check", "shop:app").out
-    assert "a record that kills the process has left after 5 such ends, after 9 where" in text
+    (line,) = (each for each in text.splitlines() if "kills the process" in each)
+    assert re.search(r"\b5\b.*\b9\b", line)
 
 
 def test_how_many_calls_may_be_left_behind(shop: Commands) -> None:
@@ -93,7 +97,7 @@ def test_how_many_calls_may_be_left_behind(shop: Commands) -> None:
     assert bounds(shop, "stall.max_abandoned=3")["max_abandoned"] == 3
     reported = bounds(shop, "stall.action=report", "stall.max_abandoned=3")
     assert reported["max_abandoned"] == 0
-    assert any("stall.max_abandoned has no effect" in each for each in reported["warnings"])
+    assert any("stall.max_abandoned " in each for each in reported["warnings"])
     blocking = bounds(shop, "ordering=key", "retry.on_failure=block")
     assert blocking["max_abandoned"] == 0
 
@@ -140,10 +144,8 @@ def test_how_long_a_rebalance_and_a_stop_take(shop: Commands) -> None:
 
 def test_what_a_takeover_is_made_of_is_told(shop: Commands) -> None:
     said = shop.run("check", "shop:app").out
-    assert (
-        "others have its partitions after at most 1m: session 45s (Kafka's default), heartbeat 5s"
-        " (Kafka's default), and the longest call of the others, at most 10s (revoke_timeout)"
-    ) in said
+    parts = (r"\b1m: session 45s \(.*\bheartbeat 5s", r"10s \(revoke_timeout\)")
+    assert re.search(r"\b.*".join(parts), said)
 
 
 def test_what_becomes_of_a_long_retry_later_is_told(shop: Commands) -> None:
@@ -156,17 +158,15 @@ def test_what_becomes_of_a_long_retry_later_is_told(shop: Commands) -> None:
 
     longest_s, line = said()
     assert longest_s == 5
-    assert line == (
-        "RetryLater waits at most 5s, the upper end of backoff, and counts as one of these calls:"
-        " longer waits need retry.levels"
-    )
+    assert re.match(r"RetryLater .*\b5s\b.* backoff\b.*\bretry\.levels$", line)
     longest_s, line = said("retry.levels=[10s, 10m]")
     assert longest_s == 600
-    assert line.endswith("moves on to the first level that waits as long, 10m at most")
+    assert re.search(r" level .*\b10m\b", line)
     longest_s, line = said("retry.on_failure=block", "ordering=key")
-    assert (longest_s, line) == (5.0, "RetryLater waits at most 5s, the upper end of backoff")
+    assert longest_s == 5
+    assert re.match(r"RetryLater .*\b5s\b.* backoff$", line)
     _, line = said("retry.attempts=1")
-    assert line.endswith("with RetryLater, too")
+    assert not line.startswith("RetryLater")
 
 
 def test_the_whole_schedule_of_retries(shop: Commands) -> None:
@@ -205,16 +205,16 @@ def test_the_whole_schedule_of_retries_with_levels(shop: Commands) -> None:
 def test_the_schedule_in_words_names_each_level(shop: Commands) -> None:
     settings = [part for each in LEVELS for part in ("--set", f"workers.charge.{each}")]
     lines = [line.strip() for line in shop.run("check", "shop:app", *settings).out.splitlines()]
-    first = lines.index(
-        "a failing record is called 9 times, over 2h1m to 2h1m and the calls themselves, then goes"
-        " to the dead letters"
-    )
-    assert lines[first + 1 : first + 5] == [
-        "again where it is after 750ms..1s, 750ms..1s",
-        "again at level 10s, at most 1s late, then after 750ms..1s",
-        "again at level 1m, at most 1s late, then after 750ms..1s",
-        "again at level 2h, at most 1s late, then after 750ms..1s",
+    whole = re.compile(r".*\b9 times\b.*\b2h1m to 2h1m\b.*\bdead letters$")
+    (first,) = (number for number, line in enumerate(lines) if whole.match(line))
+    parts = [
+        r".* 750ms\.\.1s, 750ms\.\.1s",
+        r".* level 10s, .*\b1s\b.* 750ms\.\.1s",
+        r".* level 1m, .*\b1s\b.* 750ms\.\.1s",
+        r".* level 2h, .*\b1s\b.* 750ms\.\.1s",
     ]
+    shown = lines[first + 1 : first + 5]
+    assert all(re.fullmatch(part, line) for part, line in zip(parts, shown, strict=True))
 
 
 def test_many_waits_of_one_place_are_not_all_listed(shop: Commands) -> None:
@@ -225,7 +225,7 @@ def test_many_waits_of_one_place_are_not_all_listed(shop: Commands) -> None:
         "workers.charge.retry.backoff=1s..1s",
     )
     out = shop.run("check", "shop:app", *many).out
-    assert f"after {'750ms..1s, ' * 5}33 more, 750ms..1s\n" in out
+    assert f" {'750ms..1s, ' * 5}33 more, 750ms..1s\n" in out
 
 
 def test_records_that_are_not_due_are_bounded(shop: Commands) -> None:
@@ -233,7 +233,7 @@ def test_records_that_are_not_due_are_bounded(shop: Commands) -> None:
     most = found["waiting_records"]
     assert most == 4 * 100 + found["buffer_records"] // 3
     assert bounds(shop)["waiting_records"] == 0
-    assert f"{most} records a partition of a retry topic that are not due yet" in (
+    assert f" {most} records a partition of a retry topic" in (
         shop.run(
             *("check", "shop:app", "--set", "workers.charge.retry.levels=[10s]"),
             *("--set", "workers.charge.window.cell_records=100"),
@@ -248,43 +248,47 @@ def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
         *("check", "shop:app", "--set", "workers.charge.ordering=key"),
         *("--set", "workers.charge.retry.on_failure=block"),
     )
-    assert "a failing record is called again without end; its lane waits" in ended.out
+    (line,) = (each for each in ended.out.splitlines() if "a failing record" in each)
+    assert " times" not in line
+    assert "dead letters" not in line
+    assert " lane " in line
 
 
 @pytest.mark.parametrize(
-    ("overrides", "warning"),
+    ("overrides", "named"),
     [
-        (["ordering=partition", "retry.on_failure=overtake"], "one record of a partition at a"),
+        (["ordering=partition", "retry.on_failure=overtake"], "ordering: partition"),
         (
             ["ordering=key", "retry.on_failure=block", "retry.attempts=7"],
-            "retry.attempts has no effect with on_failure: block",
+            ("retry.attempts ", "on_failure: block"),
         ),
         (
             ["retry.when_spent=stop", "retry.on_oversize=reference"],
-            "retry.on_oversize has no effect with when_spent: stop",
+            ("retry.on_oversize ", "when_spent: stop"),
         ),
-        (["retry.attempts_per_level=2"], "attempts_per_level has no effect without levels"),
+        (["retry.attempts_per_level=2"], ("attempts_per_level ", "levels")),
         (
             ["retry.levels=[1s, 1m]", "retry.backoff=1s..5s"],
-            "1s is shorter than the upper end of backoff (5s)",
+            ("1s ", "backoff (5s)"),
         ),
         (
             ["retry.levels=[1m]", "retry.fatal=[ValueError, Exception]"],
-            "attempts and levels have no effect: fatal lists Exception",
+            ("attempts and levels ", "fatal lists Exception"),
         ),
-        (["retry.fatal=[Exception]"], "attempts has no effect: fatal lists Exception"),
-        (["retry.levels=[10s, 1m, 1h]", "ttl=30s"], "ttl 30s is over before the level 1m: every"),
-        (["retry.levels=[1m, 1h]", "ttl=30s"], "ttl 30s is over before the level 1m: every"),
+        (["retry.fatal=[Exception]"], ("attempts ", "fatal lists Exception")),
+        (["retry.levels=[10s, 1m, 1h]", "ttl=30s"], ("ttl 30s ", "level 1m: ")),
+        (["retry.levels=[1m, 1h]", "ttl=30s"], ("ttl 30s ", "level 1m: ")),
         (
             ["window.cells=2", "window.cell_records=3"],
-            "concurrency 16 is more than a window of 6 records can feed",
+            ("concurrency 16 ", " 6 records"),
         ),
     ],
 )
 def test_settings_that_contradict_each_other_are_warned_of(
-    shop: Commands, overrides: list[str], warning: str
+    shop: Commands, overrides: list[str], named: Sequence[str]
 ) -> None:
-    assert any(warning in each for each in bounds(shop, *overrides)["warnings"])
+    warnings = bounds(shop, *overrides)["warnings"]
+    assert any(all(name in each for name in named) for each in warnings), warnings
 
 
 @pytest.mark.parametrize(
@@ -359,5 +363,6 @@ def test_how_often_a_record_can_kill_child_processes_and_what_runs_again_of_batc
     }
     assert (found["charge"].rerun_running, found["store"].rerun_running) == (2, 200)
     text = report.as_text()
-    assert "kills its child process has left after 3 such deaths\n" in text
-    assert "after 3 such deaths, about 10 where it was in a full batch" in text
+    single, batch = (line for line in text.splitlines() if "kills its child process" in line)
+    assert re.findall(r"\d+", single) == ["3"]
+    assert re.findall(r"\d+", batch) == ["3", "10"]

@@ -71,7 +71,7 @@ def test_a_handler_that_returns_ends_with_0(shop: Commands) -> None:
     ended = debug(shop, "orders/0/18", "c")
     assert ended.code == 0
     assert "charged 18" in ended.out
-    assert "the record would be done" in ended.err
+    assert "would be done" in ended.err
 
 
 @pytest.mark.parametrize("typed", [("q",), ("n", "q"), ()], ids=["at once", "later", "no input"])
@@ -81,7 +81,7 @@ def test_quitting_ends_with_0_and_does_not_count_as_a_handler_that_returned(
     ended = debug(shop, "orders/0/18", *typed)
     assert ended.code == 0
     assert "charged 18" not in ended.out
-    assert "quit: the handler was not run to its end" in ended.err
+    assert ended.err.splitlines()[-1].startswith("quit: ")
     assert "would be done" not in ended.err
 
 
@@ -93,7 +93,7 @@ def test_middleware_does_not_take_a_call_that_was_quit_for_one_that_returned(
     ended = debug(shop, "orders/0/18", "q")
     assert ended.code == 0
     assert "committed" not in ended.out
-    assert "quit: the handler was not run to its end" in ended.err
+    assert ended.err.splitlines()[-1].startswith("quit: ")
 
 
 def test_lifespan_and_middleware_are_around_the_call(shop: Commands) -> None:
@@ -108,7 +108,7 @@ def test_a_lifespan_that_fails_is_told(shop: Commands) -> None:
     shop.application(SHOP + "\n\n@app.lifespan\ndef pool():\n    raise OSError('no database')\n")
     ended = debug(shop, "orders/0/18", "c")
     assert ended.code == 1
-    assert "the application's lifespan raised OSError: no database" in ended.err
+    assert "OSError: no database" in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -117,7 +117,7 @@ def test_a_skipped_record_is_no_failure(shop: Commands) -> None:
     shop.application(skips)
     ended = debug(shop, "orders/0/17", "c")
     assert ended.code == 0
-    assert "the handler skips the record" in ended.err
+    assert " skips " in ended.err
 
 
 def test_nothing_is_produced_or_committed(shop: Commands, embedded: EmbeddedBroker) -> None:
@@ -133,7 +133,7 @@ def test_nothing_is_produced_or_committed(shop: Commands, embedded: EmbeddedBrok
 def test_a_dead_letter_that_there_is_not_ends_with_2(shop: Commands) -> None:
     ended = debug(shop, "orders/0/99")
     assert ended.code == 2
-    assert "there is no dead letter" in ended.err
+    assert "orders/0/99" in ended.err
 
 
 COROUTINE = """
@@ -187,8 +187,8 @@ def test_a_coroutine_that_returns_ends_with_0_and_one_that_is_quit_does_not_retu
     ended = debug(shop, "orders/0/18", "c")
     assert ended.code == 0
     assert "amount 5" in ended.out
-    assert "the record would be done" in ended.err
+    assert "would be done" in ended.err
     ended = debug(shop, "orders/0/18", "n", "q")
     assert ended.code == 0
     assert "amount" not in ended.out.partition("(Pdb)")[2].partition("amount = order")[0]
-    assert "quit: the handler was not run to its end" in ended.err
+    assert ended.err.splitlines()[-1].startswith("quit: ")

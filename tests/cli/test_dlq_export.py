@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
@@ -44,7 +46,7 @@ def test_a_file_holds_those_that_fulfil_the_condition(shop: Commands) -> None:
     file = shop.directory / "dead.jsonl"
     ended = shop.run("dlq", "export", "-o", str(file), "--where", "reason == 'FATAL'")
     assert (ended.code, ended.out) == (0, "")
-    assert "1 dead letters in" in ended.err
+    assert re.search(r"\b1 dead letters?\b", ended.err)
     (line,) = file.read_text().splitlines()
     assert read_line(line).value == b"\x00\xff"
     assert [each.name for each in shop.directory.glob("*dead*")] == ["dead.jsonl"]
@@ -56,7 +58,7 @@ def test_a_file_that_is_there_is_left_alone(shop: Commands) -> None:
     for name in ("dead.jsonl", "no-such-directory/dead.jsonl"):
         ended = shop.run("dlq", "export", "-o", name)
         assert ended.code == 2
-        assert "choose another" in ended.err
+        assert name in ended.err
     assert file.read_text() == "mine"
 
 

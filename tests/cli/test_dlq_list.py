@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -61,11 +62,12 @@ def test_the_same_in_words(shop: Commands, embedded: EmbeddedBroker) -> None:
     ended = shop.run("dlq", "list")
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert lines[0] == f"{DLQ} (charge, from orders): 2 dead letters, 2 open, 0 resolved"
+    assert lines[0].startswith(f"{DLQ} (charge, from orders): ")
+    assert re.findall(r"\d+", lines[0].partition("): ")[2]) == ["2", "2", "0"]
     assert "         2  RETRIES_EXHAUSTED" in lines
     assert "         2  0123456789abcdef  ValueError  orders/0/1" in lines
     assert "         1  1d to 7d" in lines
-    assert "  the oldest failed 1d ago" in lines
+    assert any(re.search(r" oldest .*\b1d\b", line) for line in lines)
 
 
 def test_what_strangers_wrote_does_not_command_the_terminal(
@@ -135,7 +137,8 @@ def test_any_topic_of_any_cluster_can_be_looked_at(
 def test_without_dead_letters_there_is_nothing_to_count(shop: Commands) -> None:
     ended = shop.run("dlq", "list")
     assert ended.code == 0
-    assert ended.out.startswith("there is no dead-letter topic yet, or none that may be seen")
+    assert len(ended.out.splitlines()) == 1
+    assert DLQ not in ended.out
 
 
 def test_the_application_is_only_named_where_it_may_have_what_is_missing(
@@ -145,7 +148,7 @@ def test_the_application_is_only_named_where_it_may_have_what_is_missing(
     for command in ("list", "redrive"):
         ended = commands.run("dlq", command)
         assert ended.code == 2
-        assert "workers.charge.group: is missing" in ended.err
+        assert "workers.charge.group: " in ended.err
         assert "--app MODULE:APP" in ended.err
         ended = commands.run("dlq", command, "-c", "nowhere.yaml")
         assert ended.code == 2
@@ -155,11 +158,11 @@ def test_the_application_is_only_named_where_it_may_have_what_is_missing(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--worker", "charg"), "there are charge"),
-        (("--topic", "nowhere"), "no such topic"),
+        (("--worker", "charg"), "charge"),
+        (("--topic", "nowhere"), "--topic nowhere"),
         (("-c", "missing.yaml"), "missing.yaml"),
         (("--bootstrap", "h:1"), "--bootstrap needs --topic"),
-        (("--bootstrap", "h:1", "--topic", "t", "--worker", "charge"), "leave it out"),
+        (("--bootstrap", "h:1", "--topic", "t", "--worker", "charge"), "--worker"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_to_do(
@@ -178,7 +181,7 @@ def test_a_broker_that_does_not_answer_ends_with_1_and_no_secret_is_told(
     commands.configure(config)
     ended = commands.run("dlq", "list", "--start-timeout", "500ms")
     assert ended.code == 1
-    assert "no broker at ***" in ended.err
+    assert "***" in ended.err
     assert "127.0.0.1:1" not in ended.said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -63,6 +64,12 @@ def fill(kafka: RealKafka, topic: str, headers: Headers, partition: int = 0) -> 
     assert producer.flush(30) == 0
 
 
+def numbers_of(line: str) -> tuple[str, list[int]]:
+    """Return the partition that a line begins with, and its numbers: offsets, and how many stay."""
+    partition, _, numbers = line.strip().partition(": ")
+    return partition, [int(each) for each in re.findall(r"\d+", numbers)]
+
+
 def totals(commands: Commands, topic: str) -> int:
     found = commands.run("dlq", "list", "--json", "--topic", topic).json["topics"][topic]
     return int(found["total"])
@@ -71,14 +78,15 @@ def totals(commands: Commands, topic: str) -> int:
 def test_what_is_older_is_deleted_and_the_rest_stays(commands: Commands, dead_letters: str) -> None:
     ended = commands.run("dlq", "purge", "--before", "1h", "--yes")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == (
-        f"deleted:\n  {dead_letters}[0]: offsets 0 to 1; 1 stay\n"
-        f"  {dead_letters}[1]: offsets 0 to 1; 1 stay\n"
-    )
+    _, *told = ended.out.splitlines()
+    assert [numbers_of(line) for line in told] == [
+        (f"{dead_letters}[0]", [0, 1, 1]),
+        (f"{dead_letters}[1]", [0, 1, 1]),
+    ]
     assert totals(commands, dead_letters) == 2
     again = commands.run("dlq", "purge", "--before", "1h", "--yes")
     assert again.code == 0
-    assert again.out.startswith("nothing is before ")
+    assert f"{dead_letters}[" not in again.out
 
 
 def test_a_dry_run_deletes_nothing_and_neither_does_a_run_without_yes(
@@ -91,7 +99,7 @@ def test_a_dry_run_deletes_nothing_and_neither_does_a_run_without_yes(
     assert [each["offsets"] for each in told["partitions"]] == [2, 2]
     refused = commands.run("dlq", "purge", "--before", "1h")
     assert refused.code == 2
-    assert f"{dead_letters}[1]: offsets 0 to 1; 1 stay" in refused.err
+    assert f"{dead_letters}[1]: " in refused.err
     assert "add --yes" in refused.err
     assert totals(commands, dead_letters) == 6
 
@@ -109,11 +117,11 @@ def test_a_point_in_time_between_them(commands: Commands, dead_letters: str) -> 
 def test_an_offset_is_one_of_a_partition(commands: Commands, dead_letters: str) -> None:
     ended = commands.run("dlq", "purge", "--before", "2", "--yes")
     assert ended.code == 2
-    assert "choose one with --partition" in ended.err
+    assert "--partition" in ended.err
     ended = commands.run("dlq", "purge", "--before", "2", "--partition", "1", "--yes")
-    assert ended.out == f"deleted:\n  {dead_letters}[1]: offsets 0 to 1; 1 stay\n"
+    assert numbers_of(ended.out.splitlines()[1]) == (f"{dead_letters}[1]", [0, 1, 1])
     ended = commands.run("dlq", "purge", "--before", "99", "--partition", "1", "--yes")
-    assert ended.out == f"deleted:\n  {dead_letters}[1]: offset 2; 0 stay\n"
+    assert numbers_of(ended.out.splitlines()[1]) == (f"{dead_letters}[1]", [2, 0])
     ended = commands.run("dlq", "purge", "--before", "1", "--partition", "7", "--yes")
     assert ended.code == 2
     assert totals(commands, dead_letters) == 3
@@ -127,7 +135,7 @@ def test_only_topics_of_dead_letters_are_emptied(
     fill(kafka, other, [("tenant", b"eu")])
     ended = commands.run("dlq", "purge", "--topic", other, "--before", "1h", "--yes")
     assert ended.code == 2
-    assert "is no dead letter that we know" in ended.err
+    assert f"error: {other}[0]: " in ended.err
     assert totals(commands, other) == 3
     springs = make_topic("orders-dlt")
     fill(kafka, springs, SPRING)
@@ -139,7 +147,7 @@ def test_only_topics_of_dead_letters_are_emptied(
     )
     ended = commands.run("dlq", "purge", "--topic", other, "--before", "1h", "--yes")
     assert ended.code == 2
-    assert "no dead-letter topic for it" in ended.err
+    assert f"--topic {other}" in ended.err
 
 
 def purge_there(commands: Commands, kafka: RealKafka, topic: str) -> Ended:
@@ -154,12 +162,12 @@ def test_deleting_needs_a_right(commands: Commands, kafka: RealKafka, dead_lette
     commands.configure({"kafka": kafka.sasl_settings("bob"), "workers": {"charge": config}})
     ended = commands.run("dlq", "purge", "--before", "1h", "--yes")
     assert ended.code == 2
-    assert f"deleting records of {dead_letters}" in ended.err
-    assert "an ACL is missing" in ended.err
+    assert dead_letters in ended.err
+    assert "ACL" in ended.err
 
 
 @pytest.mark.parametrize("before", ["yesterday", "-5", "3 weeks", "2026-13-01"])
 def test_what_is_neither_time_nor_offset_is_wrong_usage(commands: Commands, before: str) -> None:
     ended = commands.run("dlq", "purge", f"--before={before}", "--yes")
     assert ended.code == 2
-    assert "no age such as 14d" in ended.err
+    assert "14d" in ended.err

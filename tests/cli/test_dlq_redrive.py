@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -163,7 +164,7 @@ def test_the_guard_is_counted_and_said(shop: Commands, embedded: EmbeddedBroker)
         )
     ended = shop.run("dlq", "redrive", "--max-redrives", "2")
     assert ended.code == 0
-    assert "13 put back, 2 left: put back 2 times already" in ended.out
+    assert re.search(r"\b13 .*\b2 left: .*\b2 times\b", ended.out)
     assert redrive(shop, "--max-redrives", "3")["redriven"] == 1, "one more may go now"
 
 
@@ -174,11 +175,11 @@ def test_a_value_that_is_gone_is_an_error_and_the_others_go_back(
     embedded.produce(DEAD, None, key=b"large", headers=reference, partition=0)
     ended = shop.run("dlq", "redrive")
     assert ended.code == 1
-    assert "12 put back, 1 left: their values are gone" in ended.out
-    assert "its value is gone: orders/1/7 is no longer in the log" in ended.out
+    assert re.search(r"\b12 .*\b1 left: .*\bvalues\b", ended.out)
+    assert " orders/1/7 " in ended.out
     resolved = {message.key() for message in embedded.read_all(STATE)}
     assert resolved == {b"shop.orders.dlq/0/0-5", b"shop.orders.dlq/1/0-5"}, "all but 0/6"
-    assert "is not read again by the same command" in ended.err
+    assert "--restart" in ended.err
 
 
 def test_what_was_left_goes_back_alone_when_it_is_chosen_and_the_cause_is_mended(
@@ -208,14 +209,14 @@ def test_one_worker_or_one_topic_can_be_chosen(shop: Commands) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--worker", "ship"], "--worker ship: there is none; there are charge"),
-        (["--topic", "parcels"], "--topic parcels: no worker reads it"),
-        (["--where", "reason = 'FATAL'"], "Invalid value for '--where'"),
-        (["--where", "colour == 'red'"], "there is no 'colour'"),
-        (["--rate", "0"], "Invalid value for '--rate'"),
-        (["--max-redrives", "0"], "Invalid value for '--max-redrives'"),
+        (["--worker", "ship"], "--worker ship: "),
+        (["--topic", "parcels"], "--topic parcels: "),
+        (["--where", "reason = 'FATAL'"], "'--where'"),
+        (["--where", "colour == 'red'"], "'colour'"),
+        (["--rate", "0"], "'--rate'"),
+        (["--max-redrives", "0"], "'--max-redrives'"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["--to-source"], "whether orders is compacted cannot be found out"),
+        (["--to-source"], " orders is compacted"),
     ],
 )
 def test_a_mistake_is_exit_2_and_says_what_is_wrong(
@@ -234,10 +235,10 @@ def test_a_broker_that_does_not_answer_is_waited_for_as_long_as_was_said(
     commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "workers": workers})
     ended = commands.run("dlq", "redrive", "--start-timeout", "1s")
     assert ended.code == 1
-    assert "no broker at 127.0.0.1:1 answered within 1 s" in ended.err
+    assert re.search(r"127\.0\.0\.1:1 .*\b1 s\b", ended.err)
     ended = commands.run("dlq", "redrive", "--start-timeout", "1")
     assert ended.code == 2
-    assert "'1' has no unit; write 1ms or 1s" in ended.err
+    assert "1ms or 1s" in ended.err
 
 
 def test_a_worker_without_dead_letters_has_nothing_to_put_back(
@@ -280,10 +281,8 @@ def test_list_tells_what_went_back_from_what_is_open(
     assert (said["total"], said["open"], said["resolved"]) == (12, 8, 4)
     assert said["reasons"] == {"FATAL": 8}
     redrive(shop)
-    assert (
-        f"{DEAD} (charge, from orders): 12 dead letters, 0 open, 12 resolved"
-        in shop.run("dlq", "list").out
-    )
+    (line,) = (each for each in shop.run("dlq", "list").out.splitlines() if f"{DEAD} (" in each)
+    assert re.findall(r"\d+", line.partition("): ")[2]) == ["12", "0", "12"]
     embedded.fill(DEAD, letters([20]))
     assert shop.run("dlq", "list", "--json").json["topics"][DEAD]["open"] == 1
 
@@ -293,7 +292,7 @@ def test_a_run_that_is_told_to_stop_says_that_it_is_not_complete(shop: Commands)
     command.wait_for("reads", timeout_s=30)
     ended = command.stop()
     assert ended.code == 130
-    assert "the same command resumes there" in ended.err
+    assert "resumes" in ended.err
     assert redrive(shop)["redriven"] >= 8
 
 

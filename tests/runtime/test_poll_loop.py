@@ -60,7 +60,7 @@ class LateSource:
         return [Batch.of(LEVEL, [self._message])]
 
     def __getattr__(self, _name: str) -> Any:
-        return lambda *_: {}
+        return lambda *_, **__: {}
 
 
 class LongWait:

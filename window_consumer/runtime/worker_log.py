@@ -537,8 +537,14 @@ class WorkerLog:
         unsaid = self._repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
-            extra = {**self._of(event), **fields}
-            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=extra)
+            self._logger.log(
+                level,
+                "%s: %s%s",
+                self._worker,
+                text,
+                more,
+                extra={**self._of(event), **fields, "event": event},
+            )
 
 
 def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:
