@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.commands import Commands
@@ -21,8 +23,8 @@ def test_that_nothing_supplies_tokens_is_said_at_once(commands: Commands, comman
     commands.configure({"kafka": TOKENS, "workers": {"charge": charge}})
     ended = commands.run(*command.split())
     assert (ended.code, ended.out) == (2, "")
-    assert "workers.charge: kafka: sasl.mechanism is OAUTHBEARER and nothing supplies" in ended.err
-    assert "name the application, whose @app.oauth_token does" in ended.err
+    assert re.search(r"workers\.charge: kafka: sasl\.mechanism .*\bOAUTHBEARER\b", ended.err)
+    assert "@app.oauth_token" in ended.err
 
 
 def test_offline_nothing_has_to_supply_them(commands: Commands) -> None:

@@ -61,22 +61,25 @@ def shop(commands: Commands) -> Commands:
     return commands
 
 
+def kept(out: str) -> dict[str, int]:
+    """Return how many schedules each worker had that kept all promises."""
+    sums = re.findall(r"^(\w+): (\d+) schedules?, every .* kept\b", out, re.MULTILINE)
+    return {worker: int(count) for worker, count in sums}
+
+
 def test_every_worker_is_simulated_and_summed_up(shop: Commands) -> None:
     ended = shop.run("simulate", "shop:app", "--seeds", "20")
     assert ended.code == 0, ended.said
-    assert [re.sub(r"\(.*", "", line) for line in ended.out.splitlines()] == [
-        "charge: 20 schedules, every promise kept ",
-        "post: 20 schedules, every promise kept ",
-    ]
+    assert kept(ended.out) == {"charge": 20, "post": 20}
+    assert len(ended.out.splitlines()) == 2
 
 
 def test_a_seed_is_told_step_by_step_and_is_the_same_each_time(shop: Commands) -> None:
     command = ("simulate", "shop:app", "--only", "charge", "--seed", "7")
     first, second = shop.run(*command), shop.run(*command)
     assert "joins" in first.out
-    assert "the faults end" in first.out
     assert first.out.splitlines()[:-1] == second.out.splitlines()[:-1]
-    assert "charge: 1 schedule, every promise kept" in first.out
+    assert kept(first.out) == {"charge": 1}
 
 
 def test_handlers_are_called_with_the_values_of_a_file(shop: Commands) -> None:
@@ -99,7 +102,7 @@ def test_an_interrupt_tells_what_was_found_so_far(shop: Commands) -> None:
     running.signal(signal.SIGINT)
     ended = running.wait()
     assert ended.code == 130
-    assert re.search(r"charge: \d+ of 1000000 schedules, every promise kept", ended.out)
+    assert re.search(r"^charge: \d+ of 1000000 .* kept\b", ended.out, re.MULTILINE)
 
 
 def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
@@ -110,14 +113,14 @@ def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--seeds", "many"], "neither a number nor a range such as 200..300"),
-        (["--seeds", "0"], "has no seed"),
-        (["--seeds", "9..3"], "has no seed"),
-        (["--seed", "1"], "choose one with --only (charge, post)"),
+        (["--seeds", "many"], "200..300"),
+        (["--seeds", "0"], "--seeds"),
+        (["--seeds", "9..3"], "--seeds"),
+        (["--seed", "1"], "--only (charge, post)"),
         (["--values", "values"], "add --call-handlers"),
-        (["--call-handlers", "--values", "nowhere"], "--values nowhere: cannot be read"),
-        (["--call-handlers", "--values", "empty"], "--values empty: has no value"),
-        (["--only", "chrage"], "there is no such worker"),
+        (["--call-handlers", "--values", "nowhere"], "--values nowhere: "),
+        (["--call-handlers", "--values", "empty"], "--values empty: "),
+        (["--only", "chrage"], "charge, post"),
     ],
 )
 def test_wrong_arguments_are_told(shop: Commands, arguments: list[str], told: str) -> None:
@@ -139,10 +142,11 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(
     task = SimulatedWorker(range(30), False, None, (), False, replay, broken)
     assert run(shop.app, plan, task) == 1
     told = capsys.readouterr().out
-    found = re.search(r"charge: seed (\d+): .*belong together", told)
+    found = re.search(r"charge: seed (\d+): ", told)
     assert found is not None, told
     assert f"{replay} --only charge --seed {found[1]}" in told
-    assert re.search(r"charge: 30 schedules, \d+ with a broken promise", told)
+    assert re.search(r"^charge: 30 schedules, [1-9]\d* .*\bbroken\b", told, re.MULTILINE)
+    assert not kept(told)
     seed = int(found[1])
     again = SimulatedWorker(range(seed, seed + 1), True, None, (), False, replay, broken)
     assert run(shop.app, plan, again) == 1
@@ -180,7 +184,7 @@ def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixtur
     with shop.run({"ordering": "key", "retry": {"on_failure": "block"}}) as wc_app:
         task = SimulatedWorker(range(10), False, None, (b"{}",), True, "")
         assert run(shop.app, wc_app.plan, task) == 0
-    assert "every promise kept" in capsys.readouterr().out
+    assert kept(capsys.readouterr().out) == {"charge": 10}
     assert shop.seen
 
 
@@ -193,7 +197,7 @@ def test_a_worker_that_finds_its_concurrency_is_simulated(
         plan = wc_app.plan
     task = SimulatedWorker(range(20), tell=False, steps=40, values=(), calling=False, replay="")
     assert run(shop.app, plan, task) == 0
-    assert "charge: 20 schedules, every promise kept" in capsys.readouterr().out
+    assert kept(capsys.readouterr().out) == {"charge": 20}
 
 
 def test_rules_that_wait_for_long_are_waited_for(
@@ -210,7 +214,7 @@ def test_rules_that_wait_for_long_are_waited_for(
         run(shop.app, shop.app.plan(file), SimulatedWorker(range(40), False, None, (), False, ""))
         == 0
     )
-    assert "40 schedules, every promise kept" in capsys.readouterr().out
+    assert kept(capsys.readouterr().out) == {"charge": 40}
 
 
 def test_children_die_where_slots_are_processes(
@@ -229,7 +233,7 @@ def test_children_die_where_slots_are_processes(
     assert {plan.deaths for plan in plans} == set(DEATHS)
     assert not any(plan.handlers.deadly for plan in plans)
     assert run(app, app.plan(file), SimulatedWorker(range(10), True, None, (), False, "")) == 0
-    assert "the process of a slot of m" in capsys.readouterr().out
+    assert re.search(r"\bprocess of a slot\b", capsys.readouterr().out)
 
 
 def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(
@@ -259,7 +263,7 @@ def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(
     file.write_text(json.dumps({"workers": {"orders": worker}}))
     task = SimulatedWorker(range(30), False, None, (b"{}",), True, "")
     assert run(app, app.plan(file), task) == 0
-    assert "30 schedules, every promise kept" in capsys.readouterr().out
+    assert kept(capsys.readouterr().out) == {"orders": 30}
     assert seen == {"traced"}
 
 
@@ -276,4 +280,4 @@ def test_batch_handlers_are_simulated_and_called_with_lists(commands: Commands) 
     ended = commands.run("simulate", "shop:app", "--seeds", "5", "--call-handlers")
     assert ended.code == 0, ended.said
     assert "called with list" in ended.out
-    assert "store: 5 schedules, every promise kept" in ended.out
+    assert kept(ended.out) == {"store": 5}

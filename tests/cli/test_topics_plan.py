@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ def test_the_topics_of_telemetry_are_on_the_cluster_at_the_top_of_the_file(
     assert {words[words.index("--bootstrap-server") + 1] for words in lines} == {"broker:9092"}
     commands.configure({"kafka": KAFKA, "workers": {"refund": elsewhere}, "trace": trace})
     printed = plan(commands, "--format", "strimzi").out
-    assert "steps, for telemetry, are on another cluster (broker:9092)" in printed
+    assert re.search(r"^# .*\bsteps\b.*\(broker:9092\)", printed, re.MULTILINE)
     assert "shop.refunds.dlq" in printed
     commands.configure({"workers": {"refund": elsewhere}, "trace": trace})
     assert "--bootstrap-server else:1 --create --topic steps" in plan(commands).out
@@ -222,7 +223,7 @@ def test_workers_of_one_group_share_what_is_the_same(commands: Commands) -> None
     assert "shop-charge.refunds.dlq" in printed.topics
     assert out.count("--topic shop-charge.dlq.state") == 1
     assert out.count("--group shop-charge\n") == 1
-    assert "# the group of charge; the group of refund" in out
+    assert re.search(r"^# .*\bcharge; .*\brefund$", out, re.MULTILINE)
 
 
 def test_only_and_enabled_choose_workers(commands: Commands) -> None:
@@ -235,14 +236,13 @@ def test_only_and_enabled_choose_workers(commands: Commands) -> None:
     }
     ended = commands.run("topics", "plan", *SIZES, "--only", "refnd")
     assert ended.code == 2
-    assert "--only refnd: there is no such worker; there are charge, refund" in ended.err
+    assert re.search(r"--only refnd: .*\bcharge, refund\b", ended.err)
 
 
 def test_a_prefix_that_covers_a_source_topic_is_told(commands: Commands) -> None:
     configure(commands, group="shop", topics=["shop.orders"])
-    assert "# The permissions on the prefix shop. cover the source topic shop.orders, too." in (
-        plan(commands).out
-    )
+    covering = r"^# .* prefix shop\. .*\bshop\.orders\b"
+    assert re.search(covering, plan(commands).out, re.MULTILINE)
 
 
 ROUTED = """
@@ -264,13 +264,13 @@ def test_an_application_says_what_the_configuration_does_not(commands: Commands)
     commands.configure("workers: {charge: {}}")
     ended = commands.run("topics", "plan", *SIZES)
     assert ended.code == 2
-    assert "workers.charge.group: is missing" in ended.err
-    assert "window-consumer topics plan MODULE:APP" in ended.err
+    assert "workers.charge.group: " in ended.err
+    assert "MODULE:APP" in ended.err
     commands.configure("workers: {charge: {group: shop}}")
     ended = commands.run("topics", "plan", *SIZES)
     assert ended.code == 2
-    assert "workers.charge.topics: is missing" in ended.err
-    assert "window-consumer topics plan MODULE:APP" in ended.err
+    assert "workers.charge.topics: " in ended.err
+    assert "MODULE:APP" in ended.err
     assert "shop.orders.dlq" in from_shell(plan(commands, "shop:app").out).topics
 
 
@@ -284,14 +284,14 @@ def test_conditions_of_the_configuration_are_enough_for_dead_letters(commands: C
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--partitions", "3"], "--partitions and --replication-factor belong together"),
-        (["--replication-factor", "3"], "--partitions and --replication-factor belong together"),
-        (["--partitions", "0"], "0 is not in the range x>=1"),
-        (["--principal", "shop"], "'shop' is no principal: write its kind, too, as in User:shop"),
-        (["--format", "yaml"], "'yaml' is not one of"),
+        (["--partitions", "3"], "--partitions and --replication-factor"),
+        (["--replication-factor", "3"], "--partitions and --replication-factor"),
+        (["--partitions", "0"], "x>=1"),
+        (["--principal", "shop"], "User:shop"),
+        (["--format", "yaml"], "'yaml'"),
         (
             [*SIZES, "--format", "strimzi", "--principal", "User:Shop_1"],
-            "--principal User:Shop_1: Strimzi's users are",
+            "--principal User:Shop_1: ",
         ),
         (["-c", "none.yaml"], "none.yaml"),
         ([*SIZES, "--set", "workers.charge.concurrency=0"], "workers.charge.concurrency"),
@@ -311,8 +311,8 @@ def test_patterns_cannot_be_worked_out_without_a_cluster(commands: Commands) -> 
     commands.configure({"kafka": KAFKA, "workers": {"charge": worker}})
     ended = commands.run("topics", "plan", *SIZES)
     assert (ended.code, ended.out) == (2, "")
-    assert "workers.charge.patterns: only the cluster knows which topics match" in ended.err
-    assert "leave out --partitions and --replication-factor" in ended.err
+    assert "workers.charge.patterns: " in ended.err
+    assert "--partitions and --replication-factor" in ended.err
 
 
 def test_terraform_and_strimzi_are_for_one_cluster(commands: Commands) -> None:
@@ -324,7 +324,7 @@ def test_terraform_and_strimzi_are_for_one_cluster(commands: Commands) -> None:
     assert "--bootstrap-server other:9092 --create --topic shop-refund.refunds.dlq " in out
     ended = commands.run("topics", "plan", *SIZES, "--format", "terraform")
     assert ended.code == 2
-    assert "choose those of one with --only" in ended.err
+    assert "--only" in ended.err
     plan(commands, "--format", "terraform", "--only", "refund")
 
 
@@ -333,7 +333,7 @@ def test_a_cluster_that_does_not_answer_ends_it_with_1(commands: Commands) -> No
     address = "kafka.bootstrap.servers=127.0.0.1:1"
     ended = commands.run("topics", "plan", "--start-timeout", "1s", "--set", address)
     assert (ended.code, ended.out) == (1, "")
-    assert "no broker at 127.0.0.1:1 answered within 1 s" in ended.err
+    assert re.search(r"127\.0\.0\.1:1 .*\b1 s", ended.err)
 
 
 def test_the_cluster_is_asked_for_partitions_and_what_patterns_match(
@@ -352,7 +352,7 @@ def test_the_cluster_is_asked_for_partitions_and_what_patterns_match(
     assert topics["shop.orders-eu.dlq"].partitions == 2
     assert topics["shop.orders-us.dlq"].partitions == 5
     assert {name.split(".")[1] for name in topics} == {"orders-eu", "orders-us", "dlq"}
-    assert "which match orders-eu, orders-us. A topic that appears" in " ".join(
+    assert " orders-eu, orders-us." in " ".join(
         line.removeprefix("# ") for line in ended.out.splitlines()
     )
-    assert "dead letters of orders-us (charge); there already, with 5 partitions" in ended.out
+    assert re.search(r"^# .*\borders-us \(charge\); .*\b5 partitions", ended.out, re.MULTILINE)
