@@ -42,7 +42,8 @@ OUTCOMES = (
 
 def log_lines(text: str) -> list[Line]:
     """Return the log lines of an output; other texts, such as errors of a command, are not."""
-    return [json.loads(each) for each in text.splitlines() if each.startswith('{"time"')]
+    lines = text[: text.rfind("\n") + 1].splitlines()  # the last may still be written
+    return [json.loads(each) for each in lines if each.startswith('{"time"')]
 
 
 def is_of(line: Line, event: LogEvent, fields: Mapping[str, Any]) -> bool:

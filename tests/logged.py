@@ -22,9 +22,10 @@ def events_in(lines: Lines) -> list[LogEvent]:
     return [vars(each)["event"] for each in _records(lines) if "event" in vars(each)]
 
 
-def lines_of(lines: Lines, event: LogEvent) -> list[LogRecord]:
-    """Return the lines of one event."""
-    return [each for each in _records(lines) if vars(each).get("event") == event]
+def lines_of(lines: Lines, event: LogEvent, **fields: Any) -> list[LogRecord]:
+    """Return the lines of one event that have these fields."""
+    wanted = {"event": event, **fields}.items()
+    return [each for each in _records(lines) if wanted <= vars(each).items()]
 
 
 def fields_of(lines: Lines, event: LogEvent) -> dict[str, Any]:

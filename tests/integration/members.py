@@ -21,8 +21,10 @@ from confluent_kafka.admin import (
 )
 
 from tests import fork_server
+from tests.commands import Line, is_of, log_lines
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.events import (
     Event,
     Killed,
@@ -59,6 +61,15 @@ class Member:
     def said(self, text: str) -> bool:
         return text in self.log.read_text(errors="replace")
 
+    def lines_of(self, event: LogEvent, **fields: Any) -> list[Line]:
+        """Return the log lines of an event that have these fields."""
+        lines = log_lines(self.log.read_text(errors="replace"))
+        return [each for each in lines if is_of(each, event, fields)]
+
+    def has(self, event: LogEvent, **fields: Any) -> bool:
+        """Return whether it has logged an event with these fields."""
+        return bool(self.lines_of(event, **fields))
+
     def stop(self, timeout_s: float = 90) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
@@ -71,10 +82,9 @@ class Member:
     def events(self) -> Iterator[Event]:
         if self.journal.exists():
             yield from (from_line(line) for line in self.journal.read_text().splitlines())
-        for line in self.log.read_text(errors="replace").splitlines():
-            fields = json.loads(line) if line.startswith("{") else {}
-            if "outlived its" in fields.get("message", ""):
-                yield OutlivedLogged(fields["topic"], fields["partition"], fields["offset"])
+        for event in (LogEvent.CALL_OUTLIVED, LogEvent.CALL_OUTLIVED_SOURCE):
+            for line in self.lines_of(event):
+                yield OutlivedLogged(line["topic"], line["partition"], line["offset"])
 
 
 @define

@@ -268,14 +268,24 @@ class Shop:
     def until_said(self, text: str, *, times: int = 1) -> None:
         self.until(lambda: len(self.log.containing(text)) >= times, f"the log says {text!r}")
 
-    def until_logged(self, event: LogEvent) -> None:
-        self.until(lambda: bool(self.log.of(event)), f"the log has {event}")
+    def until_logged(
+        self, event: LogEvent, *, about: str = "", times: int = 1, **fields: Any
+    ) -> None:
+        """Wait for so many lines of an event that have these fields, and this datum in the text."""
+
+        def found() -> bool:
+            lines = lines_of(list(self.log.records), event, **fields)
+            return sum(about in each.getMessage() for each in lines) >= times
+
+        self.until(found, f"the log has {event} {about} {fields} {times} times")
 
     def until_called(self, calls: int) -> None:
         self.until(lambda: len(self.calls) >= calls, f"{calls} calls")
 
     def until_reading(self) -> None:
-        self.until_said(f"partition{'' if self._partitions() == 1 else 's'}: {self.topic}[")
+        self.until_logged(
+            LogEvent.PARTITIONS_ASSIGNED, about=f": {self.topic}[", partitions=self._partitions()
+        )
 
     def until_committed(self) -> None:
         """Wait until everything that is in the topic is committed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands
 from tests.conftest import MakeTopic
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 
@@ -91,17 +93,17 @@ def test_how_long_a_takeover_takes_is_by_the_times_that_the_cluster_tells(shop: 
     found = bounds()
     assert found["crash_takeover_s"] == pytest.approx(9 + 0.5 + revoke_timeout_s)
     text = shop.commands.run("check", "shop:app", "--connect").out
-    assert "after at most 19500ms: session 9s (the group's consumer.session.timeout.ms)" in text
+    assert re.search(r" 19500ms: session 9s \(.*\bconsumer\.session\.timeout\.ms\)", text)
 
 
 def test_more_consumers_than_partitions_are_warned_of(shop: Shop) -> None:
     running = [shop.commands.start("run", "shop:app") for _ in range(2)]
     for each in running:
-        each.wait_for("reads 1 partition")
+        each.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     found = shop.findings()
     assert found["members"] == 2
     (warning,) = found["warnings"]
-    assert "the group has 2 members and its topics 2 partitions" in warning
+    assert re.search(r"\b2 members\b.*\b2 partitions\b", warning)
     ended = shop.commands.run("check", "shop:app", "--connect")
     assert f"warning: {warning}" in ended.out
     assert [each.stop().code for each in running] == [0, 0]
@@ -111,7 +113,7 @@ def test_more_consumers_than_partitions_are_warned_of(shop: Shop) -> None:
 def test_slots_that_no_partition_can_use_are_warned_of(shop: Shop) -> None:
     shop.configure(ordering="partition", concurrency=3, retry={"on_failure": "overtake"})
     (warning,) = shop.findings()["warnings"]
-    assert "uses at most 2 of the 3 slots" in warning
+    assert re.search(r"\b2 .*\b3 slots\b", warning)
 
 
 def test_a_dead_letter_topic_that_is_narrower_is_warned_of(shop: Shop) -> None:
@@ -119,4 +121,4 @@ def test_a_dead_letter_topic_that_is_narrower_is_warned_of(shop: Shop) -> None:
     topic = NewTopic(name, num_partitions=1, replication_factor=1)
     topics.make(AdminClient({"bootstrap.servers": shop.bootstrap}), topic)
     (warning,) = shop.findings()["warnings"]
-    assert f"{name} has 1 partitions, {shop.topic} has 2" in warning
+    assert re.search(rf"\b{name} .*\b1\b.*\b{shop.topic} .*\b2\b", warning)

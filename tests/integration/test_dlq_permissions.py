@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -74,7 +75,7 @@ def visitor(kafka: RealKafka, commands: Commands, unique_name: Callable[[str], s
 def test_who_may_see_no_topic_is_told_that_there_may_be_some(visitor: Visitor) -> None:
     ended = visitor.run("list")
     assert ended.code == 0
-    assert "no dead-letter topic yet, or none that may be seen here (DESCRIBE)" in ended.out
+    assert "(DESCRIBE)" in ended.out
 
 
 @pytest.mark.parametrize("right", [(), ("DESCRIBE",)], ids=["not seen", "not read"])
@@ -87,19 +88,21 @@ def test_who_may_not_read_what_is_resolved_sees_the_dead_letters_all_the_same(
         visitor.access.grant("topic", visitor.state, *right)
     ended = visitor.run("list")
     assert ended.code == 0, ended.err
-    assert "2 dead letters; which of them are resolved may not be read" in ended.out
+    (summary,) = (each for each in ended.out.splitlines() if " 2 dead letters" in each)
+    assert " 0 " not in summary
     assert f"topic {visitor.state}" in ended.out or f"{visitor.state}[0]" in ended.out
     assert "2  RETRIES_EXHAUSTED" in ended.out
     found = visitor.run("list", "--json").json["topics"][visitor.dead_letters]
     assert (found["total"], found["open"], found["resolved"]) == (2, None, None)
     shown = visitor.run("show", "orders/0/2")
     assert shown.code == 0
-    assert "  resolved     may not be read: " in shown.out
+    (resolved,) = (each for each in shown.out.splitlines() if each.startswith("  resolved "))
+    assert visitor.state in resolved
     view = visitor.run("show", "orders/0/2", "--json").json
     assert view["resolved"] is None
     assert visitor.state in view["resolved_unknown"]
     visitor.access.grant("topic", visitor.state, "READ")
-    assert "2 dead letters, 0 open, 2 resolved" in visitor.run("list").out
+    assert re.search(r" 2 dead letters, 0 .*, 2 ", visitor.run("list").out)
 
 
 def test_a_dry_run_needs_no_right_to_write_and_names_what_it_may_not_read(
@@ -114,7 +117,7 @@ def test_a_dry_run_needs_no_right_to_write_and_names_what_it_may_not_read(
     visitor.access.grant("group", visitor.progress, "READ")
     ended = visitor.run("redrive", "--dry-run")
     assert ended.code == 0, ended.err
-    assert "2 would go back" in ended.out
+    assert re.search(r"\b2 would\b", ended.out)
 
 
 def test_each_right_that_a_redrive_needs_is_named_at_once_when_it_is_missing(
@@ -142,10 +145,11 @@ def test_a_source_topic_that_may_not_be_seen_is_not_called_gone(visitor: Visitor
         visitor.access.grant("topic", topic, "READ", "WRITE")
     ended = visitor.run("redrive", "--to-source", "--yes")
     assert ended.code == 2
-    assert "there is no topic orders any more, or it may not be seen here (DESCRIBE)" in ended.err
+    assert " orders " in ended.err
+    assert "(DESCRIBE)" in ended.err
 
 
 def assert_lacks(ended: Ended, right: str) -> None:
     assert (ended.code, ended.out) == (2, "")
-    assert f"not authorised: needs {right}" in ended.err
-    assert "add an ACL, see window-consumer topics plan" in ended.err
+    assert f"needs {right}" in ended.err
+    assert "window-consumer topics plan" in ended.err

@@ -42,6 +42,7 @@ def test_a_group_whose_members_have_left_is_told_of(
     code = guarded(lambda: int(cli.main(asked, standalone_mode=False) or 0))
     said = capsys.readouterr().out
     assert code == 3, said
-    assert said.startswith(
-        "charge: nobody reads: its group has no members, and 4 records are not committed\n"
-    )
+    first = said.splitlines()[0]
+    assert first.startswith("charge: ")
+    assert " no members" in first
+    assert " 4 records " in first

@@ -12,6 +12,7 @@ from tests.applications import SHOP
 from tests.commands import Command, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import produce
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 ADVICE = "each process needs a group.instance.id of its own"
@@ -52,12 +53,13 @@ def test_in_the_classic_protocol_the_later_one_works_and_the_earlier_stops_with_
     shop: Shop,
 ) -> None:
     earlier = shop.start("classic")
-    earlier.wait_for("reads 1 partition")
+    earlier.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     later = shop.start("classic")
     ended = earlier.wait()
     assert ended.code == 1
-    assert f"charge: stopped: the client cannot continue: group {shop.group}: " in ended.err
-    assert ADVICE in ended.err
+    failure = ended.line_of(LogEvent.WORKER_FAILED, worker="charge")["message"]
+    assert f"group {shop.group}: " in failure
+    assert ADVICE in failure
     shop.produce_one()
     later.wait_for("charged 0")
     assert later.stop().code == 0
@@ -68,7 +70,7 @@ def test_in_the_consumer_protocol_the_later_one_waits_for_the_end_of_the_earlier
     shop: Shop, end: signal.Signals
 ) -> None:
     earlier = shop.start("consumer")
-    earlier.wait_for("reads 1 partition")
+    earlier.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     later = shop.start("consumer")
     later.wait_for(ADVICE)
     earlier.signal(end)

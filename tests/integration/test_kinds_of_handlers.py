@@ -15,6 +15,7 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.shop import Shop
 from window_consumer import App, PartialFailure, Record
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 KEYS = 40
@@ -86,7 +87,7 @@ def test_failures_and_members_that_come_and_go_lose_and_reorder_nothing(
         with shop.running(**WORKER):
             shop.until_called(100)
             second.enter_context(shop.running(**WORKER))
-            shop.until_said("reads 2 partitions", times=2)
+            shop.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=2, times=2)
             shop.produce(range(1_000, 3_000), keys=KEYS)
             shop.until_called(1_500)
         shop.until_committed()

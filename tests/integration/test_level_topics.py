@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.conftest import MakeTopic
 from tests.integration.access import Access
 from tests.integration.test_start_permissions import USER, Guarded
 from tests.integration.test_start_topics import DAY_MS, Cluster
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 LEVELS = ("500ms", "2m", "10d")
@@ -46,7 +48,7 @@ class Laddered:
     def run_until_reading(self) -> Ended:
         """Run the worker until the group has dealt out the source and all levels."""
         running = self.commands.start("run", "shop:app")
-        running.wait_for("reads 12 partitions")
+        running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=12)
         ended = running.stop()
         assert ended.code == 0
         return ended
@@ -86,7 +88,7 @@ def test_a_level_narrower_than_its_source_is_widened(laddered: Laddered) -> None
     by_hand(laddered, narrow, partitions=1)
     check = laddered.commands.run("check", "shop:app", "--connect")
     assert check.code == 0
-    assert f"{narrow} has 1 partitions" in check.out
+    assert re.search(rf"\b{re.escape(narrow)} .*\b1 partitions", check.out)
     assert laddered.cluster.partitions(narrow) == 1
     laddered.run_until_reading()
     assert laddered.cluster.partitions(narrow) == 3
@@ -114,8 +116,9 @@ def test_a_level_that_may_not_be_widened_ends_the_start_with_a_command_that_does
     laddered.configure(create=False)
     ended = laddered.commands.run("run", "shop:app")
     assert (ended.code, ended.out) == (2, "")
-    assert f"{laddered.name('2m')} has 1 partitions and {laddered.source} 3" in ended.err
-    assert "topics.create is false" in ended.err
+    narrow = re.escape(laddered.name("2m"))
+    assert re.search(rf"{narrow} .*\b1 partitions .*{laddered.source} 3\b", ended.err)
+    assert "topics.create" in ended.err
     assert f"--alter --topic {laddered.name('2m')} --partitions 3" in ended.err
 
 
@@ -131,7 +134,7 @@ def test_all_topics_that_are_missing_and_may_not_be_made_are_named_at_once(
     laddered.configure(create=False)
     ended = laddered.commands.run(*command, "shop:app")
     assert (ended.code, ended.out) == (2, "")
-    assert "are missing and topics.create is false" in ended.err
+    assert "topics.create" in ended.err
     commands = [line for line in ended.err.splitlines() if "kafka-topics.sh" in line]
     assert len(commands) == 4
     for name, line in zip(laddered.copies, commands, strict=True):
@@ -163,18 +166,18 @@ def test_each_permission_that_a_level_needs_is_named_when_it_is_missing(guarded:
     access, level = guarded.access, f"{guarded.group}.{guarded.topic}.retry.2m"
     ended = guarded.run("run")
     assert (ended.code, ended.out) == (2, "")
-    assert f"{level}, {guarded.dlq} are missing and may not be made" in ended.err
-    assert "allow CREATE" in ended.err
+    assert f"{level}, {guarded.dlq} " in ended.err
+    assert " CREATE" in ended.err
     assert f"--create --topic {level} --partitions 2" in ended.err
 
     access.grant("topic", level, "CREATE", "DESCRIBE")
     for missing in ("WRITE", "READ"):
         ended = guarded.run("run")
         assert (ended.code, ended.out) == (2, "")
-        assert f"needs {missing} on topic {level}: add an ACL" in ended.err
+        assert f"{missing} on topic {level}: " in ended.err
         access.grant("topic", level, missing)
     running = guarded.start("run")
-    running.wait_for("reads 4 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=4)
     assert running.stop().code == 0
 
 
@@ -184,15 +187,15 @@ def test_a_level_that_may_not_be_altered_ends_the_start_with_a_command_that_wide
     level = f"{guarded.group}.{guarded.topic}.retry.2m"
     guarded.access.grant("topic", level, "CREATE", "DESCRIBE", "WRITE", "READ")
     running = guarded.start("run")
-    running.wait_for("reads 4 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=4)
     assert running.stop().code == 0
     topics.widen(guarded.access.admin, guarded.topic, 3)
     ended = guarded.run("run")
     assert (ended.code, ended.out) == (2, "")
-    assert f"{level} has 2 partitions and {guarded.topic} 3, which may not be changed" in ended.err
-    assert "allow ALTER on it" in ended.err
+    assert re.search(rf"{re.escape(level)} .*\b2 partitions .*{guarded.topic} 3\b", ended.err)
+    assert " ALTER " in ended.err
     assert f"--alter --topic {level} --partitions 3" in ended.err
     guarded.access.grant("topic", level, "ALTER")
     running = guarded.start("run")
-    running.wait_for("reads 6 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=6)
     assert running.stop().code == 0

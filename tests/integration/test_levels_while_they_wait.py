@@ -61,12 +61,12 @@ def test_copies_that_wait_are_called_once_and_in_time_by_whoever_owns_them_then(
     with first.running(**settings):
         until_reading(first, topics)
         with leaving.running(**settings):
-            leaving.until_said("reads 4 partitions")
+            leaving.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=4)
             for partition in range(4):
                 first.produce(range(25), keys=25, partition=partition)
             until_waiting(first, topics, "12s", 100)
         with joining.running(**settings):
-            joining.until_said("reads 4 partitions")
+            joining.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=4)
             first.until(topics.are_drained, "source and levels are committed")
     in_level = {
         shop_name: [call.place for call in each.calls if call.topic == topics.name("12s")]
@@ -113,10 +113,10 @@ def test_a_level_that_was_taken_out_is_read_until_it_is_drained(
     orders.behave = fails_until(3)
     orders.log.records.clear()
     with orders.running(kafka=kafka, **now):
-        orders.until_said("reads 8 partitions")
+        orders.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=8)
         orders.until_called(30)
         orders.until_logged(LogEvent.TOPICS_CHANGED)
-        orders.until_said("reads 6 partitions")
+        orders.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=6)
         orders.until(topics.are_drained, "source and levels are committed")
     assert [call.topic for call in orders.calls[10:]].count(leftover) == 10
     assert sum(call.topic == topics.name("3500ms") for call in orders.calls) == 10

@@ -14,6 +14,7 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import DEADLINE_S, Shop
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.events import (
     Ended,
     OutlivedLogged,
@@ -68,8 +69,8 @@ def until(what: Callable[[], bool], why: str) -> None:
 
 
 def reads(member: Member, partitions: int) -> bool:
-    lines = [line for line in member.log.read_text().splitlines() if "work: reads " in line]
-    return bool(lines) and f"work: reads {partitions} partition" in lines[-1]
+    lines = member.lines_of(LogEvent.PARTITIONS_ASSIGNED, worker="work")
+    return bool(lines) and lines[-1]["partitions"] == partitions
 
 
 def unlogged_reruns(late: Member, other: Member, since: float) -> list[Started]:
@@ -128,9 +129,9 @@ def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_o
     assert set(members.stop_all()) == {0}
     assert commits.back == []
     assert unlogged_reruns(frozen, other, thawed_at) == []
-    assert frozen.said("was frozen for")
-    assert frozen.said("lost 2 partitions")
-    assert frozen.said("outlived its partition")
+    assert frozen.has(LogEvent.PROCESS_FROZEN)
+    assert frozen.has(LogEvent.PARTITIONS_LOST, partitions=2)
+    assert frozen.has(LogEvent.CALL_OUTLIVED)
     assert (
         check(
             members.history(produced),
@@ -204,7 +205,7 @@ def test_a_member_can_be_restarted_with_every_assignor(
     assert first.stop() == 0
     again = members.start(instance=first.name)
     # What is not up yet dies of a signal, as any process does.
-    until(lambda: again.said("work: reads "), "it is back")
+    until(lambda: again.has(LogEvent.PARTITIONS_ASSIGNED), "it is back")
     until(members.all_committed, "committed = end")
     assert set(members.stop_all()) == {0}
     always = NothingLost(), CommittedReachesEnd(), NoDuplicates()

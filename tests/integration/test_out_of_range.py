@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from threading import Event
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.conftest import ShopOn
 from tests.integration.members import Members
 from tests.integration.shop import DEADLINE_S, Shop
+from tests.logged import fields_of
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 
@@ -42,8 +44,8 @@ def test_a_worker_goes_on_with_the_earliest_record_that_is_left(shop: ShopOn) ->
         orders.until_committed()
     assert running.workers[0].counters.gone == 10
     assert orders.places() == [(0, offset) for offset in range(20, 30)]
-    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
-    assert "continuing at 20 (on_out_of_range: earliest)" in said
+    said = fields_of(orders.log.records, LogEvent.OFFSET_RESET)
+    assert (said["offset"], said["rule"]) == (20, "earliest")
 
 
 def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
@@ -55,14 +57,14 @@ def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
         orders.until_committed()
     assert running.workers[0].counters.gone == 20
     assert orders.places() == [(0, 30)]
-    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
-    assert "continuing at 30 (on_out_of_range: latest)" in said
+    said = fields_of(orders.log.records, LogEvent.OFFSET_RESET)
+    assert (said["offset"], said["rule"]) == (30, "latest")
 
 
 def test_a_worker_stops_and_commits_nothing_unless_told_otherwise(shop: ShopOn) -> None:
     orders = with_a_gap(shop)
     with (
-        pytest.raises(WorkerStoppedError, match=r"offsets 10\.\.19 are gone"),
+        pytest.raises(WorkerStoppedError, match=r"\b10\.\.19\b.*\bon_out_of_range\b"),
         orders.running() as running,
     ):
         assert running.wait(DEADLINE_S)
@@ -83,8 +85,9 @@ def test_the_command_ends_with_exit_code_1(shop: ShopOn, tmp_path: Path) -> None
         assert member.process.wait(DEADLINE_S) == 1
     finally:
         members.kill_all()
-    assert member.said(f"{orders.topic}[0]: offsets 10..19 are gone")
-    assert member.said("on_out_of_range is fail. Set it to earliest or latest to go on")
+    (failure,) = member.lines_of(LogEvent.WORKER_FAILED, error="WorkerStoppedError")
+    for datum in (f"{orders.topic}[0]: ", "10..19", "on_out_of_range", "earliest", "latest"):
+        assert datum in failure["message"]
     assert not member.said("Traceback")
 
 
@@ -114,8 +117,9 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
         orders.produce([3000])
         orders.until(lambda: (0, 3000) in orders.places(), "the new record")
         orders.until_committed()
-    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
-    lost_from = int(said.split("offsets ")[1].split("..")[0])
-    assert f"..2989 are gone (retention or deletion); continuing at {first}" in said
+    said = fields_of(orders.log.records, LogEvent.OFFSET_RESET)
+    assert (said["offset"], said["rule"]) == (first, policy)
+    (lost,) = re.findall(r"\b(\d+)\.\.2989\b", said["message"])
+    lost_from = int(lost)
     assert running.workers[0].counters.gone == first - lost_from
     assert orders.places() == [(0, n) for n in [*range(lost_from), *range(first, 3001)]]

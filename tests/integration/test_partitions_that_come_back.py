@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import Members, produce, wait_until
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.events import Started
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -39,14 +40,16 @@ def test_what_had_finished_when_the_session_timed_out_is_not_handled_again(
     members = Members(kafka.bootstrap, topic, unique_name("members"), tmp_path, worker, 0.0001)
     try:
         member = members.start()
-        wait_until(lambda: member.said("work: reads 2 partitions"), WAIT_S, "it reads")
+        wait_until(
+            lambda: member.has(LogEvent.PARTITIONS_ASSIGNED, partitions=2), WAIT_S, "it reads"
+        )
         produce(kafka.bootstrap, topic, RECORDS, 200)
         wait_until(lambda: members.calls() >= RECORDS // 2, WAIT_S, "half of them have finished")
         member.process.send_signal(signal.SIGSTOP)
         watched = unowned(members)
         wait_until(watched, WAIT_S, "its session is over")
         member.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: member.said("nobody else has committed"), WAIT_S, "they come back")
+        wait_until(lambda: member.has(LogEvent.PARTITION_REGAINED), WAIT_S, "they come back")
         wait_until(members.all_committed, WAIT_S, "all is committed")
         assert members.stop_all() == [0]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from tests.commands import DEADLINE_S, Command, Commands, Ended
 from tests.conftest import MakeTopic
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -191,7 +193,7 @@ def test_the_same_redrive_twice_at_once_is_noticed(shop: Shop) -> None:
     noticed = [each for each in ended if each.code == 1]
     assert noticed
     for each in noticed:
-        assert "is the same redrive running twice?" in each.err
+        assert "twice" in each.err
     shop.redrive()
     assert len(ids(shop.read(shop.entry))) == 400
 
@@ -203,7 +205,7 @@ def test_a_second_transactional_run_fences_the_first_and_nothing_repeats(shop: S
     shop.redrive("--transactional")
     ended = first.wait()
     assert ended.code == 1
-    assert "is the same redrive running twice?" in ended.err
+    assert "twice" in ended.err
     assert set(ids(shop.read(shop.entry)).values()) == {1}
     assert len(shop.read(shop.entry)) == 400
 
@@ -247,7 +249,7 @@ def test_a_value_that_is_referred_to_comes_from_the_source_topic(shop: Shop) -> 
         shop.fail(1, ("wc-value-ref", reference), value=None)
     ended = shop.run()
     assert ended.code == 1
-    assert "1 put back, 2 left: their values are gone" in ended.out
+    assert re.search(r"\b1 .*\b2 left: .*\bvalues\b", ended.out)
     (message,) = shop.read(shop.entry)
     assert message.value() == large
     assert "wc-value-ref" not in dict(message.headers())
@@ -263,7 +265,7 @@ def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(
     shop.fail(200, value=b"x" * 1_000)
     ended = shop.run()
     assert ended.code == 1
-    assert "400 put back, 1 left: too large" in ended.out
+    assert re.search(r"\b400 .*\b1 left: .*\blarge\b", ended.out)
     assert len(shop.read(shop.entry)) == 400
 
 
@@ -274,9 +276,9 @@ def test_in_a_transaction_a_copy_that_is_too_large_ends_the_run_and_is_named(sho
     shop.fail(1, ("wc-id", b"the large one"), value=b"x" * 100_000)
     ended = shop.run("--transactional")
     assert ended.code == 1
-    assert f"record the large one: copy to {shop.entry}" in ended.err
+    assert re.search(rf"\bthe large one: .*{re.escape(shop.entry)}", ended.err)
     assert "max.message.bytes" in ended.err
-    assert "without --transactional" in ended.err
+    assert "--transactional" in ended.err
     assert shop.read(shop.entry) == shop.read(shop.state) == []
 
 
@@ -292,7 +294,7 @@ def test_to_source_names_the_other_groups_and_needs_yes(
         consumer.close()
     refused = shop.run("--to-source")
     assert refused.code == 2
-    assert f"{shop.source} would be seen again by: {billing}" in refused.err
+    assert re.search(rf"\b{shop.source} .*: {billing}\b", refused.err)
     assert "--yes" in refused.err
     assert shop.group not in refused.err.replace(shop.dead_letters, "")
     assert not shop.read(shop.source)
@@ -336,7 +338,7 @@ def charge(order: Record) -> None:
 def test_a_worker_that_runs_meanwhile_handles_what_goes_back(shop: Shop) -> None:
     shop.commands.application(APPLICATION)
     worker = shop.commands.start("run", "shop:app")
-    worker.wait_for("reads 2 partitions")
+    worker.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=2)
     producer = Producer(shop.client)
     for number in range(6):
         producer.produce(shop.source, b"order %d" % number, b"key %d" % number)

@@ -47,7 +47,7 @@ def fails_until(attempt: int) -> Callable[[Record], None]:
 def until_reading(shop: Shop, topics: RetryTopics) -> None:
     """Wait until the group has dealt out all levels: it hears late of topics that are new."""
     partitions = len(shop.ends()) * (1 + len(topics.delays))
-    shop.until_said(f"reads {partitions} partitions")
+    shop.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=partitions)
 
 
 def assert_on_time(shop: Shop, *topics: str) -> None:

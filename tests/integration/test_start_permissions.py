@@ -17,6 +17,7 @@ from tests.conftest import MakeTopic
 from tests.integration.access import Access
 from tests.integration.members import log_ends, produce, wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 USER = "alice"
@@ -87,8 +88,8 @@ def test_a_wrong_password_ends_the_start_with_1_at_once(
 ) -> None:
     ended = guarded.run(*command, "--start-timeout", "10m", log_in_with="swordfish")
     assert ended.code == 1
-    assert f"error: the cluster at {guarded.kafka.sasl_bootstrap} refused us" in ended.err
-    assert "check sasl.mechanism, sasl.username and the password" in ended.err
+    assert f" {guarded.kafka.sasl_bootstrap} " in ended.err
+    assert all(key in ended.err for key in ("sasl.mechanism", "sasl.username"))
 
 
 @pytest.mark.slow
@@ -127,7 +128,7 @@ def replace_password(kafka: RealKafka, old: str, new: str) -> None:
 def test_a_topic_that_may_not_be_described_is_named(guarded: Guarded, command: list[str]) -> None:
     ended = guarded.run(*command)
     assert ended.code == 2
-    assert f"not authorised: needs DESCRIBE and READ on topics {guarded.topic}" in ended.err
+    assert f"needs DESCRIBE and READ on topics {guarded.topic}" in ended.err
 
 
 def test_each_permission_that_a_start_needs_is_named_when_it_is_missing(guarded: Guarded) -> None:
@@ -140,14 +141,14 @@ def test_each_permission_that_a_start_needs_is_named_when_it_is_missing(guarded:
     assert_missing(guarded.run("run"), f"needs READ on group {guarded.group}")
     access.grant("group", guarded.group, "READ")
     ended = guarded.run("run")
-    assert_missing(ended, f"the dead-letter topic {guarded.dlq} is missing and may not be made")
-    assert "allow CREATE, or make it by hand" in ended.err
+    assert_missing(ended, f" {guarded.dlq} ")
+    assert " CREATE" in ended.err
     assert f"--create --topic {guarded.dlq} --partitions 1" in ended.err
     access.grant("topic", guarded.dlq, "CREATE", "DESCRIBE")
     assert_missing(guarded.run("run"), f"needs WRITE on topic {guarded.dlq}")
     access.grant("topic", guarded.dlq, "WRITE")
     running = guarded.start("run")
-    running.wait_for("reads 1 partition")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     assert running.stop().code == 0
 
 
@@ -163,7 +164,7 @@ def test_a_worker_that_writes_no_dead_letters_needs_no_permission_for_them(
     guarded.access.grant("group", guarded.group, "READ", "DESCRIBE")
     guarded.configure(retry={"when_spent": "stop"})
     running = guarded.start("run")
-    running.wait_for("reads 1 partition")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     assert running.stop().code == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tests.commands import Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import produce
 from window_consumer.kafka.cluster.groups import committed_offsets
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -64,7 +66,7 @@ def test_a_missing_topic_ends_the_start_with_2_its_name_and_its_line(
     ended = commands.run(*command, "shop:app")
     assert (ended.code, ended.out) == (2, "")
     assert "workers.yaml:7: workers.charge:" in ended.err
-    assert "has no topic no-such-topic: create it, or correct the name" in ended.err
+    assert " topic no-such-topic: " in ended.err
 
 
 def test_the_missing_topics_of_all_workers_are_named_at_once(
@@ -79,8 +81,8 @@ def test_the_missing_topics_of_all_workers_are_named_at_once(
     ended = commands.run("run", "shop:app")
     assert (ended.code, ended.out) == (2, "")
     assert "workers.one: " in ended.err
-    assert "has no topic no-one, nor-one" in ended.err
-    assert "has no topic no-two, nor-two" in ended.err
+    assert " no-one, nor-one" in ended.err
+    assert " no-two, nor-two" in ended.err
 
 
 def test_a_missing_dead_letter_topic_that_may_not_be_made_ends_it_with_a_command_that_makes_it(
@@ -92,9 +94,8 @@ def test_a_missing_dead_letter_topic_that_may_not_be_made_ends_it_with_a_command
     commands.configure(cluster.worker(topic, group, topics={"create": False}))
     ended = commands.run("run", "shop:app")
     assert ended.code == 2
-    assert f"dead-letter topic {group}.{topic}.dlq is missing and topics.create is false" in (
-        ended.err
-    )
+    assert f" {group}.{topic}.dlq " in ended.err
+    assert "topics.create" in ended.err
     assert "charged" not in ended.out
     assert committed_offsets({"bootstrap.servers": cluster.bootstrap}, group, topic) == {}
 
@@ -132,7 +133,7 @@ def test_the_start_makes_the_dead_letter_topic_as_wide_as_its_source(
     commands.application(SHOP)
     commands.configure(cluster.worker(topic, group))
     running = commands.start("run", "shop:app")
-    running.wait_for("reads 3 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=3)
     settings = cluster.settings(copies)
     assert cluster.partitions(copies) == 3
     assert settings["cleanup.policy"] == "delete"
@@ -150,7 +151,7 @@ def test_a_check_asks_whether_the_dead_letter_topic_could_be_made_but_does_not_m
     commands.configure(cluster.worker(topic, group))
     ended = commands.run("check", "shop:app", "--connect")
     assert ended.code == 0
-    assert f"dead letters of {topic} go to {group}.{topic}.dlq" in ended.out
+    assert re.search(rf"\b{topic} .*\b{group}\.{topic}\.dlq\b", ended.out)
     assert cluster.partitions(f"{group}.{topic}.dlq") is None
 
 
@@ -162,6 +163,6 @@ def test_the_largest_limit_for_records_is_the_largest_for_their_copies_too(
     commands.application(SHOP)
     commands.configure(cluster.worker(topic, group))
     running = commands.start("run", "shop:app")
-    running.wait_for("reads 1 partition")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     assert running.stop().code == 0
     assert cluster.settings(f"{group}.{topic}.dlq")["max.message.bytes"] == largest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.commands import Commands, Ended, produce
 from tests.conftest import MakeTopic
 from tests.integration.access import allow
 from tests.plans import Acl, Printed, TopicSettings, from_shell
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 USER = "alice"
@@ -70,10 +73,10 @@ class Shop:
         """Let a worker write a dead letter and put that back."""
         produce(self.kafka.bootstrap, self.topic, b"poison")
         running = self.commands.start("run", "shop:app", env=self.secret)
-        running.wait_for("fatal, it leaves")
+        running.wait_for_event(LogEvent.CALL_FAILED)
         ended = running.stop()
         assert ended.code == 0
-        assert "1 dead-lettered, 0 unfinished" in ended.said
+        assert ended.summary() == {"dead_lettered": 1}
 
     @property
     def secret(self) -> dict[str, str]:
@@ -149,8 +152,8 @@ def test_the_plan_is_what_a_worker_and_a_redrive_make(shop: Shop) -> None:
     again = shop.plan()
     assert from_shell(again.out) == planned
     assert "--alter" not in again.out
-    assert again.out.count("; there already, with 3 partitions") == 4
-    assert again.out.count("; there already, with 4 partitions") == 2
+    there = re.findall(r"^#.*; .*\b(\d+) partitions", again.out, re.MULTILINE)
+    assert Counter(there) == {"3": 4, "4": 2}
 
 
 def test_a_start_that_lacks_topics_names_the_plan_and_is_content_with_what_that_prints(
@@ -159,7 +162,7 @@ def test_a_start_that_lacks_topics_names_the_plan_and_is_content_with_what_that_
     shop.configure(create=False)
     ended = shop.commands.run("run", "shop:app")
     assert ended.code == 2
-    assert "topics.create is false" in ended.err
+    assert "topics.create" in ended.err
     assert "window-consumer topics plan" in ended.err
     shop.make(from_shell(shop.plan().out))
     shop.run_with_a_dead_letter()
@@ -185,7 +188,9 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
     assert shop.topics() == planned.topics, "settings of the source may be seen"
     topics.widen(shop.admin, shop.topic, 4)
     running = shop.commands.start("run", "shop:app", env=shop.secret)
-    running.wait_for("charge: reads 16 partitions")  # 4 each of the source, the levels, the entry
+    running.wait_for_event(
+        LogEvent.PARTITIONS_ASSIGNED, partitions=16
+    )  # 4 each of the source, the levels, the entry
     assert running.stop().code == 0
 
 
@@ -199,7 +204,7 @@ def test_retry_topics_that_are_narrower_than_their_source_are_widened(shop: Shop
     assert f"--alter --topic {entry} --partitions 3\n" in out
     assert out.count("--alter") == 2, "dead letters are not read: they need not be as wide"
     running = shop.commands.start("run", "shop:app")
-    running.wait_for("charge: reads 12 partitions")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=12)
     assert running.stop().code == 0
     assert "--alter" not in shop.plan().out
 
@@ -213,7 +218,8 @@ def test_a_retry_topic_that_is_too_narrow_and_may_not_be_widened_ends_the_start_
     shop.make(Printed({**printed.topics, entry: TopicSettings(1, 1, {})}, set()))
     ended = shop.commands.run("run", "shop:app")
     assert ended.code == 2
-    assert f"{entry} has 1 partitions and {shop.topic} 3, and topics.create is false" in ended.err
+    assert re.search(rf"{re.escape(entry)} .*\b1 partitions .*{shop.topic} 3\b", ended.err)
+    assert "topics.create" in ended.err
     assert f"--alter --topic {entry} --partitions 3" in ended.err
     assert "window-consumer topics plan" in ended.err
 
@@ -221,16 +227,15 @@ def test_a_retry_topic_that_is_too_narrow_and_may_not_be_widened_ends_the_start_
 def test_a_source_topic_that_is_missing_ends_it_with_2(shop: Shop) -> None:
     ended = shop.commands.run("topics", "plan", "--set", "workers.charge.topics=[no-such-topic]")
     assert (ended.code, ended.out) == (2, "")
-    assert "has no topic no-such-topic: create it, correct the name, or say --partitions" in (
-        ended.err
-    )
+    assert " topic no-such-topic: " in ended.err
+    assert "--partitions" in ended.err
 
 
 def test_a_source_topic_that_may_not_be_seen_ends_it_with_2(shop: Shop) -> None:
     shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
     ended = shop.commands.run("topics", "plan", env=shop.secret)
     assert (ended.code, ended.out) == (2, "")
-    assert f"not authorised: needs DESCRIBE on topics {shop.topic}" in ended.err
+    assert f"DESCRIBE on topics {shop.topic}" in ended.err
     assert "--partitions and --replication-factor" in ended.err
 
 
@@ -246,4 +251,4 @@ def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_told(
     assert dead_letters.config["max.message.bytes"] == str(1_048_588 + 64 * 1024)
     assert "min.insync.replicas" not in dead_letters.config
     notes = " ".join(line.removeprefix("# ") for line in ended.out.splitlines())
-    assert f"does not tell the settings of {shop.topic} (DESCRIBE_CONFIGS)" in notes
+    assert f" {shop.topic} (DESCRIBE_CONFIGS)" in notes

@@ -69,8 +69,8 @@ def test_what_still_runs_for_the_old_topic_commits_nothing_to_the_new_one(
     with orders.running(kafka=protocol_settings(protocol)):
         orders.until_called(100)
         make_anew(orders, 1)
-        orders.until_said(f"{orders.topic} was deleted and recreated")
-        orders.until_said(f"the call for {orders.topic}[0]@50")
+        orders.until_logged(LogEvent.TOPIC_RECREATED, about=orders.topic)
+        orders.until_logged(LogEvent.CALL_OUTLIVED, topic=orders.topic, partition=0, offset=50)
         go_on.set()
         assert orders.committed().get(0, 0) == 0
         orders.produce(range(100, 110))
@@ -174,7 +174,7 @@ def test_topics_that_appear_and_match_are_read_and_dead_letter_topics_are_not(
         kafka=protocol_settings(protocol),
         retry={"attempts": 1},
     ):
-        orders.until_said(f"{first}[0]")
+        orders.until_logged(LogEvent.PARTITIONS_ASSIGNED, about=f"{first}[0]")
         orders.write([NewRecord(b"1"), NewRecord(b"bad")], first)
         orders.create_topic(later)
         orders.create_topic(other)
@@ -182,7 +182,7 @@ def test_topics_that_appear_and_match_are_read_and_dead_letter_topics_are_not(
         orders.write([NewRecord(b"x")], other)
         orders.write([NewRecord(b"2"), NewRecord(b"bad")], later)
         orders.until_called(4)
-        orders.until_said(f"{later}[0]")
+        orders.until_logged(LogEvent.PARTITIONS_ASSIGNED, about=f"{later}[0]")
     seen = sorted((call.topic, call.value) for call in orders.calls)
     assert seen == [(first, b"1"), (first, b"bad"), (later, b"2"), (later, b"bad")]
 
@@ -196,12 +196,12 @@ def test_matches_that_cannot_be_read_hide_no_other_from_a_worker_that_waited_for
     patterns = ["^" + prefix]
     too_long = prefix + "x" * (249 - len(prefix))
     with orders.running(patterns=patterns, kafka=protocol_settings(protocol)):
-        orders.until_said("reads no partition for now")
+        orders.until_logged(LogEvent.PARTITIONS_ASSIGNED, partitions=0)
         orders.create_topic(too_long)
         orders.topic = f"{prefix}first"
         orders.create_topic(orders.topic)
         orders.produce(range(30))
-        orders.until_said(f"topic {too_long} is not read")
+        orders.until_logged(LogEvent.TOPIC_REFUSED, about=too_long)
         orders.until_committed()
         make_anew(orders, 1, range(30, 75))
         orders.until_called(75)

@@ -17,6 +17,7 @@ from tests.conftest import ConsumerOf, MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Fatal, Record, Skip, TracedProducer, TraceSettings
 from window_consumer.app.connect import findings_of
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import decoded
@@ -191,7 +192,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
 
     configure(unique_name("shop"))
     killed = commands.start("run", "shop:app")
-    killed.wait_for("reads 1 partition")
+    killed.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     flushed: dict[str, TraceEvent] = {}
     deadline = time.monotonic() + DEADLINE_S
     while not flushed:
@@ -204,7 +205,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
     killed.process.wait(DEADLINE_S)
     # Of another group: it need not wait until Kafka gives the killed one up.
     configure(unique_name("others"))
-    commands.start("run", "shop:app").wait_for("reads 1 partition")
+    commands.start("run", "shop:app").wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=1)
     found: dict[str, TraceEvent] = {}
 
     def is_all_there() -> bool:

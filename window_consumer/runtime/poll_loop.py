@@ -496,6 +496,7 @@ class PollLoop:
             self._reports.warn(
                 LogEvent.PARTITIONS_LOST,
                 f"lost {_listed(held)}: the session timed out or was fenced",
+                partitions=len(held),
             )
         self._reports.outlived(outlived)
 

@@ -344,7 +344,7 @@ class WorkerLog:
                     each.state,
                     each.why,
                     _NOW[each.state],
-                    extra=self._of(LogEvent.BREAKER_CHANGED),
+                    extra={**self._of(LogEvent.BREAKER_CHANGED), "state": each.state},
                 )
 
     def limit(self, news: LimitNews | None) -> None:
