@@ -187,10 +187,10 @@ def test_generic_classes_are_read_as_their_arguments_say() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "why"),
     [
-        (Parts, "[]", "it is an array, not an object"),
-        (Parts, "null", "it is null, not an object"),
-        (Parts, '"Parts"', "it is a text, not an object"),
-        (Wish, "[]", "it is an array, not an object"),
+        (Parts, "[]", "array, .*object"),
+        (Parts, "null", "null, .*object"),
+        (Parts, '"Parts"', "text, .*object"),
+        (Wish, "[]", "array, .*object"),
         (Parts, '{"tags": "ab"}', r"expected list @ \$.tags"),
         (Parts, '{"kinds": "ab"}', r"expected frozenset @ \$.kinds"),
         (Parts, '{"pair": "12"}', r"expected tuple @ \$.pair"),
@@ -202,7 +202,7 @@ def test_generic_classes_are_read_as_their_arguments_say() -> None:
         (Parts, '{"uid": 7}', r"\$.uid"),
         (Parts, '{"data": "h!"}', r"\$.data"),
         (Parts, '{"by_number": {"x": "x"}}', r"\$.by_number"),
-        (list[str], '"ab"', "it is a text, not an array"),
+        (list[str], '"ab"', "text, .*array"),
         (Attrs | Parts, '"ab"', r"^no Attrs \| Parts: "),
     ],
 )
@@ -405,24 +405,24 @@ class Constructed:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        (MaybeOther, "it has no form for Other"),
-        (EitherOther, "it has no form for Other"),
-        (list[MaybeOther], "it has no form for Other"),
-        (Page[Other], "it has no form for Other"),
-        (WishOther, "it has no form for Other"),
-        (set[Other] | None, "it has no form for Other"),
-        (dict[int, Other | None], "it has no form for Other"),
-        (StructOther, "msgspec has no form for Other"),
-        (list[StructOther], "msgspec has no form for Other"),
+        (MaybeOther, "Other"),
+        (EitherOther, "Other"),
+        (list[MaybeOther], "Other"),
+        (Page[Other], "Other"),
+        (WishOther, "Other"),
+        (set[Other] | None, "Other"),
+        (dict[int, Other | None], "Other"),
+        (StructOther, "msgspec .*Other"),
+        (list[StructOther], "msgspec .*Other"),
         (Struct | Other, "custom type"),
         (list[Model | Other], "schema for .*Other"),
-        (ModelNowhere, "'Nowhere' is not defined"),
+        (ModelNowhere, "'Nowhere'"),
     ],
 )
 def test_a_type_that_can_never_be_decoded_is_told_before_the_first_record(
     kind: Any, what: str
 ) -> None:
-    with pytest.raises(UsageError, match=rf"parameter 'order': nothing can make .*\(.*{what}"):
+    with pytest.raises(UsageError, match=rf"parameter 'order': .*\(.*{what}"):
         App("shop").handler("orders")(annotated(kind, print))
 
 
@@ -439,19 +439,19 @@ def wants_two(value: bytes, more: int) -> object: ...
 @pytest.mark.parametrize(
     ("decoder", "why"),
     [
-        (awaits, "makes a coroutine or a generator"),
-        (generates, "makes a coroutine or a generator"),
-        (wants_two, "cannot be called with the value alone .*'more'"),
+        (awaits, "coroutine"),
+        (generates, "coroutine"),
+        (wants_two, "'more'"),
     ],
 )
 def test_a_decoder_that_can_decode_nothing_is_told_at_once(decoder: Any, why: str) -> None:
-    with pytest.raises(UsageError, match=f"^@app.handler .*is no decoder: .*{why}"):
+    with pytest.raises(UsageError, match=f"^@app.handler .*decoder: .*{why}"):
         App("shop").handler("orders", value=decoder)(lambda order: order)
 
 
 @pytest.mark.parametrize("decorate", [App("shop").handler, App("shop").batch_handler])
 def test_what_has_no_name_of_its_own_is_asked_for_one(decorate: Any) -> None:
-    with pytest.raises(UsageError, match="has no name of its own; give it one with name="):
+    with pytest.raises(UsageError, match="name="):
         decorate("orders")(functools.partial(print, 1))
 
 
@@ -461,17 +461,17 @@ def test_what_has_no_name_of_its_own_is_asked_for_one(decorate: Any) -> None:
         (takes_nothing, {}, r"takes .*; this one takes \(nothing\)"),
         (takes_three, {}, r"this one takes \(order, record, more\)"),
         (takes_two_records, {}, r"this one takes \(one, other\)"),
-        (takes_two_values, {}, "parameter 'other' is neither the value nor annotated with Record"),
-        (takes_by_keyword, {}, "'record' is keyword-only"),
-        (takes_what_is_nowhere, {}, "its annotations cannot be read .*Nowhere"),
-        (takes_a_record, {"value": int}, "value= is given, but no parameter takes the value"),
+        (takes_two_values, {}, "parameter 'other' .*Record"),
+        (takes_by_keyword, {}, "'record' .*keyword"),
+        (takes_what_is_nowhere, {}, "Nowhere"),
+        (takes_a_record, {"value": int}, "value= .*parameter"),
         (annotated(list[Record], print), {}, "'order' .*list.*Record.*@app.batch_handler"),
-        (Constructed, {}, "parameter 'order': nothing can make MaybeOther of JSON"),
-        (takes_what_json_cannot_say, {}, "parameter 'order': nothing can make .*Pattern.* of JSON"),
+        (Constructed, {}, "parameter 'order': .*MaybeOther.*JSON"),
+        (takes_what_json_cannot_say, {}, "parameter 'order': .*Pattern.*JSON"),
         (
             annotated(Attrs, print),
             {"value": "avro"},
-            "parameter 'order': value='avro' is no decoder",
+            "parameter 'order': value='avro'",
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_question_is_asked_again_while_the_coordinator_loads() -> None:
 
 def test_a_question_whose_time_is_over_is_not_asked_again() -> None:
     questions = Questions(LOADING, LOADING, "too late")
-    with pytest.raises(BrokerUnavailableError, match=r"group shop: says the broker \(COORD"):
+    with pytest.raises(BrokerUnavailableError, match=r"group shop: .*\(COORD"):
         questions.first_answer(deadline_s=-1.0)
     assert questions.asked == 1
 
@@ -78,7 +78,7 @@ def test_a_denial_is_not_asked_again() -> None:
 
 def test_no_answer_in_time_is_an_error() -> None:
     silent: Future[Any] = Future()
-    with pytest.raises(BrokerUnavailableError, match="group shop: no answer within"):
+    with pytest.raises(BrokerUnavailableError, match=r"group shop: .* within"):
         first_answer(iter([silent]), "group shop", timeout_s=-1.0, deadline_s=0, pause=print)
 
 

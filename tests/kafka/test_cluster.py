@@ -59,7 +59,7 @@ def test_a_cluster_that_is_there_is_not_waited_for(cluster: Cluster) -> None:
 
 def test_waiting_says_why_and_ends() -> None:
     said = []
-    with pytest.raises(BrokerUnavailableError, match=r"no broker at 127\.0\.0\.1:1 answered"):
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 "):
         Cluster(NOWHERE, LOG).wait_until_there(0.5, lambda reason, _: said.append(reason))
     with pytest.raises(ZeroDivisionError):
         Cluster(NOWHERE, LOG).wait_until_there(60, lambda _reason, _waited: print(1 / 0))
@@ -67,7 +67,7 @@ def test_waiting_says_why_and_ends() -> None:
 
 def test_a_wrong_password_is_not_waited_for(kafka: RealKafka) -> None:
     wrong = {**kafka.sasl_settings("admin"), "sasl.password": "wrong", "log_level": 0}
-    with pytest.raises(AuthenticationError, match=r"refused us: .*check sasl\.mechanism"):
+    with pytest.raises(AuthenticationError, match=r"\bsasl\.mechanism"):
         Cluster(wrong, LOG).wait_until_there(60, lambda _reason, _waited: None)
 
 
@@ -99,7 +99,7 @@ def test_a_topic_is_made_as_wanted_and_described(cluster: Cluster, unique_name: 
 
 
 def test_a_topic_that_kafka_refuses_is_an_error(cluster: Cluster) -> None:
-    with pytest.raises(WindowConsumerError, match="making topic a b"):
+    with pytest.raises(WindowConsumerError, match="topic a b"):
         cluster.create([NewCopyTopic("a b", 1, 1, {})])
     cluster.create([])
 
@@ -118,7 +118,7 @@ def test_what_may_not_be_seen_is_not_permitted(
         bob.topics([topic])
     with pytest.raises(NotPermittedError, match="group"):
         bob.group(unique_name("group"))
-    with pytest.raises(NotPermittedError, match="making topic"):
+    with pytest.raises(NotPermittedError, match=r"topic .*copies"):
         bob.create([NewCopyTopic(unique_name("copies"), 1, 1, {})])
     assert bob.topic_config(topic) == {}
     assert topic not in bob.topic_names()
@@ -185,10 +185,10 @@ def test_committed_offsets_are_those_of_the_group(
 def test_committed_offsets_of_a_missing_topic_are_an_error(
     kafka: RealKafka, unique_name: Name
 ) -> None:
-    with pytest.raises(MissingTopicError, match="offsets of shop"):
+    with pytest.raises(MissingTopicError, match="shop"):
         committed_offsets(plain(kafka), "shop", unique_name("nowhere"))
 
 
 def test_committed_offsets_need_a_broker() -> None:
-    with pytest.raises(BrokerUnavailableError, match="offsets of shop"):
+    with pytest.raises(BrokerUnavailableError, match="shop"):
         committed_offsets(NOWHERE, "shop", "orders", timeout_s=0.2)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import _ctypes
+import re
 import subprocess
 import sys
 import time
@@ -129,7 +130,7 @@ def test_a_topic_that_a_client_made_can_be_filled(embedded: EmbeddedBroker) -> N
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250])
 def test_a_name_that_kafka_refuses_is_refused(embedded: EmbeddedBroker, name: str) -> None:
-    with pytest.raises(UsageError, match="no name for a topic"):
+    with pytest.raises(UsageError, match=re.escape(repr(name))):
         embedded.create_topic(name, 1)
 
 
@@ -140,20 +141,20 @@ def test_a_topic_that_exists_is_not_made_again(embedded: EmbeddedBroker) -> None
 
 
 def test_a_topic_needs_a_partition(embedded: EmbeddedBroker) -> None:
-    with pytest.raises(UsageError, match="at least one partition"):
+    with pytest.raises(UsageError, match=r"orders.*partition"):
         embedded.create_topic("orders", 0)
 
 
 def test_a_partition_that_does_not_exist_is_refused(embedded: EmbeddedBroker) -> None:
     embedded.create_topic("orders", 2)
-    with pytest.raises(UsageError, match="orders has partitions 0 to 1, not 2"):
+    with pytest.raises(UsageError, match=r"orders .*\b0 to 1\b.*\b2\b"):
         embedded.produce("orders", b"v", partition=2)
 
 
 def test_a_refused_record_is_an_error(embedded: EmbeddedBroker) -> None:
     embedded.create_topic("orders", 1)
     embedded.push_request_errors(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(NotPermittedError, match=r"orders\[0\], after 0 records"):
+    with pytest.raises(NotPermittedError, match=r"orders\[0\].*\b0 records"):
         embedded.produce("orders", b"v")
     assert embedded.end_offsets("orders") == {0: 0}
 
@@ -216,7 +217,7 @@ def test_nothing_is_left_when_the_start_fails() -> None:
 
 
 def test_a_cluster_needs_a_broker() -> None:
-    with pytest.raises(UsageError, match="at least one broker"):
+    with pytest.raises(UsageError, match="broker"):
         EmbeddedBroker(brokers=0)
 
 

@@ -63,9 +63,9 @@ def test_only_an_absent_broker_counts_as_absent(name: str) -> None:
 
 def test_a_wrong_password_and_a_missing_acl_say_where_to_look() -> None:
     refused = errors.translate(error_named("_AUTHENTICATION"), "cluster")
-    assert "check sasl.mechanism, sasl.username and the password" in str(refused)
+    assert "sasl.mechanism, sasl.username" in str(refused)
     denied = errors.translate(error_named("TOPIC_AUTHORIZATION_FAILED"), "topic orders")
-    assert str(denied).endswith("an ACL is missing")
+    assert "ACL" in str(denied)
 
 
 @pytest.mark.parametrize("name", LOST + PASSING)

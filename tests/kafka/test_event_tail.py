@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -78,23 +79,22 @@ def test_what_retention_has_taken_is_passed_over_and_not_counted(
 def test_of_a_topic_that_was_made_anew_all_is_read_and_it_is_said(tail: EventTail) -> None:
     found = everything(tail, {0: 6, 1: 5})
     assert numbers(found) == [0, 1, 2, 3, 4]
-    assert found.notes == (
-        f"{TOPIC}[0] was recreated or truncated after the table had read from it",
-    )
+    (note,) = found.notes
+    assert note.startswith(f"{TOPIC}[0] ")
 
 
 def test_of_more_than_can_be_looked_at_the_newest_are_read(tail: EventTail) -> None:
     found = everything(evolve(tail, most_records=9), None)
     assert numbers(found) == [1, 2, 3, 4, 6, 7, 8, 9]
     (note,) = found.notes
-    assert "10 records are not in the table yet, the newest 8 were read" in note
+    assert re.search(r"\b10 records\b.*\b8\b", note)
     assert everything(evolve(tail, most_records=10), None).notes == ()
 
 
 def test_what_there_was_no_time_for_is_counted(tail: EventTail) -> None:
     found = everything(evolve(tail, most_s=-1.0), {0: 2, 1: 5})
     assert numbers(found) == [2]
-    assert "2 of its last records were not read" in found.notes[0]
+    assert f"{TOPIC}: 2 " in found.notes[0]
 
 
 def test_batches_and_events_that_do_not_fit_are_left_out(tail: EventTail) -> None:
@@ -108,10 +108,9 @@ def test_what_cannot_be_read_is_counted_and_does_no_harm(
     embedded.fill(TOPIC, [NewRecord(b"no batch", partition=0), NewRecord(None, partition=0)])
     embedded.fill(TOPIC, [NewRecord(batch(10), partition=0)])
     found = everything(tail, {0: 5, 1: 5})
-    assert (numbers(found), found.notes) == (
-        [10],
-        (f"{TOPIC}: 1 of its last records cannot be read",),
-    )
+    assert numbers(found) == [10]
+    (note,) = found.notes
+    assert note.startswith(f"{TOPIC}: 1 ")
 
 
 def test_a_topic_that_is_not_there_yet_has_no_events(tail: EventTail) -> None:
@@ -122,4 +121,4 @@ def test_a_kafka_that_is_away_is_told(tail: EventTail) -> None:
     away = evolve(tail, settings={"bootstrap.servers": "127.0.0.1:1"}, answer_s=0.5)
     found = everything(away, None)
     assert (found.events, found.is_away) == ((), True)
-    assert found.notes[0].startswith("only what is in the table: ")
+    assert "127.0.0.1:1" in found.notes[0]

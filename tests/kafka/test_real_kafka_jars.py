@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_an_interrupted_download_is_not_taken_for_a_finished_one(
 
 def test_a_failed_download_says_what_maven_said(program: Program, tmp_path: Path) -> None:
     program("mvn", "echo 'Unknown host repo.maven.apache.org'; exit 1")
-    with pytest.raises(KafkaUnavailableError, match=r"could not fetch Kafka.*Unknown host"):
+    with pytest.raises(KafkaUnavailableError, match="Unknown host"):
         fetch_jars(tmp_path / "cache")
     assert names(tmp_path / "cache") == ["lock"]
 
@@ -108,13 +109,13 @@ def test_a_download_without_kafka_in_it_is_a_failed_one(program: Program, tmp_pa
 
 @pytest.mark.usefixtures("program")
 def test_without_maven_kafka_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(KafkaUnavailableError, match="no `mvn` found"):
+    with pytest.raises(KafkaUnavailableError, match="`mvn`"):
         fetch_jars(tmp_path / "cache")
 
 
 @pytest.mark.usefixtures("program")
 def test_without_java_kafka_cannot_be_had() -> None:
-    with pytest.raises(KafkaUnavailableError, match="no `java` found: Kafka needs Java 17"):
+    with pytest.raises(KafkaUnavailableError, match=r"`java` .*Java 17"):
         find_java()
 
 
@@ -161,4 +162,4 @@ def test_a_test_without_kafka_is_skipped_but_fails_in_ci(
         timeout=60,
     )
     assert says in done.stdout
-    assert "no `java` found: Kafka needs Java 17" in done.stdout
+    assert re.search("`java` .*Java 17", done.stdout)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import pytest
 
-from tests.logged import events_in
+from tests.logged import events_in, fields_of, lines_of
 from tests.testing.shops import PATIENT, Shop, config
 from window_consumer import (
     App,
@@ -68,9 +69,10 @@ def test_texts_of_exceptions_are_redacted_wherever_they_are_told(
         wc_app.send("orders", "Smith")
         (letter,) = wc_app.dead_letters
         assert dict(letter.headers)["wc-error-message"] == b"no such customer: ***"
-    assert "with ValueError: no such customer: ***;" in caplog.text
+    (failed,) = lines_of(caplog, LogEvent.CALL_FAILED)
+    assert "ValueError: no such customer: ***" in failed.getMessage()
     assert "Smith" not in caplog.text
-    with pytest.raises(UsageError, match=r"@app\.redact: there is one already"):
+    with pytest.raises(UsageError, match=r"@app\.redact: "):
         app.redact(str)
 
 
@@ -82,7 +84,7 @@ def test_texts_of_exceptions_can_stay_at_home(caplog: pytest.LogCaptureFixture) 
         headers = dict(letter.headers)
     assert headers["wc-error-class"] == b"ValueError"
     assert headers["wc-error-message"] == b""
-    assert "with ValueError; its attempts are spent" in caplog.text
+    assert fields_of(caplog, LogEvent.CALL_FAILED)["error"] == "ValueError"
     assert "Smith" not in caplog.text
 
 
@@ -122,14 +124,14 @@ def test_a_failed_record_waits_for_its_retry_and_tells_what_it_raised(shop: Shop
         assert isinstance(result.error, ConnectionError)
         assert result.error.__traceback__ is not None
         shown = repr(result)
-        assert "RETRYING after 1 call" in shown
+        assert re.search(r"\bRETRYING .*\b1 call\b", shown)
         assert "ConnectionError: the database is away at" in shown
         assert "shops.py:" in shown
 
 
 def test_a_worker_that_a_rule_stops_raises_in_send_and_in_whatever_comes_next(shop: Shop) -> None:
     with shop.run({"retry": {"when_spent": "stop"}}) as wc_app:
-        with pytest.raises(WorkerStoppedError, match="when_spent is stop"):
+        with pytest.raises(WorkerStoppedError, match="when_spent"):
             wc_app.send("orders", '"poison"')
         with pytest.raises(WorkerStoppedError):
             wc_app.send("orders", "1")
@@ -199,7 +201,7 @@ def test_what_never_settles_is_told(shop: Shop) -> None:
         behind = wc_app.send("orders", 1, key="c")
         beside = wc_app.send("orders", 1, key="d")
         assert (behind.outcome, beside.outcome) == (WAITING, DONE)
-        with pytest.raises(AssertionError, match="2 records are not settled after 60s") as told:
+        with pytest.raises(AssertionError, match=r"\b2 records .*\b60s") as told:
             wc_app.run_until_settled("60s")
         assert "the database is away" in str(told.value)
 
@@ -486,7 +488,7 @@ def test_handlers_that_send_records_feed_other_workers() -> None:
         wc_app.send("orders", {"amount": 1})
         assert [each.worker for each in wc_app.processed] == ["charge", "post"]
         assert wc_app.processed[1].record.json() == {"amount": 1}
-        with pytest.raises(UsageError, match=r"groups post, shop: ask committed_by"):
+        with pytest.raises(UsageError, match=r"\bpost, shop: .*\bcommitted_by"):
             _ = wc_app.committed
         assert wc_app.committed_by("post")
 
@@ -503,11 +505,11 @@ def test_several_workers_on_a_topic_are_asked_one_by_one() -> None:
 
     with TestApp(app, config(charge={}, audit={})) as wc_app:
         result = wc_app.send("orders", 1)
-        with pytest.raises(UsageError, match=r"read by charge, audit: ask result\.of"):
+        with pytest.raises(UsageError, match=r"\bcharge, audit: .*\bresult\.of"):
             _ = result.outcome
         assert result.of("charge").outcome is DONE
         assert result.of("audit").outcome is RETRYING
-        with pytest.raises(UsageError, match="not by 'chrage'"):
+        with pytest.raises(UsageError, match="'chrage'"):
             result.of("chrage")
     with TestApp(app, config(charge={}, audit={}), only=["charge"]) as wc_app:
         assert wc_app.send("orders", 1).outcome is DONE
@@ -526,9 +528,10 @@ def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later() -> Non
         wc_app.create_topic("orders-us")
         assert wc_app.send("orders-us", 1).outcome is DONE
         unread = wc_app.send("other", 1)
-        with pytest.raises(UsageError, match="read by no worker"):
+        with pytest.raises(UsageError, match=r"\bother .*\bresult\.of\("):
             _ = unread.outcome
-        assert "read by no worker" in repr(unread)
+        assert "other" in repr(unread)
+        assert not any(outcome.name in repr(unread) for outcome in type(DONE))
     assert seen == ["orders-eu", "orders-us"]
 
 
@@ -567,13 +570,13 @@ def test_a_record_can_be_made_for_a_handler_that_is_called_by_itself(shop: Shop)
 def test_an_unknown_topic_is_refused_with_those_that_there_are(shop: Shop) -> None:
     with (
         shop.run() as wc_app,
-        pytest.raises(UsageError, match=r"no topic 'order': workers read orders; did you mean"),
+        pytest.raises(UsageError, match=r"'order': .*\borders\b"),
     ):
         wc_app.send("order", 1)
 
 
 def test_a_partition_that_is_not_there_is_refused(shop: Shop) -> None:
-    with shop.run() as wc_app, pytest.raises(UsageError, match="4 partitions, 0 to 3"):
+    with shop.run() as wc_app, pytest.raises(UsageError, match="0 to 3"):
         wc_app.send("orders", 1, partition=4)
 
 

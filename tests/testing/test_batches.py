@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -408,7 +409,7 @@ def test_naming_a_value_of_several_records_fails_the_batch_and_says_what_to_do()
         results = wc_app.send_many("clicks", [7, 7])
         assert [result.outcome for result in results] == [DEAD_LETTERED] * 2
         text = wc_app.dead_letters[0].error_message or ""
-    assert "names 7, which is the value of 2 records" in text
+    assert re.search(r"\b7, .*\b2 records\b", text)
     assert "list[Record]" in text
 
 
@@ -429,7 +430,7 @@ def test_middleware_of_batches_sees_the_list() -> None:
 def test_middleware_of_records_alone_is_refused_beside_a_batch_handler() -> None:
     shop = Shop()
     shop.app.middleware(lambda record, call_next: call_next(record))
-    with pytest.raises(UsageError, match=r"gets one record a call, and worker store \(store\) has"):
+    with pytest.raises(UsageError, match=r"\bworker store \(store\)"):
         shop.run()
 
 
@@ -439,7 +440,7 @@ def test_a_worker_runs_handlers_of_one_kind() -> None:
     @shop.app.handler("clicks", name="other", when=header("x") == "y", group="shop")
     def other(record: Record) -> None: ...
 
-    with pytest.raises(UsageError, match="store is a batch handler and other is none"):
+    with pytest.raises(UsageError, match=r"\bstore .*\bother\b"):
         TestApp(shop.app, config(store={"handler": ["other", "store"]}), topics={"clicks": 1})
 
 
@@ -449,15 +450,15 @@ def test_batch_keys_are_refused_for_handlers_of_one_record() -> None:
     @app.handler("clicks", group="shop")
     def store(record: Record) -> None: ...
 
-    with pytest.raises(UsageError, match="batch: store gets one record a call"):
+    with pytest.raises(UsageError, match="batch: store "):
         TestApp(app, config(store={"batch": {"max_records": 7}}), topics={"clicks": 1})
 
 
 @pytest.mark.parametrize(
     ("batch", "window", "said"),
     [
-        ({"min_records": 5, "max_records": 4}, {}, "is 5, and a batch is full with max_records, 4"),
-        ({"max_records": 50}, {"cells": 2, "cell_records": 20}, "window holds 40 records"),
+        ({"min_records": 5, "max_records": 4}, {}, r"\b5, .*\bmax_records, 4"),
+        ({"max_records": 50}, {"cells": 2, "cell_records": 20}, "40 records"),
     ],
 )
 def test_combinations_that_cannot_be_are_refused(
