@@ -94,7 +94,7 @@ def test_of_more_than_can_be_looked_at_the_newest_are_read(tail: EventTail) -> N
 def test_what_there_was_no_time_for_is_counted(tail: EventTail) -> None:
     found = everything(evolve(tail, most_s=-1.0), {0: 2, 1: 5})
     assert numbers(found) == [2]
-    assert f"{TOPIC}: 2 " in found.notes[0]
+    assert re.match(rf"{TOPIC}: .*\b2 of ", found.notes[0])
 
 
 def test_batches_and_events_that_do_not_fit_are_left_out(tail: EventTail) -> None:
@@ -121,4 +121,4 @@ def test_a_kafka_that_is_away_is_told(tail: EventTail) -> None:
     away = evolve(tail, settings={"bootstrap.servers": "127.0.0.1:1"}, answer_s=0.5)
     found = everything(away, None)
     assert (found.events, found.is_away) == ((), True)
-    assert "127.0.0.1:1" in found.notes[0]
+    assert "_TRANSPORT" in found.notes[0]
