@@ -14,7 +14,9 @@ from benchmarks import (
     children,
     downstream,
     growth,
+    once,
     outbox,
+    outbox_kills,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -31,7 +33,9 @@ _OF_THE_PIPELINE = {
     **pipeline_trace.RUNS,
     **growth.RUNS,
     **producing.RUNS,
+    **once.RUNS,
     **outbox.RUNS,
+    **outbox_kills.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 
