@@ -253,11 +253,8 @@ def test_a_report_on_nothing_is_one(spark: SparkSession) -> None:
     assert (nothing.count, nothing.causes, nothing.first_ms) == (0, (), None)
 
 
-def test_less_frequent_causes_are_counted_together(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead_letter_report, "MOST_CAUSES", 1)
-    found = report(spark, *planted())
+def test_less_frequent_causes_are_counted_together(spark: SparkSession) -> None:
+    found = report(spark, *planted(), most_causes=1)
     assert ([each.count for each in found.causes], found.others) == ([6], 6)
     assert (found.distinct_causes, found.keys.top[0]) == (4, ("c17", 5))
     assert sum(found.periods.values()) == 12

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.logged import events_in, lines_of
-from window_consumer.audit import sends as module
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import (
@@ -101,8 +100,8 @@ def ship(shipper: Shipper, journal_directory: Path, *, is_over: bool = True) -> 
     return shipper.ship(journal_directory, is_over=lambda _client: is_over)
 
 
-def audit_in(directory: Path, topic: Topic | None = None) -> Audit:
-    settings = AuditSettings(directory=directory, app="shop", rules=AuditRules(ids=True))
+def audit_in(directory: Path, topic: Topic | None = None, **more: Any) -> Audit:
+    settings = AuditSettings(directory=directory, app="shop", rules=AuditRules(ids=True), **more)
     return Audit(settings, None if topic is None else lambda: topic, ManualClock())
 
 
@@ -356,11 +355,10 @@ def no_more_than(size: int) -> Iterator[None]:
 
 
 def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.0)
     topic = Topic()
-    with audit_in(tmp_path, topic) as audit:
+    with audit_in(tmp_path, topic, full_disk_s=0.0) as audit:
         audit._stop.set()
         audit._thread.join()
         with no_more_than(4096):
