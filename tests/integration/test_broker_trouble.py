@@ -17,7 +17,6 @@ from tests.integration.conftest import PROTOCOLS, protocol_settings
 from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S, Shop, fails_on
-from tests.kafka.fenced_broker import FencedBroker
 from window_consumer import Record
 from window_consumer.kafka.embedded import (
     ApiKey,
@@ -25,7 +24,6 @@ from window_consumer.kafka.embedded import (
     ErrorCode,
     NewRecord,
 )
-from window_consumer.kafka.watchdogs import client as watchdog
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.worker_log import QUIET_S
 from window_consumer.testing.guarantees import (
@@ -288,47 +286,6 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
     (delayed,) = orders.log.of(LogEvent.PARTITION_POSTPONED)
     assert orders.log.lines.index(delayed) < orders.log.lines.index(named)
     assert len(set(orders.places())) == len(orders.calls) == 100
-
-
-@pytest.mark.parametrize("clients_say_so", [True, False])
-def test_workers_go_on_after_the_cluster_said_that_it_had_no_brokers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clients_say_so: bool
-) -> None:
-    """Most clients forget all brokers then: each of those workers goes on with another one.
-
-    Some of them do not say so.
-    """
-    monkeypatch.setattr(watchdog, "CHECK_S", 0.3)
-    if not clients_say_so:
-        monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
-        monkeypatch.setattr(watchdog.ClientWatchdog, "record_error", lambda _self, _error: None)
-    with (
-        EmbeddedBroker(topics={"orders": 1}) as broker,
-        FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
-        ExitStack() as running,
-    ):
-        shops = [
-            Shop({"bootstrap.servers": fenced.bootstrap}, "orders", f"shop-{n}", tmp_path)
-            for n in range(3)
-        ]
-        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
-        for shop in shops:
-            running.enter_context(
-                shop.running(kafka={"topic.metadata.refresh.interval.ms": REFRESH_MS}, **COPIES)
-            )
-            shop.until_committed()
-        fenced.is_fenced = True
-        time.sleep(5 * REFRESH_MS / 1000)  # each client asks; what it says of it is not certain
-        assert fenced.answers >= len(shops)
-        fenced.is_fenced = False
-        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100, 200)])
-        for shop in shops:
-            shop.until_committed()
-            assert {each.offset for each in shop.calls} == set(range(200))
-
-
-REFRESH_MS = 300
-COPIES = {"retry": {"attempts": 1, "levels": ["300ms"]}}
 
 
 def test_a_coordinator_that_moves_is_followed(provoked: tuple[EmbeddedBroker, Shop]) -> None:
