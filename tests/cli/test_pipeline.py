@@ -24,7 +24,7 @@ from window_consumer.spark.commands import (
     runner,
 )
 from window_consumer.spark.commands.plans import plan_of
-from window_consumer.spark.commands.runner import Runner
+from window_consumer.spark.commands.runner import JobRunningError, Runner
 from window_consumer.spark.commands.schedule import BATCH_S
 from window_consumer.spark.plan import PipelinePlan
 
@@ -270,16 +270,16 @@ def test_a_kafka_that_is_away_before_a_batch_ends_a_job_that_is_to_run_once_alon
 
 
 def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:
-    with pytest.raises(RunError, match="explained: TimeoutException"):
+    with pytest.raises(RunError, match="TimeoutException"):
         run(None, "TimeoutException: no answer")
-    with pytest.raises(RunError, match="explained: DATA_LOSS"):
+    with pytest.raises(RunError, match="DATA_LOSS"):
         run(60.0, "DATA_LOSS")
 
 
 def test_what_one_job_ends_with_is_told_at_once_and_the_others_are_stopped(
     run: Any, made: list[Jobs]
 ) -> None:
-    with pytest.raises(RunError, match="explained: DATA_LOSS"):
+    with pytest.raises(RunError, match="DATA_LOSS"):
         run(60.0, goes_on, "DATA_LOSS", names=["trace", "audit"])
     assert made[-1].stopped == ["trace", "audit"]
 
@@ -293,7 +293,7 @@ def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
     once = Runner(plan, lambda _: "id", lambda _: {}, aside=True, load_jobs=lambda: jobs)
     with (
         runner._alone(str(tmp_path), "audit"),
-        pytest.raises(UsageError, match="another process runs the job audit"),
+        pytest.raises(JobRunningError),
     ):
         once.refresh(session, "audit")
     assert jobs.restarts == []
@@ -304,7 +304,7 @@ def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
 def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:
     with (
         runner._alone(str(tmp_path), "trace"),
-        pytest.raises(UsageError, match="another process runs the job trace"),
+        pytest.raises(JobRunningError),
     ):
         run(None, None)
     run(None, None)
@@ -313,7 +313,7 @@ def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(UsageError, match="cannot write"),
+        pytest.raises(UsageError, match=str(tmp_path / "file" / "locks")),
         runner._alone(str(tmp_path / "file"), "trace"),
     ):
         pass
@@ -327,11 +327,11 @@ def test_what_is_gone_is_told_where_a_job_goes_on_behind_it(
         return {0: 17, 1: 5, 2: 100}
 
     run(None, None, beginnings=beginnings)
-    assert "gone" not in capsys.readouterr().err  # such a job would have ended
+    assert capsys.readouterr().err == ""  # such a job would have ended
     run(None, None, beginnings=beginnings, passing=True)
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("trace: events partition 0 offsets 10 to 16 are gone")
-    assert second.startswith("trace: events partition 2 offsets 4 to 7 are gone")
+    assert "trace: events partition 0 offsets 10 to 16" in first
+    assert "trace: events partition 2 offsets 4 to 7" in second
 
 
 def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
@@ -341,7 +341,7 @@ def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
         raise BrokerUnavailableError("away")
 
     run(None, None, beginnings=beginnings, passing=True)
-    assert "cannot check whether records of events are gone: away" in capsys.readouterr().err
+    assert "events are gone: away" in capsys.readouterr().err
 
 
 def test_each_tick_is_told_in_a_line_with_rows_lag_and_quarantine(

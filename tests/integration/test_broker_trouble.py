@@ -115,14 +115,14 @@ def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
         lines, began = {shop: len(shop.log.lines) for shop in shops}, time.monotonic()
         with away(own.kill, own.restart), away(frozen.pause, frozen.resume):
             for_a_while(GONE_S)
-        said = {shop: shop.log.lines[lines[shop] :] for shop in shops}
+        logged = {shop: shop.log.lines[lines[shop] :] for shop in shops}
         most = (time.monotonic() - began) / QUIET_S + SOME_MORE
         for shop in shops:
             shop.produce(range(200, 400), keys=20)
             shop.until_committed()
     for shop in shops:
         assert shop.violations() == []
-        kinds = Counter((*CLIENT.findall(line)[:1], NUMBERS.sub("", line)) for line in said[shop])
+        kinds = Counter((*CLIENT.findall(line)[:1], NUMBERS.sub("", line)) for line in logged[shop])
         assert any(WENT_AWAY.search(kind[-1]) for kind in kinds)
         assert max(kinds.values()) <= most, kinds.most_common(3)
 
@@ -213,8 +213,7 @@ def test_a_broker_without_the_consumer_protocol_gets_classic_members(
     orders.produce(range(20))
     with orders.running():
         orders.until_committed()
-    said = orders.log.of(LogEvent.PROTOCOL_DOWNGRADED)
-    assert len(said) == 1
+    assert len(orders.log.of(LogEvent.PROTOCOL_DOWNGRADED)) == 1
     assert orders.violations(NoDuplicates()) == []
 
 
@@ -282,7 +281,7 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
         orders.until_reading()
         orders.until_called(100)
         orders.until_committed()
-    (named,) = orders.log.containing("work: reads 2 partitions")
+    (named,) = orders.log.of(LogEvent.PARTITIONS_ASSIGNED)
     (delayed,) = orders.log.of(LogEvent.PARTITION_POSTPONED)
     assert orders.log.lines.index(delayed) < orders.log.lines.index(named)
     assert len(set(orders.places())) == len(orders.calls) == 100

@@ -287,7 +287,7 @@ def _until_written(producer: ReconnectingProducer) -> None:
 def _until_fenced(producers: list[ReconnectingProducer], fenced: FencedBroker) -> None:
     """Wait until each client had time to ask, and as many answers as there are clients were given.
 
-    What a client says of itself is nothing to wait for: some say nothing.
+    What a client reports is nothing to wait for: some report nothing.
     """
     fenced.is_fenced = True
     begun = time.monotonic()

@@ -109,10 +109,10 @@ def test_the_report_says_what_was_planted(found: DeadLetterFindings) -> None:
 def test_what_had_been_put_back_before_is_counted(spark: SparkSession) -> None:
     """... by the cause that it has now; one without the header was not."""
     a, b = "a" * 16, "b" * 16
-    told = [(a, None), (a, "0"), (a, "1"), (a, "2"), (b, "1"), (b, None)]
+    written = [(a, None), (a, "0"), (a, "1"), (a, "2"), (b, "1"), (b, None)]
     letters = [
         Letter(headers=ours(at, redrives=redrives, error_fingerprint=cause))
-        for at, (cause, redrives) in enumerate(told)
+        for at, (cause, redrives) in enumerate(written)
     ]
     found = report(spark, *letters)
     counted = {each.fingerprint: (each.count, each.failed_again) for each in found.causes}
@@ -160,8 +160,8 @@ def test_what_tells_neither_reason_nor_class_is_a_cause_by_who_wrote_it(
         *[Letter(headers=SHARE_GROUP, topic="orders-dlt", offset=at) for at in (1, 2, 3)],
         Letter(headers=None, topic="orders-dlt", offset=4),
     )
-    told = {name_of(each): (each.count, each.examples[0].dead_letter) for each in found.causes}
-    assert told == {
+    causes = {name_of(each): (each.count, each.examples[0].dead_letter) for each in found.causes}
+    assert causes == {
         "given up by share-group": (3, "orders-dlt/0/3"),
         "nothing is known": (1, "orders-dlt/0/4"),
     }

@@ -51,7 +51,7 @@ class Counting:
         rules = AuditRules(ids=True, most_gathered=most_gathered)
         self.audit = ConsumerAudit("shop", rules, self.rows.extend, self.wall_ms, make_pending)
         self.driven.engine.observe(self.audit)
-        # The audit has not heard of the assignment that was there before it.
+        # The audit has not seen the assignment that was there before it.
         (self.partition,) = self.driven.engine.partitions.values()
         self.audit.assigned(self.partition, self.driven.now)
 
@@ -66,18 +66,18 @@ class Counting:
         return decisions
 
     def run(self, skipping: int = 0) -> dict[int, int]:
-        """Let all calls return, and tell when each record was heard of."""
-        heard = {}
+        """Let all calls return, and return when each record was reported."""
+        finished_ms = {}
         while self.tick(0.001).dispatch or self.driven.out:
             for slice_ in list(self.driven.out):
                 (message,) = slice_.messages
                 skipped = bool(skipping) and message.offset() % skipping == 0
-                heard[message.offset()] = self.over(slice_, skipped=skipped)
+                finished_ms[message.offset()] = self.over(slice_, skipped=skipped)
         self.tick(COMMIT_S)
-        return heard
+        return finished_ms
 
     def over(self, slice_: Slice, *, skipped: bool = False) -> int:
-        """Let a slice's call return at once, and tell when that was heard of."""
+        """Let a slice's call return at once, and return when that was reported."""
         if skipped:
             slice_.deviate().skipped += slice_.messages
         self.driven.finish(slice_)
@@ -112,8 +112,8 @@ def test_each_record_is_counted_with_its_own_latency_in_its_bucket(span_ms: int)
         for offset in range(MOST_RECORDS + 40)
     ]
     counting.driven.deliver(*sent)
-    heard = counting.run()
-    ages = [heard[each.offset()] - each.timestamp()[1] for each in sent]
+    finished_ms = counting.run()
+    ages = [finished_ms[each.offset()] - each.timestamp()[1] for each in sent]
     assert sums_of(counting.rows) == {
         "count": len(sent),
         "bytes": sum(map(len, sent)),

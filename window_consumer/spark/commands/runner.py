@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     )
     from window_consumer.spark.jobs import RunningJob
 
+
+class JobRunningError(UsageError):
+    """Another process runs the job."""
+
+
 AGAIN_S: Final = 10.0
 """Time between attempts of a repeated job while Kafka does not answer."""
 Origins = dict[str, "JobSource"]
@@ -288,7 +293,7 @@ def _alone(directory: str, job: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(
+            raise JobRunningError(
                 f"another process runs the job {job} in {directory}: wait for its end, or stop it"
             ) from None
         yield
