@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.log_events import LogEvent
 
 _FIRST_PAUSE_S: Final = 0.5
@@ -28,13 +28,18 @@ class ReconnectingProducer:
     """``produce`` belongs to one thread, everything else to one, which may be another."""
 
     def __init__(
-        self, settings: Mapping[str, Any], log: ClientLog, on_error: Callable[[KafkaError], None]
+        self,
+        settings: Mapping[str, Any],
+        log: ClientLog,
+        on_error: Callable[[KafkaError], None],
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
         """Make the client; raises KafkaException where it cannot be made."""
         self._log = log
         self._on_error = on_error
         self._settings = {**settings, "error_cb": self._on_client_error}
-        self._watchdog = ClientWatchdog(settings, notices_silence=True)
+        self._make_watchdog = make_watchdog
+        self._watchdog = make_watchdog(settings, notices_silence=True)
         self._producer: Producer | None = Producer(self._settings, logger=log)
         self._given_up: list[Producer] = []
         self._fatal: KafkaError | None = None
@@ -91,7 +96,7 @@ class ReconnectingProducer:
                 " one",
                 event=LogEvent.PRODUCER_REPLACED,
             )
-            self._watchdog = ClientWatchdog(self._settings, notices_silence=True)
+            self._watchdog = self._make_watchdog(self._settings, notices_silence=True)
             self._given_up.append(producer)
             self._producer = Producer(self._settings, logger=self._log)
 

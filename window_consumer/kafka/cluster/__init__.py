@@ -51,7 +51,7 @@ from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
 )
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,
@@ -95,13 +95,15 @@ class Cluster:
         settings: Mapping[str, Any],
         log: ClientLog,
         oauth_token: OauthToken | None = None,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
         self.bootstrap = str(settings.get("bootstrap.servers", ""))
         self.oauth_token = oauth_token
         self._troubles = _Troubles()
         self._features = Features(log, settings)
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
-        self._watchdog = ClientWatchdog(conf)
+        self._make_watchdog = make_watchdog
+        self._watchdog = make_watchdog(conf)
         conf["error_cb"] = self._on_error
         try:
             self._conf = conf
@@ -114,7 +116,7 @@ class Cluster:
         """The client to ask. It is replaced after it has lost the cluster."""
         self._client.poll(0)  # serves the error callback
         if self._watchdog.is_lost(self._client):
-            self._watchdog = ClientWatchdog(self._conf)
+            self._watchdog = self._make_watchdog(self._conf)
             self._client = AdminClient(self._conf, logger=self._features)
         return self._client
 
