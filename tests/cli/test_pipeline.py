@@ -26,9 +26,9 @@ from window_consumer.spark.commands import (
 from window_consumer.spark.commands import (
     schedule as turns,
 )
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import Runner
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import plan_of
 
 
 @pytest.mark.parametrize(
