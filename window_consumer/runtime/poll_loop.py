@@ -525,9 +525,9 @@ class PollLoop:
         self._freeze_detector.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
-            added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
+            added, removed = set(topics) - set(self._topics), set(self._topics) - set(topics)
             self._reports.info(
-                LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(gone)} gone"
+                LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(removed)} gone"
             )
             self._parts.assignments.appeared(added)
             self._topics = topics
@@ -555,10 +555,10 @@ class PollLoop:
         deadline = self._clock.now() + self._left_s(INTERRUPT_S)
         while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
             self._take_completions(min(left, SERVE_S))
-        go_on = len(calls.keys() & set(self._engine.running(names)))
-        if go_on < len(calls):
+        continuing = len(calls.keys() & set(self._engine.running(names)))
+        if continuing < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
-            self._reports.calls.interrupted(places, go_on, why, self._parts.pool.ending)
+            self._reports.calls.interrupted(places, continuing, why, self._parts.pool.ending)
 
     def _left_s(self, most_s: float) -> float:
         """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""

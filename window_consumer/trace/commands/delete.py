@@ -65,17 +65,17 @@ class _Found:
 def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
     """Search the existing tables; raise UsageError if none of them can contain the key."""
     dead_letters = letters_of_key()
-    told, form, records = [], None, []
+    lines, form, records = [], None, []
     has_trace = dead_letters.is_there(plan, "trace") and loaded.config.trace.keys != "off"
     if has_trace or not dead_letters.is_there(plan, "dead_letters"):
         journeys = Journeys(loaded, indexed_only=True)
         form = journeys.key(key)
         records = journeys.records_of_key(form)
-        told.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
+        lines.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
     letters = dead_letters.find(plan, key, records)
     if letters is not None:
-        told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
-    return _Found(form, () if letters is None else letters.forms, "\n".join(told))
+        lines.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
+    return _Found(form, () if letters is None else letters.forms, "\n".join(lines))
 
 
 def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
