@@ -153,7 +153,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipel
     pipeline.run(plan)
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(3), batch(4), batch(5))
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with pytest.raises(CheckpointError, match=r"deleted and recreated.*--restart"):
         pipeline.run(plan)
     pipeline.run(plan, restart=True)
     assert counted(plan) == {"rows": 500, "distinct": 500}
@@ -178,7 +178,7 @@ def test_a_topic_that_is_made_anew_between_two_batches_is_not_taken_for_the_old_
             pipeline.write(*(batch(sequence) for sequence in range(4, 8)))
         return JobSource(topics={pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)})
 
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with pytest.raises(CheckpointError, match=r"deleted and recreated.*--restart"):
         pipeline.run(plan, origin_now=origin_now)
     assert counted(plan)["rows"] == 200
     assert pipeline.run(plan, restart=True) == 4
@@ -205,7 +205,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(4))
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with pytest.raises(CheckpointError, match=r"deleted and recreated.*--restart"):
         pipeline.run(plan)
     assert pipeline.run(plan, restart=True) == 1
     assert counted(plan)["rows"] == 100 * (count + 1)

@@ -159,7 +159,7 @@ def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
 def log_ranges(
     settings: Mapping[str, Any], topics: Iterable[str], timeout_s: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset and the end of each partition, as told by its leader.
+    """Return the first offset and the end of each partition, as its leader reports them.
 
     Raises what ``errors.translate`` makes of the first failure.
     """

@@ -134,8 +134,8 @@ class OffsetResets:
         rule = "earliest" if name.topic in self._copies else self._rule
         if rule == "fail":
             raise WorkerStoppedError(
-                f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to go on,"
-                " or commit an offset for the group by hand"
+                f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to"
+                " continue, or commit an offset for the group by hand"
             )
         offset = low if rule == "earliest" else end
         self._reports.warn(

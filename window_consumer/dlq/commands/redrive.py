@@ -45,8 +45,8 @@ from window_consumer.model.errors import (
 
 _SAY_S = 5.0
 _LEFT = (
-    "what was left is not read again by the same command: put right what is said of it, then choose"
-    " it alone by its id (dlq show tells it): --where \"id == 'orders/0/17'\" --restart"
+    "the same command does not read again what was left: fix the reason, then choose the dead"
+    " letter by its id (dlq show prints it): --where \"id == 'orders/0/17'\" --restart"
 )
 
 
