@@ -23,10 +23,10 @@ from window_consumer.model.errors import (
 from window_consumer.spark.commands import (
     runner,
 )
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import JobRunningError, Runner
 from window_consumer.spark.commands.schedule import BATCH_S
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import plan_of
 
 
 @pytest.mark.parametrize(

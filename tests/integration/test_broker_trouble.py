@@ -25,7 +25,7 @@ from window_consumer.kafka.embedded import (
     NewRecord,
 )
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.worker_log import QUIET_S
+from window_consumer.runtime.limited_log import QUIET_S
 from window_consumer.testing.guarantees import (
     NoDuplicates,
     OneAtATimePerKey,

@@ -28,9 +28,7 @@ from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     jobs,
     sources,
-)
-from window_consumer.spark import (
-    quarantine as quality,
+    tables,
 )
 from window_consumer.spark.checkpoints import (
     Checkpoint,
@@ -465,4 +463,4 @@ def test_a_value_of_two_megabytes_that_is_no_event_is_kept_by_half(pipeline: Pip
     pipeline.run(plan)
     assert counted(plan)["rows"] == 100
     (value,) = DeltaTable(plan.table("quarantine")).to_pyarrow_table()["value"].to_pylist()
-    assert value == b"x" * quality.MOST_BYTES
+    assert value == b"x" * tables.MOST_BYTES

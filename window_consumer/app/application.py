@@ -173,8 +173,8 @@ class App(AppDefinition):
 
         def register(function: MiddlewareT) -> MiddlewareT:
             layer = Layer(checked(function, "@app.middleware"), around)
-            given = "records" if around == "batches" else "record"
-            expect_arguments(function, "@app.middleware", given, "call_next")
+            argument = "records" if around == "batches" else "record"
+            expect_arguments(function, "@app.middleware", argument, "call_next")
             self._middleware.append(layer)
             return function
 

@@ -117,9 +117,9 @@ class _Client:
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies, and deliver the answers that have arrived."""
         for copy in copies:
-            place = self._sent
+            number = self._sent
             self._sent += 1
-            report = self._reporter(place, copy)
+            report = self._reporter(number, copy)
             try:
                 self._produce(copy, report)
             except BufferError:
@@ -128,7 +128,7 @@ class _Client:
                 error = errors.cause_of(exception)
                 if error is None:
                     raise
-                self._failed[place] = (copy, error)
+                self._failed[number] = (copy, error)
         self.producer.poll(0)
 
     def _produce(self, copy: Copy, report: Report) -> None:
@@ -201,13 +201,13 @@ class PlainWriter:
     def _refused(self, failed: Failed) -> Refusals:
         _raise_unless_too_large(failed)
         refused: Refusals = {}
-        for place, (copy, _) in sorted(failed.items()):
+        for number, (copy, _) in sorted(failed.items()):
             # A broker refuses a whole batch of the protocol, whichever record is at fault.
             self._client.send([copy])
             still = self._client.take()
             _raise_unless_too_large(still)
             for _, error in still.values():
-                refused[place] = errors.publish_failure(error, copy.topic)
+                refused[number] = errors.publish_failure(error, copy.topic)
         return refused
 
     def finish(self, reader: GroupProgress) -> None:

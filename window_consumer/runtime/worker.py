@@ -339,7 +339,7 @@ class Worker:
 
     def log_summary(self) -> None:
         """Log the summary line of the worker."""
-        self._reports.calm()
+        self._reports.calls.calm()
         did = self.counters
         # Only if there are any: most workers skip nothing and let nothing expire.
         rare = (

@@ -196,7 +196,7 @@ def _compare(files: _Files, path: str, table: str, version: int | None, again: s
         )
     if any(number > last for number in files.numbers(posixpath.join(path, "commits"))):
         raise CheckpointError(
-            f"the checkpoint {path} has batches that the table {table} has not: it was made anew,"
+            f"the checkpoint {path} has batches that the table {table} has not: it was recreated,"
             f" or is of before. Bring it back, or: {again}",
             CheckpointProblem.AHEAD_OF_TABLE,
         )
@@ -226,7 +226,7 @@ def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, agai
     ]
     if anew:
         raise CheckpointError(
-            f"{', '.join(anew)} was deleted and made anew since it was read last: its offsets mean"
+            f"{', '.join(anew)} was deleted and recreated since it was last read: its offsets mean"
             f" other records now. {again}",
             CheckpointProblem.RECREATED_TOPIC,
         )

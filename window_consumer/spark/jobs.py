@@ -18,9 +18,7 @@ from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     checkpoints,
     sources,
-)
-from window_consumer.spark import (
-    quarantine as quality,
+    tables,
 )
 from window_consumer.spark.checkpoints import (
     Checkpoint,
@@ -32,10 +30,10 @@ from window_consumer.spark.plan import (
     PipelinePlan,
     writer_of,
 )
-from window_consumer.spark.registry import Job, jobs
 from window_consumer.spark.tables import (
     BROKEN,
 )
+from window_consumer.spark.wire import Job, jobs
 
 
 class BatchFailedError(RunError):
@@ -201,7 +199,7 @@ class BatchSink:
             seen, made = Observation(), Observation()
             bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
             counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))
-            rows = self.job.rows(quality.readable(counted), self.plan)
+            rows = self.job.rows(tables.readable(counted), self.plan)
             rows = rows.observe(made, F.count(F.lit(1)).alias("rows"))
             self.job.table.append(rows, self.path, name, number)
             found = _observed(seen, self.path, self.counted_s)
@@ -211,7 +209,7 @@ class BatchSink:
             has_broken = found["bad"] > 0
         # Else the batch was written before a crash, and its quarantine perhaps was not.
         if has_broken:
-            BROKEN.append(quality.quarantined(judged, self.job.name), self.broken, name, number)
+            BROKEN.append(tables.quarantined(judged, self.job.name), self.broken, name, number)
 
 
 def _observed(seen: Observation, path: str, timeout_s: float) -> dict[str, int]:

@@ -249,16 +249,16 @@ def _percentile(histogram: Histogram, percent: int) -> str:
 
 def _failures(snapshot: WindowsSnapshot) -> Iterator[Text]:
     did = snapshot.counters
-    said = [
+    parts = [
         f"{what}: {_counted(by)}"
         for what, by in (("to retry topics", did.moved_to), ("dead letters", did.dead_by))
         if by
     ]
     waiting = sum(each.failed for each in snapshot.partitions)
     if waiting:
-        said.append(f"{waiting} wait for their next call or ack")
-    if said:
-        yield _line(f"  {'; '.join(said)}", "yellow")
+        parts.append(f"{waiting} wait for their next call or ack")
+    if parts:
+        yield _line(f"  {'; '.join(parts)}", "yellow")
 
 
 def _counted(by: Counter[str]) -> str:

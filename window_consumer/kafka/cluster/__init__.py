@@ -323,7 +323,7 @@ class Cluster:
     ) -> dict[record.TopicPartition, int]:
         """Return the backlog of each partition; empty for a topic that does not exist."""
         found = self.progress(group, topic, timeout_s)
-        return {name: its.end - max(its.committed, its.start) for name, its in found.items()}
+        return {name: each.end - max(each.committed, each.start) for name, each in found.items()}
 
     def progress(
         self, group: str, topic: str, timeout_s: float = _ASK_S, *, until_ms: int | None = None
@@ -350,8 +350,8 @@ class Cluster:
         for each in committed:
             number = each.partition
             old = ends[number] if olds[number] < 0 else olds[number]
-            place = (each.offset, each.metadata, starts[number], ends[number], old)
-            found[record.TopicPartition(topic, number)] = PartitionProgress(*place)
+            fields = (each.offset, each.metadata, starts[number], ends[number], old)
+            found[record.TopicPartition(topic, number)] = PartitionProgress(*fields)
         return found
 
     def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
@@ -364,19 +364,23 @@ class Cluster:
         self, name: record.TopicPartition, timeout_s: float = _ASK_S, *, committed: bool = True
     ) -> LogQuestion:
         """Request a log's range. With ``committed`` it ends before open transactions."""
-        asked = TopicPartition(*name)
+        partition = TopicPartition(*name)
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         how = {"request_timeout": timeout_s}
-        low = self._admin.list_offsets({asked: _EARLIEST}, **how)[asked]
-        end = self._admin.list_offsets({asked: _LATEST}, isolation_level=level, **how)[asked]
+        low = self._admin.list_offsets({partition: _EARLIEST}, **how)[partition]
+        end = self._admin.list_offsets({partition: _LATEST}, isolation_level=level, **how)[
+            partition
+        ]
         return LogQuestion(low, end)
 
     def log_ends(
         self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
     ) -> dict[record.TopicPartition, int]:
         """Return the ends (exclusive) of logs. Raise a WindowConsumerError without an answer."""
-        asked = [TopicPartition(*name) for name in names]
-        futures = self._admin.list_offsets(dict.fromkeys(asked, _LATEST), request_timeout=timeout_s)
+        partitions = [TopicPartition(*name) for name in names]
+        futures = self._admin.list_offsets(
+            dict.fromkeys(partitions, _LATEST), request_timeout=timeout_s
+        )
         return {
             name: self._answer(iter([future]), f"log of {name}", timeout_s).offset
             for name, future in zip(names, futures.values(), strict=True)

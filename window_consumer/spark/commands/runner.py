@@ -30,7 +30,6 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import session_for
 from window_consumer.spark.commands.schedule import (
     BATCH_S,
     Turn,
@@ -42,6 +41,7 @@ from window_consumer.spark.commands.skipped import (
     SkippedRanges,
 )
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
