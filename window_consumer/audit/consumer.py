@@ -51,6 +51,7 @@ TIERS: Final = {
     Outcome.DONE: CountTier.FINISHED,
     Outcome.SKIPPED: CountTier.FILTERED,
     Outcome.FILTERED: CountTier.FILTERED,
+    Outcome.DEDUPLICATED: CountTier.DEDUPLICATED,
     Outcome.MOVED: CountTier.RETRIED,
     Outcome.DEAD_LETTERED: CountTier.DEAD_LETTERED,
     Outcome.EXPIRED: CountTier.EXPIRED,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
@@ -119,3 +120,27 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     thread = threading.Thread(target=relay.run, name=THREAD, daemon=True)
     thread.start()
     return RelayThread(relay, stop, thread)
+
+
+def once_beside(workers: Sequence[PlannedWorker], beside: ExitStack) -> None:
+    """Check what workers with ``once`` need and start their cleaner; it ends with ``beside``.
+
+    Raises UsageError for tables that are missing or have other columns.
+    """
+    if not any(route.handler.once for worker in workers for route in worker.routes):
+        return
+    from window_consumer.database.once.once import Once  # noqa: PLC0415 - likewise
+    from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
+        OnceWorker,
+        check_before_start,
+        clean_beside,
+    )
+
+    found = [
+        OnceWorker(route.handler.once, worker.config, worker.pool.has_children)
+        for worker in workers
+        for route in worker.routes
+        if isinstance(route.handler.once, Once)
+    ]
+    check_before_start(found)
+    clean_beside(found, beside)

@@ -201,6 +201,9 @@ class LogEvent(StrEnum):
     OTEL_SPAN_LOST = "otel.span_lost", "a span is lost"
 
     # Outbox
+    ONCE_DATABASE_AWAY = "once.database_away", "the database of once does not answer at the start"
+    ONCE_NOT_CLEANED = "once.not_cleaned", "old ids of once could not be deleted"
+    ONCE_POOL_TOO_SMALL = "once.pool_too_small", "fewer connections than calls at once"
     OUTBOX_STARTED = "outbox.started", "the relay of `window-consumer outbox run` has started"
     OUTBOX_STOPPED = "outbox.stopped", "that relay has ended"
     OUTBOX_DATABASE_FAILED = (

@@ -210,9 +210,10 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
     state += "paused manually; " if snapshot.halted else ""
+    repeated = f", {did.deduplicated} deduplicated" if did.deduplicated else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
-        f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
+        f" {did.dead_lettered} dead-lettered{repeated}; {snapshot.busy} of"
         f" {snapshot.limit_now} slots busy"
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
