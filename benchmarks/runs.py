@@ -14,6 +14,7 @@ from benchmarks import (
     children,
     downstream,
     growth,
+    once,
     outbox,
     pipeline_dlq,
     pipeline_trace,
@@ -31,6 +32,7 @@ _OF_THE_PIPELINE = {
     **pipeline_trace.RUNS,
     **growth.RUNS,
     **producing.RUNS,
+    **once.RUNS,
     **outbox.RUNS,
     "dead-letters": pipeline_dlq.run,
 }

@@ -19,7 +19,7 @@ LONGEST_TRANSACTION_S: Final = 5.0
 """No transaction of ours stays open for longer, whatever Kafka does."""
 
 _SQLITE_BUSY_S: Final = 10.0
-_RETRYABLE: Final = frozenset({"40001", "40P01"})
+RETRYABLE: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's codes for a serialization failure and a deadlock."""
 
 
@@ -230,4 +230,4 @@ def is_retryable(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return code in _RETRYABLE or "database is locked" in str(error.orig)
+    return code in RETRYABLE or "database is locked" in str(error.orig)

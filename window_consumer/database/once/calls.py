@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from attrs import frozen
@@ -131,8 +131,7 @@ class OnceCalls:
             if fresh:
                 call.effects = Effects(transaction.session, fence)
                 returned = yield partial(self._handler, choose(fresh))
-                names = [key for key in keys if key in new]
-                yield partial(transaction.run, self._commit, returned, names)
+                yield partial(transaction.run, self._commit, returned, keys, new)
         except GeneratorExit:
             raise  # nobody runs the steps any more; the pool resets the connection
         except BaseException as error:
@@ -151,13 +150,20 @@ class OnceCalls:
         rules = self._rules
         return self._tables.insert(session, rules.owner, keys, rules.lock_timeout_s)
 
-    def _commit(self, session: OnceSession, returned: object, keys: Sequence[EffectKey]) -> None:
+    def _commit(
+        self,
+        session: OnceSession,
+        returned: object,
+        keys: Sequence[EffectKey],
+        new: set[EffectKey],
+    ) -> None:
         results = () if returned is None else results_of(returned)
         if results:
             outbox = self._rules.outbox
             if outbox is None:
                 raise UsageError(NO_OUTBOX)
-            outbox.insert(session, outbox.rows(results, self._ids_of(results, keys)))
+            ids = self._ids_of(results, [key for key in keys if key in new])
+            outbox.insert(session, outbox.rows(results, ids))
         session.commit_effects()
 
     def _ids_of(self, results: Sequence[Produce], keys: Sequence[EffectKey]) -> list[uuid.UUID]:
@@ -177,8 +183,9 @@ class OnceCalls:
     def _key(self, record: Record) -> EffectKey:
         by = self._rules.by
         record_id = record.id if by is None else _business_id(by(record), record)
+        topic = record.origin.topic if record.is_copy else record.topic
         topic_hash = record._call.assignment.topic_hash  # noqa: SLF001 - as above
-        return EffectKey(f"{record.origin.topic}:{topic_hash:016x}", record_id)
+        return EffectKey(_origin_of(topic, topic_hash), record_id)
 
 
 NO_OUTBOX: Final = (
@@ -189,6 +196,11 @@ NO_OUTBOX: Final = (
 
 _NOTHING_NEW: Final = object()
 _RESULTS: Final = uuid.UUID("6f5b1c86-3f0f-5b0e-9a55-8b1d0a3c7e11")
+
+
+@lru_cache(256)
+def _origin_of(topic: str, topic_hash: int) -> str:
+    return f"{topic}:{topic_hash:016x}"
 
 
 def _business_id(given: object, record: Record) -> str:

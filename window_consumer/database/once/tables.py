@@ -104,12 +104,11 @@ class OnceTables:
         Waits for other transactions with one of these ids, for ``lock_timeout_s`` at most.
         """
         connection = session.connection()
-        ordered = sorted(set(keys))  # two batches with the same ids cannot wait for each other
+        unique = set(keys)
+        ordered = sorted(unique)  # two batches with the same ids cannot wait for each other
         insert = statements_of(connection).insert_ids
-        return {
-            EffectKey(*found)
-            for found in insert(connection, self.ids, owner, ordered, lock_timeout_s)
-        }
+        inserted = insert(connection, self.ids, owner, ordered, lock_timeout_s)
+        return unique if inserted is ordered else set(inserted)
 
     def fence_of(self, session: Session, place: FencePlace) -> int | None:
         """Return the present fence; nobody can raise it until the transaction ends."""
