@@ -47,7 +47,7 @@ def start(
         health = health_of(plan, copy, beside)
         board = admin_board(plan, copy, beside, trace_pages)
         beside.enter_context(metering(plan, health))
-        once_beside(plan.workers, beside)
+        once_beside(plan.config, plan.workers, beside)
         prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
         listeners = listeners_of(app, plan, prepared, beside)
         if listeners.spanning is not None:

@@ -210,6 +210,14 @@ class LogEvent(StrEnum):
         "outbox.database_failed",
         "the database does not answer, or takes no changes; the relay tries again",
     )
+    OUTBOX_NOT_LISTENING = (
+        "outbox.not_listening",
+        "with `outbox.notify`: commits of other processes do not wake the relay; it polls",
+    )
+    OUTBOX_SHARDS_DIFFER = (
+        "outbox.shards_differ",
+        "writers of the outbox have different numbers of shards: keys may lose their order",
+    )
     OUTBOX_TOPIC_SILENT = (
         "outbox.topic_silent",
         "no broker answers for rows of a topic; they are sent again",
