@@ -67,9 +67,9 @@ def _once_member(**given: Any) -> Any:
 
 def _outbox_relay(**given: Any) -> Any:
     """Import what imports SQLAlchemy only when it is asked for."""
-    from benchmarks import outbox  # noqa: PLC0415 - optional, and slow
+    from benchmarks import outbox_kills  # noqa: PLC0415 - optional, and slow
 
-    return outbox.run_relay(**given)
+    return outbox_kills.run_relay(**given)
 
 
 PARTS: Mapping[str, Callable[..., Any]] = {

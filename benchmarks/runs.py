@@ -16,6 +16,7 @@ from benchmarks import (
     growth,
     once,
     outbox,
+    outbox_kills,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -34,6 +35,7 @@ _OF_THE_PIPELINE = {
     **producing.RUNS,
     **once.RUNS,
     **outbox.RUNS,
+    **outbox_kills.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

@@ -122,9 +122,13 @@ def test_every_floor_is_about_a_figure_that_is_measured(workload: Workload) -> N
 
 
 @each_workload
-def test_every_workload_runs_at_least_three_times(workload: Workload) -> None:
+def test_every_workload_that_times_runs_at_least_three_times(workload: Workload) -> None:
     runs = len(SCENES) if workload.work == "poison" else workload.runs
-    assert runs >= 3
+    assert runs >= 3 or workload.work in COUNTING
+
+
+COUNTING = {"outbox-kills", "producer-kills"}
+"""Each kills something ten times, counts what is lost, and times nothing."""
 
 
 @each_workload

@@ -52,12 +52,16 @@ class ReconnectingProducer:
 
         Raises the fatal error as long as it is too early for a new client.
         """
+        self.client().produce(topic, **message)
+
+    def client(self) -> Producer:
+        """Return the client that sends now, for some messages in a row; raises as ``produce``."""
         producer = self._producer
         if producer is None:
             if self._fatal is not None and time.monotonic() < self._again_at:
                 raise KafkaException(self._fatal)
             producer = self._producer = Producer(self._settings, logger=self._log)
-        producer.produce(topic, **message)
+        return producer
 
     def on_acked(self) -> None:
         """Hear that a message was acked."""
