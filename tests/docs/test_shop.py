@@ -48,7 +48,7 @@ def shop_at(url: str) -> Iterator[Command]:
 
 
 def printed(shop: Command, pattern: str) -> str:
-    return re.findall(pattern, shop.said)[-1]
+    return str(re.findall(pattern, shop.said)[-1])
 
 
 def order(form: str, item: str) -> None:

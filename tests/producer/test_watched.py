@@ -76,7 +76,7 @@ def test_a_record_is_traced_with_its_id_and_place(broker: EmbeddedBroker) -> Non
     (event,) = events_at(broker)
     assert (event.role, event.step, event.topic) == ("producer", "sent", "orders")
     assert (event.partition, event.offset, event.key) == (0, 0, "anna")
-    assert event.record_id.encode() == headers["wc-id"]
+    assert event.record_id == headers["wc-id"].decode()
     assert (event.tags, event.client_id, event.app) == ("gold", "web", "shop-web")
     assert headers["traceparent"].split(b"-")[2] == b"0000000000000def"
     assert int(headers["wc-sent-at"]) == record.timestamp()[1]

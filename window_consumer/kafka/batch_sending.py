@@ -86,7 +86,7 @@ class BatchSender:
                     partial(report, place),
                     None,
                     timestamp or 0,
-                    headers,
+                    headers,  # type: ignore[arg-type] # those of a row are a list
                 )
             except BufferError:
                 missing -= 1
