@@ -147,6 +147,18 @@ class PostgresDialect:
                 f" postgresql+{_LISTENS}://..., or leave notify out"
             )
 
+    def notify(self, connection: sa.Connection, channel: str) -> None:
+        """See SqlDialect."""
+        connection.execute(_NOTIFY, {"channel": channel})
+
+    def check_listens(self, url: sa.URL) -> None:
+        """See SqlDialect."""
+        if (driver := url.get_driver_name()) != _LISTENS:
+            raise UsageError(
+                f"outbox.notify needs the driver {_LISTENS}, not {driver}: write"
+                f" postgresql+{_LISTENS}://..., or leave notify out"
+            )
+
 
 def _prepare_where_possible(engine: sa.Engine) -> None:
     """Stop preparing statements once a PgBouncer before 1.21 shows that it loses them."""
