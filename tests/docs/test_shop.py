@@ -69,8 +69,9 @@ def events_in(bootstrap: str) -> list[tuple[bytes, bytes]]:
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer({**settings, "fetch.wait.max.ms": 10})
     consumer.assign([TopicPartition("order-events", number, 0) for number in range(4)])
-    found, ends = [], 0
+    found, ends, deadline = [], 0, time.monotonic() + DEADLINE_S
     while ends < 4:
+        assert time.monotonic() < deadline, f"read {len(found)} events, {ends} of 4 ends"
         for message in consumer.consume(100, 1.0):
             if message.error() is not None:
                 ends += 1
