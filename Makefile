@@ -7,10 +7,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo bytecode parts test test-consumer test-spark bench lint clean
+.PHONY: demo shop bytecode parts test test-consumer test-spark bench lint clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
+
+# SQLite, or the database of DATABASE_URL; see examples/shop.
+shop: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[sql]' 'psycopg[binary]>=3.2'
+	exec $(BIN)/python examples/shop/run.py
 
 # Where Python may write no bytecode, each of the commands that tests start would compile all of it.
 bytecode: $(DEV_STAMP)

@@ -17,6 +17,7 @@ from benchmarks.peers.command import peers_command
 from benchmarks.results import Measured, exit_code
 from benchmarks.runs import measure
 from benchmarks.topics import Topics
+from benchmarks.turns import turns_command
 from benchmarks.workloads import WORKLOADS, Workload
 from window_consumer.cli.output import guarded
 from window_consumer.config.problems import did_you_mean
@@ -145,6 +146,7 @@ def table_command(directory: Path) -> int:
 
 
 cli.add_command(peers_command)
+cli.add_command(turns_command)
 
 
 def _known(name: str) -> None:

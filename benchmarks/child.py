@@ -51,11 +51,25 @@ def _audit_table(**given: Any) -> Any:
     return pipeline_audit.write(**given)
 
 
+def _once(**given: Any) -> Any:
+    """Import what imports SQLAlchemy only when it is asked for."""
+    from benchmarks import once  # noqa: PLC0415 - optional, and slow
+
+    return once.run(**given)
+
+
+def _once_member(**given: Any) -> Any:
+    """Import what imports SQLAlchemy only when it is asked for."""
+    from benchmarks import once  # noqa: PLC0415 - optional, and slow
+
+    return once.run_member(**given)
+
+
 def _outbox_relay(**given: Any) -> Any:
     """Import what imports SQLAlchemy only when it is asked for."""
-    from benchmarks import outbox  # noqa: PLC0415 - optional, and slow
+    from benchmarks import outbox_kills  # noqa: PLC0415 - optional, and slow
 
-    return outbox.run_relay(**given)
+    return outbox_kills.run_relay(**given)
 
 
 PARTS: Mapping[str, Callable[..., Any]] = {
@@ -69,6 +83,8 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "downstream": downstream.run,
     "ladder": ladder.run,
     "loop": loop.run,
+    "once": _once,
+    "once_member": _once_member,
     "outage": outage.run,
     "outbox_relay": _outbox_relay,
     "page": page.run,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,24 +21,32 @@ _TAIL_CHARS = 2_000
 
 
 def run(part: str, **arguments: Any) -> Any:
-    """Run a part (see ``child``) to its end and return its result.
+    """Run a part (see ``child``) of this checkout to its end and return its result.
 
     Raises RunError with the end of the process's output where it fails.
     """
-    with tempfile.TemporaryFile("w+") as said:
+    return run_in(CHECKOUT, part, **arguments)
+
+
+def run_in(checkout: Path, part: str, **arguments: Any) -> Any:
+    """Run a part of a checkout, see ``run``; its packages are those of this interpreter."""
+    with tempfile.TemporaryFile("w+") as output:
         try:
             done = subprocess.run(
                 command(part, **arguments),
-                cwd=CHECKOUT,
+                cwd=checkout,
+                env={**os.environ, "PYTHONPATH": str(checkout)},
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=output,
                 timeout=_LONGEST_S,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise RunError(f"{part} has not ended within {_LONGEST_S:g} s{_tail(said)}") from error
+            raise RunError(
+                f"{part} has not ended within {_LONGEST_S:g} s{_tail(output)}"
+            ) from error
         if done.returncode:
-            raise RunError(f"{part} ended with code {done.returncode}{_tail(said)}")
+            raise RunError(f"{part} ended with code {done.returncode}{_tail(output)}")
     return json.loads(done.stdout)
 
 
@@ -47,7 +56,7 @@ def command(part: str, **arguments: Any) -> list[str]:
     return [sys.executable, "-m", "benchmarks.child", part, given]
 
 
-def _tail(said: Any) -> str:
-    said.seek(0)
-    text = said.read().strip()
+def _tail(output: Any) -> str:
+    output.seek(0)
+    text = output.read().strip()
     return f"; it said:\n{text[-_TAIL_CHARS:]}" if text else ""

@@ -133,6 +133,8 @@ class Measured:
         if self.duplicates > allowed:
             but = f"{allowed:,} may be" if allowed else "although nothing broke"
             yield f"{self.duplicates:,} records were handled twice, {but}"
+        if invented := sum(run.notes.get("invented", 0) for run in self._watched):
+            yield f"{invented:,.0f} effects or results belong to no record"
         if self.order_violations:
             yield f"{self.order_violations:,} records were handled out of order"
         if late := sum(run.notes.get("dead_letters_late", 0) for run in self._watched):

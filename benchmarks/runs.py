@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import cattrs
@@ -14,7 +15,9 @@ from benchmarks import (
     children,
     downstream,
     growth,
+    once,
     outbox,
+    outbox_kills,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -31,7 +34,9 @@ _OF_THE_PIPELINE = {
     **pipeline_trace.RUNS,
     **growth.RUNS,
     **producing.RUNS,
+    **once.RUNS,
     **outbox.RUNS,
+    **outbox_kills.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 
@@ -47,7 +52,7 @@ def measure(
     If ``checked``, a first, untimed run warms the broker up. For a no-op handler it records every
     call, and for a redrive it includes kills.
     """
-    bench = _Bench(workload, topics, say)
+    bench = Bench(workload, topics, say)
     checks = []
     if not checked:
         pass
@@ -75,12 +80,14 @@ def measure(
 
 
 @frozen
-class _Bench:
+class Bench:
     """Starts the runs of one workload."""
 
     workload: Workload
     topics: Topics
     say: Say
+    checkout: Path = children.CHECKOUT
+    """Whose code runs on a filled topic."""
     turns: Iterator[int] = field(factory=count)
 
     def run(self, *, checked: bool = False) -> Run:
@@ -237,7 +244,8 @@ class _Bench:
         **more: Any,
     ) -> Run:
         group = f"wc-bench-{uuid.uuid4().hex[:12]}"
-        answer = children.run(
+        answer = children.run_in(
+            self.checkout,
             part,
             bootstrap=self.topics.bootstrap,
             topic=topic,

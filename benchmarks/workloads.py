@@ -33,6 +33,8 @@ Work = Literal[
     "audit",
     "producer",
     "producer-kills",
+    "once",
+    "once-kills",
     "outbox-relay",
     "outbox-latency",
     "outbox-kills",
@@ -121,7 +123,7 @@ class Workload:
     baselines: tuple[Baseline, ...] = ()
     floors: tuple[Floor, ...] = ()
     runs: int = 3
-    """How often it and each of its baselines run by default."""
+    """How often it and each of its baselines run by default: once if it times nothing."""
 
     @property
     def wants_every_call(self) -> bool:
@@ -456,6 +458,23 @@ _ALL = (
         work="producer-kills",
         kills=10,
         floors=(Floor("twice", 0, at_most=True),),
+        runs=1,
+    ),
+    Workload(
+        "once",
+        "4,000 records, each a transaction with once or one by hand; 20,000 in batches of 100",
+        TopicSpec(records=4_000),
+        work="once",
+        floors=(Floor("once", 0.8), Floor("batches", 0.9)),
+    ),
+    Workload(
+        "once-kills",
+        "8,000 records through once, killed 20 times with -9, with 3 rebalances and a redrive",
+        TopicSpec(records=8_000),
+        work="once-kills",
+        kills=20,
+        runs=1,
+        floors=(Floor("twice", 0, at_most=True), Floor("invented", 0, at_most=True)),
     ),
     Workload(
         "outbox-relay",
@@ -477,6 +496,7 @@ _ALL = (
         TopicSpec(records=10_000),
         work="outbox-kills",
         kills=10,
+        runs=1,
     ),
 )
 

@@ -25,6 +25,7 @@ PACKAGES = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "prometheus": ("promtool",),
     "postgresql": ("pg_ctlcluster", "initdb"),
+    "pgbouncer": ("pgbouncer",),
 }
 """Debian's packages, and the programs of which one is enough."""
 

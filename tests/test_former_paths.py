@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from window_consumer.former_paths import MOVED, NAMES, PACKAGES
-from window_consumer.spark import schemas
+from window_consumer.spark import tables
 
 
 @pytest.mark.parametrize(("former", "path"), MOVED.items())
@@ -24,7 +24,7 @@ def test_names_can_be_imported_from_former_packages() -> None:
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(schemas.DEAD_LETTERS)
+    assert done.stdout.strip() == str(tables.DEAD_LETTERS)
 
 
 @pytest.mark.parametrize(("place", "path"), NAMES.items())
@@ -36,7 +36,7 @@ def test_a_name_that_moved_is_still_in_its_former_module(place: tuple[str, str],
 
 def test_a_module_has_no_other_names() -> None:
     with pytest.raises(AttributeError):
-        _ = schemas.NOTHING
+        _ = tables.NOTHING
 
 
 def test_a_former_module_still_runs_as_a_program() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import window_consumer
 from window_consumer.spark import jobs
-from window_consumer.spark.registry import FEATURES
+from window_consumer.spark.wire import FEATURES
 
 
 def test_each_folder_with_a_job_is_in_the_registry() -> None:

@@ -26,7 +26,7 @@ MOVED: Final = MappingProxyType(
         "pipeline.dead_letter_reading": "spark.plan",
         "pipeline.dead_letter_report": "dlq.spark.report",
         "pipeline.dead_letters": "dlq.spark.table",
-        "pipeline.schemas": "spark.schemas",
+        "pipeline.schemas": "spark.tables",
         "pipeline.trace": "trace.spark.table",
         "telemetry.audit.audit": "audit.process_audit",
         "telemetry.audit.consumer": "audit.consumer",
@@ -38,12 +38,12 @@ MOVED: Final = MappingProxyType(
 
 NAMES: Final = MappingProxyType(
     {
-        ("spark.schemas", "AUDIT_COUNT"): "audit.spark.schema",
-        ("spark.schemas", "AUDIT_COUNTS"): "audit.spark.schema",
-        ("spark.schemas", "AUDIT_RECORD"): "audit.spark.schema",
-        ("spark.schemas", "DEAD_LETTERS"): "dlq.spark.schema",
-        ("spark.schemas", "TRACE_BATCH"): "trace.spark.schema",
-        ("spark.schemas", "TRACE_EVENTS"): "trace.spark.schema",
+        ("spark.tables", "AUDIT_COUNT"): "audit.spark.schema",
+        ("spark.tables", "AUDIT_COUNTS"): "audit.spark.schema",
+        ("spark.tables", "AUDIT_RECORD"): "audit.spark.schema",
+        ("spark.tables", "DEAD_LETTERS"): "dlq.spark.schema",
+        ("spark.tables", "TRACE_BATCH"): "trace.spark.schema",
+        ("spark.tables", "TRACE_EVENTS"): "trace.spark.schema",
     }
 )
 """Names that a present module used to have, and the module that has them now."""

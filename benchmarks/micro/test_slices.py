@@ -17,7 +17,7 @@ from window_consumer.engine.scheduling.slices import (
     SliceLength,
 )
 from window_consumer.model.errors import Skip
-from window_consumer.model.record import Record
+from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import Slot
@@ -85,3 +85,9 @@ def test_learn_the_length_of_a_slice(benchmark: Any) -> None:
         return length.records
 
     assert benchmark(learn) == 2_000
+
+
+def test_read_the_ids_of_500_records(benchmark: Any) -> None:
+    """What ``record.id`` costs who reads it; who does not pays nothing, see the first test."""
+    records = [Record.of(message, Call(1, None)) for message in messages(RECORDS)]
+    assert len(set(benchmark(lambda: [record.id for record in records]))) == RECORDS

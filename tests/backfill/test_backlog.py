@@ -292,7 +292,7 @@ def test_another_backfill_of_the_same_name_is_refused(spark: SparkSession, place
         with pytest.raises(UsageError, match=rf"was begun with another {column}.*--name"):
             backlog.ledger.begin(evolve(backlog.about, **about), place.spans())
     backlog.ledger.begin(evolve(backlog.about, name="two", topic_id="a"), place.spans())
-    with pytest.raises(UsageError, match="deleted and made anew"):
+    with pytest.raises(UsageError, match="deleted and recreated"):
         backlog.ledger.begin(evolve(backlog.about, name="two", topic_id="b"), place.spans())
 
 

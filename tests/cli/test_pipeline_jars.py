@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.model.errors import UsageError
 from window_consumer.spark import jars
 from window_consumer.spark.jars import (
     Jar,
     JarsNotFetchedError,
     MissingJarsError,
+    UnwritableDirectoryError,
 )
 
 
@@ -48,13 +48,10 @@ class Maven:
 JARS = {"one": b"what is in one", "two": b"what is in two"}
 
 
-@pytest.fixture(autouse=True)
-def locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tuple(
-        Jar("org.example", name, "1", hashlib.sha256(content).hexdigest())
-        for name, content in JARS.items()
-    )
-    monkeypatch.setattr(jars, "locked", lambda: found)
+LOCKED = tuple(
+    Jar("org.example", name, "1", hashlib.sha256(content).hexdigest())
+    for name, content in JARS.items()
+)
 
 
 @pytest.fixture
@@ -68,42 +65,42 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maven:
 
 def test_jars_are_brought_once(maven: Maven, tmp_path: Path) -> None:
     place = tmp_path / "jars"
-    with pytest.raises(MissingJarsError, match=r"lacks one-1.jar, two-1.jar.*pipeline jars"):
-        jars.ready(place)
-    assert [jar.artifact for jar in jars.fetch(place)] == ["one", "two"]
-    assert [path.read_bytes() for path in jars.ready(place)] == list(JARS.values())
-    assert jars.fetch(place) == []
+    with pytest.raises(MissingJarsError, match=r"one-1.jar, two-1.jar"):
+        jars.ready(place, LOCKED)
+    assert [jar.artifact for jar in jars.fetch(place, LOCKED)] == ["one", "two"]
+    assert [path.read_bytes() for path in jars.ready(place, LOCKED)] == list(JARS.values())
+    assert jars.fetch(place, LOCKED) == []
     assert maven.times == 1
 
 
 def test_a_jar_that_was_changed_is_not_used_and_brought_again(maven: Maven, tmp_path: Path) -> None:
     place = tmp_path / "jars"
-    jars.fetch(place)
+    jars.fetch(place, LOCKED)
     (place / "two-1.jar").write_bytes(b"something else")
-    with pytest.raises(MissingJarsError, match=r"lacks two-1.jar"):
-        jars.ready(place)
-    assert [jar.artifact for jar in jars.fetch(place)] == ["two"]
+    with pytest.raises(MissingJarsError, match=r"two-1.jar"):
+        jars.ready(place, LOCKED)
+    assert [jar.artifact for jar in jars.fetch(place, LOCKED)] == ["two"]
     assert maven.times == 2
 
 
 def test_other_bytes_than_the_lock_names_are_not_taken_over(maven: Maven, tmp_path: Path) -> None:
     (maven.brings / "two-1.jar").write_bytes(b"something else")
-    with pytest.raises(JarsNotFetchedError, match=r"two-1.jar is not what the lock names"):
-        jars.fetch(tmp_path / "jars")
+    with pytest.raises(JarsNotFetchedError, match=r"two-1.jar"):
+        jars.fetch(tmp_path / "jars", LOCKED)
     assert list((tmp_path / "jars").glob("*.jar")) == []
 
 
 def test_what_maven_says_is_passed_on(maven: Maven, tmp_path: Path) -> None:
     (tmp_path / "fails").touch()
     with pytest.raises(JarsNotFetchedError, match="no route to the repository"):
-        jars.fetch(tmp_path / "jars")
+        jars.fetch(tmp_path / "jars", LOCKED)
     assert maven.times == 1
 
 
 def test_without_maven_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingJarsError) as caught:
-        jars.fetch(tmp_path / "jars")
+        jars.fetch(tmp_path / "jars", LOCKED)
     assert "apt-get install maven" in str(caught.value)
     assert "org.example:one:1" in str(caught.value)
 
@@ -113,8 +110,8 @@ def test_a_place_that_cannot_be_written_is_told_with_what_to_do(
 ) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "jars"):
-        with pytest.raises(UsageError, match=rf"cannot be put into {place} .*WINDOW_CONSUMER_JARS"):
-            jars.fetch(place)
+        with pytest.raises(UnwritableDirectoryError, match=str(place)):
+            jars.fetch(place, LOCKED)
     assert maven.times == 0
 
 
@@ -122,26 +119,28 @@ def test_where_all_jars_are_nothing_is_written(maven: Maven, tmp_path: Path) -> 
     for name, content in JARS.items():
         (tmp_path / f"{name}-1.jar").write_bytes(content)
     before = set(tmp_path.iterdir())
-    assert jars.fetch(tmp_path) == []
+    assert jars.fetch(tmp_path, LOCKED) == []
     assert set(tmp_path.iterdir()) == before
     assert maven.times == 0
 
 
 def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> None:
-    threads = [threading.Thread(target=jars.fetch, args=(tmp_path / "jars",)) for _ in range(4)]
+    threads = [
+        threading.Thread(target=jars.fetch, args=(tmp_path / "jars", LOCKED)) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert maven.times == 1
-    assert len(jars.ready(tmp_path / "jars")) == len(JARS)
+    assert len(jars.ready(tmp_path / "jars", LOCKED)) == len(JARS)
 
 
 # ---- Java
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("version", "problem"),
     [
         (None, "no `java` found"),
         ('openjdk version "11.0.20" 2023-07-18', r"is too old, it says 'openjdk version"),
@@ -150,11 +149,11 @@ def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> 
     ],
 )
 def test_java_is_looked_at_before_spark_is_started(
-    said: str | None, problem: str | None, tmp_path: Path
+    version: str | None, problem: str | None, tmp_path: Path
 ) -> None:
-    if said is not None:
+    if version is not None:
         java = tmp_path / "java"
-        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
         java.chmod(0o755)
     code = "from window_consumer.spark import java; java.check()"
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}

@@ -59,7 +59,7 @@ def test_the_example_loads(loaded: Load) -> None:
 
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
-    left_out = {"enabled", "patterns", "kafka", "routes", "batch"}
+    left_out = {"enabled", "patterns", "kafka", "routes", "batch", "once"}
     assert set(options(WorkerConfig)) - set(shown) == left_out
     assert all(f"{key}: " in example() for key in options(BatchConfig)), "in a comment"
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}

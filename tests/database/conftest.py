@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, evolve
 
+from tests.database.once_shop import OnceShop
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
@@ -146,3 +147,11 @@ def header(message: Message, name: str) -> bytes | None:
     values: list[bytes | None] = [value for each, value in message.headers() or () if each == name]
     (found,) = values
     return found
+
+
+@pytest.fixture
+def shop(embedded: EmbeddedBroker, tmp_path: Path, url: str) -> Iterator[OnceShop]:
+    embedded.create_topic("orders", 1)
+    shop = OnceShop(embedded, tmp_path, url)
+    yield shop
+    shop.engine.dispose()

@@ -56,7 +56,7 @@ def test_what_deviates_is_told_apart_from_what_is_done() -> None:
         ([index], [messages[index]]) for index in (0, 2, 5)
     ]
     assert [index for index, _ in results.failed] == [1]
-    assert (results.skipped, results.held) == ([3], [4])
+    assert (list(results.skipped), results.held) == ([3], [4])
     assert not slice_.plain
 
 

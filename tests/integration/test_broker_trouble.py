@@ -17,7 +17,6 @@ from tests.integration.conftest import PROTOCOLS, protocol_settings
 from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S, Shop, fails_on
-from tests.kafka.fenced_broker import FencedBroker
 from window_consumer import Record
 from window_consumer.kafka.embedded import (
     ApiKey,
@@ -25,9 +24,8 @@ from window_consumer.kafka.embedded import (
     ErrorCode,
     NewRecord,
 )
-from window_consumer.kafka.watchdogs import client as watchdog
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.worker_log import QUIET_S
+from window_consumer.runtime.limited_log import QUIET_S
 from window_consumer.testing.guarantees import (
     NoDuplicates,
     OneAtATimePerKey,
@@ -117,14 +115,14 @@ def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
         lines, began = {shop: len(shop.log.lines) for shop in shops}, time.monotonic()
         with away(own.kill, own.restart), away(frozen.pause, frozen.resume):
             for_a_while(GONE_S)
-        said = {shop: shop.log.lines[lines[shop] :] for shop in shops}
+        logged = {shop: shop.log.lines[lines[shop] :] for shop in shops}
         most = (time.monotonic() - began) / QUIET_S + SOME_MORE
         for shop in shops:
             shop.produce(range(200, 400), keys=20)
             shop.until_committed()
     for shop in shops:
         assert shop.violations() == []
-        kinds = Counter((*CLIENT.findall(line)[:1], NUMBERS.sub("", line)) for line in said[shop])
+        kinds = Counter((*CLIENT.findall(line)[:1], NUMBERS.sub("", line)) for line in logged[shop])
         assert any(WENT_AWAY.search(kind[-1]) for kind in kinds)
         assert max(kinds.values()) <= most, kinds.most_common(3)
 
@@ -215,8 +213,7 @@ def test_a_broker_without_the_consumer_protocol_gets_classic_members(
     orders.produce(range(20))
     with orders.running():
         orders.until_committed()
-    said = orders.log.of(LogEvent.PROTOCOL_DOWNGRADED)
-    assert len(said) == 1
+    assert len(orders.log.of(LogEvent.PROTOCOL_DOWNGRADED)) == 1
     assert orders.violations(NoDuplicates()) == []
 
 
@@ -284,51 +281,10 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
         orders.until_reading()
         orders.until_called(100)
         orders.until_committed()
-    (named,) = orders.log.containing("work: reads 2 partitions")
+    *_, named = orders.log.of(LogEvent.PARTITIONS_ASSIGNED)
     (delayed,) = orders.log.of(LogEvent.PARTITION_POSTPONED)
     assert orders.log.lines.index(delayed) < orders.log.lines.index(named)
     assert len(set(orders.places())) == len(orders.calls) == 100
-
-
-@pytest.mark.parametrize("clients_say_so", [True, False])
-def test_workers_go_on_after_the_cluster_said_that_it_had_no_brokers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clients_say_so: bool
-) -> None:
-    """Most clients forget all brokers then: each of those workers goes on with another one.
-
-    Some of them do not say so.
-    """
-    monkeypatch.setattr(watchdog, "CHECK_S", 0.3)
-    if not clients_say_so:
-        monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
-        monkeypatch.setattr(watchdog.ClientWatchdog, "record_error", lambda _self, _error: None)
-    with (
-        EmbeddedBroker(topics={"orders": 1}) as broker,
-        FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
-        ExitStack() as running,
-    ):
-        shops = [
-            Shop({"bootstrap.servers": fenced.bootstrap}, "orders", f"shop-{n}", tmp_path)
-            for n in range(3)
-        ]
-        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
-        for shop in shops:
-            running.enter_context(
-                shop.running(kafka={"topic.metadata.refresh.interval.ms": REFRESH_MS}, **COPIES)
-            )
-            shop.until_committed()
-        fenced.is_fenced = True
-        time.sleep(5 * REFRESH_MS / 1000)  # each client asks; what it says of it is not certain
-        assert fenced.answers >= len(shops)
-        fenced.is_fenced = False
-        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100, 200)])
-        for shop in shops:
-            shop.until_committed()
-            assert {each.offset for each in shop.calls} == set(range(200))
-
-
-REFRESH_MS = 300
-COPIES = {"retry": {"attempts": 1, "levels": ["300ms"]}}
 
 
 def test_a_coordinator_that_moves_is_followed(provoked: tuple[EmbeddedBroker, Shop]) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import BrokerMetadata, ClusterMetadata
 
 from tests.kafka.fenced_broker import FencedBroker
+from tests.kafka.quick_watchdogs import UnreportedWatchdog, quick_watchdog
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -22,12 +23,13 @@ from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.kafka.sink import KafkaSink
-from window_consumer.kafka.watchdogs import client as watchdog
 from window_consumer.kafka.watchdogs.client import (
     CHECK_S,
     SILENT_S,
     SURE,
     ClientWatchdog,
+    MakeClientWatchdog,
+    has_brokers,
 )
 from window_consumer.model.errors import (
     PublishFailedError,
@@ -52,7 +54,7 @@ class Watched:
         self.client_answers = False
         self.asked: list[float] = []
         self.others = Event()
-        self.line = ClientWatchdog(
+        self.watchdog = ClientWatchdog(
             settings or {}, self._ask, lambda: self.now, notices_silence=True
         )
 
@@ -63,18 +65,18 @@ class Watched:
         self.others.set()
         return self.cluster_is_there
 
-    def looks(self, times: int) -> list[bool]:
-        """Look until each of so many questions to another client was answered."""
-        said = []
+    def checks(self, times: int) -> list[bool]:
+        """Check until another client has answered ``times`` requests."""
+        results = []
         for _ in range(times):
             self.now += CHECK_S
             self.others.clear()
-            found = self.line.is_lost(self)
-            while self.line._asked is not None:
+            found = self.watchdog.is_lost(self)
+            while self.watchdog._asked is not None:
                 assert self.others.wait(DEADLINE_S)
-                found = self.line.is_lost(self)
-            said.append(found)
-        return said
+                found = self.watchdog.is_lost(self)
+            results.append(found)
+        return results
 
 
 @pytest.fixture
@@ -83,13 +85,13 @@ def watched() -> Watched:
 
 
 def test_nobody_is_asked_without_a_reason(watched: Watched) -> None:
-    watched.line.record_error(KafkaError(KafkaError._TRANSPORT))
+    watched.watchdog.record_error(KafkaError(KafkaError._TRANSPORT))
     for _ in range(10):
         watched.now += SILENT_S - 1
-        watched.line.on_contact()
-        assert not watched.line.is_lost(watched)
+        watched.watchdog.on_contact()
+        assert not watched.watchdog.is_lost(watched)
     watched.now += SILENT_S - 1
-    assert not watched.line.is_lost(watched)
+    assert not watched.watchdog.is_lost(watched)
     assert not watched.others.is_set()
 
 
@@ -97,78 +99,97 @@ def test_nobody_is_asked_without_a_reason(watched: Watched) -> None:
 def test_silence_and_suspicion_are_reasons_too(watched: Watched, silent_s: float) -> None:
     """Some clients do not say that all brokers are down before they ask nobody any more."""
     if not silent_s:
-        watched.line.suspect()
+        watched.watchdog.suspect()
     watched.now += silent_s
-    assert watched.looks(SURE) == [False] * (SURE - 1) + [True]
+    assert watched.checks(SURE) == [False] * (SURE - 1) + [True]
 
 
 def test_one_answer_ends_a_silence(watched: Watched) -> None:
     watched.client_answers = True
     watched.now += SILENT_S
-    assert watched.looks(1) == [False]
+    assert watched.checks(1) == [False]
     watched.now += SILENT_S - 1
-    assert not watched.line.is_lost(watched)
+    assert not watched.watchdog.is_lost(watched)
     assert len(watched.asked) == 1
 
 
 def test_silence_is_no_reason_where_nothing_is_to_come() -> None:
-    line = ClientWatchdog(
+    watchdog = ClientWatchdog(
         {}, lambda _client, _timeout_s: pytest.fail("asked"), iter((0.0, 1e9)).__next__
     )
-    assert not line.is_lost(object())
+    assert not watchdog.is_lost(object())
 
 
 def test_a_fetch_that_waits_for_records_is_waited_for() -> None:
     patient = Watched({"fetch.wait.max.ms": 7000})
-    patient.line.suspect()
-    patient.looks(1)
+    patient.watchdog.suspect()
+    patient.checks(1)
     assert patient.asked[0] > 7.0
 
 
 def test_a_client_that_alone_is_not_answered_is_lost(watched: Watched) -> None:
-    watched.line.record_error(ALL_DOWN)
-    assert watched.looks(SURE) == [False] * (SURE - 1) + [True]
+    watched.watchdog.record_error(ALL_DOWN)
+    assert watched.checks(SURE) == [False] * (SURE - 1) + [True]
 
 
 def test_while_the_cluster_is_away_the_client_is_not_asked(watched: Watched) -> None:
-    watched.line.record_error(ALL_DOWN)
+    watched.watchdog.record_error(ALL_DOWN)
     watched.cluster_is_there = False
-    assert watched.looks(5) == [False] * 5
+    assert watched.checks(5) == [False] * 5
     assert watched.asked == []
 
 
 def test_a_client_that_was_slow_once_is_not_lost(watched: Watched) -> None:
-    watched.line.record_error(ALL_DOWN)
-    assert watched.looks(SURE - 1) == [False] * (SURE - 1)
+    watched.watchdog.record_error(ALL_DOWN)
+    assert watched.checks(SURE - 1) == [False] * (SURE - 1)
     watched.client_answers = True
-    assert watched.looks(1) == [False]
+    assert watched.checks(1) == [False]
     asked = len(watched.asked)
     watched.now += 1000
-    assert not watched.line.is_lost(watched)  # it is not asked again before all are down again
+    assert not watched.watchdog.is_lost(watched)  # it is not asked again before all are down again
     assert len(watched.asked) == asked
 
 
-def test_settings_that_the_client_refuses_are_its_own_to_tell() -> None:
+def test_settings_that_the_client_refuses_are_reported_by_the_client() -> None:
     assert not ClientWatchdog({"fetch.wait.max.ms": "long"}).is_lost(object())
 
 
-def test_messages_that_expire_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+class CountingWatchdog(UnreportedWatchdog):
+    """Counts the reasons to check that the client did not report itself."""
+
+    suspicions = 0
+
+    def suspect(self) -> None:
+        self.suspicions += 1
+        super().suspect()
+
+
+def test_messages_that_expire_are_a_reason() -> None:
     """Where all messages expire before a silence is long enough, none of them is an answer."""
-    monkeypatch.setattr(ClientWatchdog, "record_error", lambda _self, _error: None)
-    suspicions: list[str] = []
-    monkeypatch.setattr(ClientWatchdog, "suspect", lambda _self: suspicions.append("it"))
+    watchdogs: list[CountingWatchdog] = []
+
+    def make_watchdog(
+        settings: Mapping[str, Any], *, notices_silence: bool = False
+    ) -> ClientWatchdog:
+        watchdogs.append(CountingWatchdog(settings, notices_silence=notices_silence))
+        return watchdogs[-1]
+
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     failures: list[PublishFailedError | None] = []
 
-    writer = EventWriter(nowhere, EventNeeds("wc-trace", "all", timeout_s=0.2), "wc.trace", LOG)
+    needs = EventNeeds("wc-trace", "all", timeout_s=0.2)
+    writer = EventWriter(nowhere, needs, "wc.trace", LOG, make_watchdog=make_watchdog)
     writer.send(b"{}", failures.append)
     assert writer.close(DEADLINE_S) == 0
-    assert len(failures) == len(suspicions) == 1
+    assert len(failures) == 1
+    assert [each.suspicions for each in watchdogs] == [1]
 
-    sink = KafkaSink({**nowhere, "message.timeout.ms": 200}, "charge", LOG)
+    expiring = {**nowhere, "message.timeout.ms": 200}
+    sink = KafkaSink(expiring, "charge", LOG, make_watchdog=make_watchdog)
     sink.write(Copy("orders", 0, None, b"v", ()), failures.append)
     assert sink.close(DEADLINE_S) == 0
-    assert len(failures) == len(suspicions) == 2
+    assert len(failures) == 2
+    assert [each.suspicions for each in watchdogs] == [1, 1]
 
 
 def test_an_answer_without_brokers_is_none() -> None:
@@ -176,23 +197,26 @@ def test_an_answer_without_brokers_is_none() -> None:
     metadata = ClusterMetadata()
     client = SimpleNamespace(list_topics=lambda **_: metadata)
     metadata.brokers = {}
-    assert not watchdog._answers(client, 1.0)
+    assert not has_brokers(client, 1.0)
     metadata.brokers = {1: BrokerMetadata()}
-    assert watchdog._answers(client, 1.0)
+    assert has_brokers(client, 1.0)
 
 
 # ---- with the client library
 
 
-@pytest.fixture(params=[True, False], ids=["", "unsaid"])
-def fenced(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FencedBroker]:
-    """Have clients that lose their way; the second kind does not say so, as it happens."""
-    monkeypatch.setattr(watchdog, "CHECK_S", 0.2)
-    if not request.param:
-        monkeypatch.setattr(watchdog, "SILENT_S", 1.0)
-        monkeypatch.setattr(ClientWatchdog, "record_error", lambda _self, _error: None)
+@pytest.fixture(
+    params=[quick_watchdog(ClientWatchdog), quick_watchdog(UnreportedWatchdog)], ids=["", "unsaid"]
+)
+def make_watchdog(request: pytest.FixtureRequest) -> MakeClientWatchdog:
+    """Return watchdogs of clients that report errors, and of clients that do not."""
+    made: MakeClientWatchdog = request.param
+    return made
+
+
+@pytest.fixture
+def fenced() -> Iterator[FencedBroker]:
+    """Yield a broker from which clients lose their way."""
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
@@ -200,9 +224,11 @@ def fenced(
         yield fenced
 
 
-def test_a_cluster_is_asked_again_after_it_had_no_brokers(fenced: FencedBroker) -> None:
+def test_a_cluster_is_asked_again_after_it_had_no_brokers(
+    fenced: FencedBroker, make_watchdog: MakeClientWatchdog
+) -> None:
     settings = {"bootstrap.servers": fenced.bootstrap, "log_level": 0}
-    clusters = [Cluster(settings, LOG) for _ in range(CLIENTS)]
+    clusters = [Cluster(settings, LOG, make_watchdog=make_watchdog) for _ in range(CLIENTS)]
     for cluster in clusters:
         cluster.topic_names()
     fenced.is_fenced = True
@@ -226,14 +252,18 @@ def _until_answered(cluster: Cluster) -> None:
             return
 
 
-def test_producers_go_on_after_the_cluster_had_no_brokers(fenced: FencedBroker) -> None:
+def test_producers_go_on_after_the_cluster_had_no_brokers(
+    fenced: FencedBroker, make_watchdog: MakeClientWatchdog
+) -> None:
     """What a lost client had to send is told to be lost; nothing is silent about it."""
     settings = {
         "bootstrap.servers": fenced.bootstrap,
         "log_level": 0,
         "topic.metadata.refresh.interval.ms": REFRESH_MS,
     }
-    producers = [ReconnectingProducer(settings, LOG, lambda _: None) for _ in range(CLIENTS)]
+    producers = [
+        ReconnectingProducer(settings, LOG, lambda _: None, make_watchdog) for _ in range(CLIENTS)
+    ]
     for producer in producers:
         producer.produce("orders", value=b"before")
         assert producer.wait(DEADLINE_S) == 0
@@ -257,7 +287,7 @@ def _until_written(producer: ReconnectingProducer) -> None:
 def _until_fenced(producers: list[ReconnectingProducer], fenced: FencedBroker) -> None:
     """Wait until each client had time to ask, and as many answers as there are clients were given.
 
-    What a client says of itself is nothing to wait for: some say nothing.
+    What a client reports is nothing to wait for: some report nothing.
     """
     fenced.is_fenced = True
     begun = time.monotonic()

@@ -19,13 +19,15 @@ from window_consumer.kafka.settings import (
     admin_settings,
 )
 from window_consumer.kafka.source import KafkaSource
-from window_consumer.kafka.watchdogs import assignment as group_watch
+from window_consumer.kafka.watchdogs.assignment import AssignmentTimes
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.real_kafka import RealKafka
 
 PARTITIONS = 4
 ROUNDS = 2
 """One in which partitions move to the first member, and one in which they move away."""
+
+QUICK = AssignmentTimes(check_s=0.2, ask_s=0.5, sure_s=3.0, gentle_s=1.0)
 
 TAKEN_S = 0.1
 """A coordinator has taken a new subscription by then, and the other's next heartbeat is not sent:
@@ -40,7 +42,7 @@ class Member:
         user = {"bootstrap.servers": kafka.bootstrap, "topic.metadata.refresh.interval.ms": 500}
         cluster = Cluster(admin_settings(user, "w"), self.log)
         needs = ConsumerNeeds(group, "w", ordered=True, memory=2**26, partitions=PARTITIONS)
-        self.reader = Reader(KafkaSource(user, needs, cluster, self.log))
+        self.reader = Reader(KafkaSource(user, needs, cluster, self.log, assignment_times=QUICK))
 
     @property
     def numbers(self) -> set[int]:
@@ -69,12 +71,8 @@ def freeze(kafka: RealKafka, *members: Member) -> None:
 
 
 def test_members_whose_heartbeats_are_answered_too_late_read_everything(
-    own: RealKafka, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    own: RealKafka, unique_name: Callable[[str], str]
 ) -> None:
-    monkeypatch.setattr(group_watch, "SURE_S", 3.0)
-    monkeypatch.setattr(group_watch, "ASK_S", 0.5)
-    monkeypatch.setattr(group_watch, "CHECK_S", 0.2)
-    monkeypatch.setattr(group_watch, "GENTLE_S", 1.0)
     group, always, sometimes = (unique_name(name) for name in ("deaf", "always", "sometimes"))
     admin = AdminClient({"bootstrap.servers": own.bootstrap})
     topics.make(admin, NewTopic(always, PARTITIONS, 1), NewTopic(sometimes, PARTITIONS, 1))

@@ -18,7 +18,7 @@ from window_consumer.audit.count import (
 )
 from window_consumer.audit.spark import counts as audit
 from window_consumer.audit.sums import id_hash
-from window_consumer.spark import quarantine
+from window_consumer.spark import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,4 +132,4 @@ def counted(spark: SparkSession, stories: Iterable[Story]) -> DataFrame:
         for after_ms, count in story.written
     ]
     records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
-    return audit.counts(quarantine.readable(audit.read(records)))
+    return audit.counts(tables.readable(audit.read(records)))

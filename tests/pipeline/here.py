@@ -12,8 +12,8 @@ import pytest
 from tests.commands import Ended
 from window_consumer.cli.main import main
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import runner_of
+from window_consumer.spark.wire import plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

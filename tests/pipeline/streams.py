@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import plan_of
 from window_consumer.trace.event_batch import (
     Column,
     OffsetColumn,

@@ -23,7 +23,7 @@ from window_consumer.audit.count import (
 )
 from window_consumer.audit.spark import counts as audit
 from window_consumer.audit.spark.sides import sides
-from window_consumer.spark import quarantine
+from window_consumer.spark import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ def _counterpart(count: AuditCount) -> AuditCount:
 def rows_of(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
     rows = [(value, datetime(2026, 1, 2, tzinfo=UTC)) for value in values]
     records = spark.createDataFrame(rows, SHAPE)
-    return audit.counts(quarantine.readable(audit.read(records)))
+    return audit.counts(tables.readable(audit.read(records)))
 
 
 def test_it_says_what_the_model_says(spark: SparkSession) -> None:

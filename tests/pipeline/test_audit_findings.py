@@ -40,7 +40,7 @@ from window_consumer.audit.states import (
     State,
 )
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.schemas import QUARANTINE
+from window_consumer.spark.tables import QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

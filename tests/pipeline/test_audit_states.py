@@ -27,7 +27,7 @@ from window_consumer.audit.spark.findings import (
     findings,
 )
 from window_consumer.audit.states import State
-from window_consumer.spark import quarantine
+from window_consumer.spark import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ def judged(spark: SparkSession, told: list[Arrived]) -> DataFrame:
     rows += [(value, again) for value, _ in rng.choices(rows, k=20)]
     rng.shuffle(rows)
     records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
-    return audit.effective(audit.counts(quarantine.readable(audit.read(records)))).localCheckpoint()
+    return audit.effective(audit.counts(tables.readable(audit.read(records)))).localCheckpoint()
 
 
 @pytest.mark.parametrize("grace_ms", [10 * MINUTE_MS, MINUTE_MS + 500, 0])

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from window_consumer.spark import (
-    class_archive,
-    jars,
-    java,
-)
+from tests.logged import events_in, lines_of
+from window_consumer.model.log_events import LogEvent
+from window_consumer.spark import class_archive
 from window_consumer.spark.class_archive import NoArchiveError
-from window_consumer.spark.commands import jars as jars_command
+from window_consumer.spark.commands.jars import fetch_all
+from window_consumer.spark.jars import Jar
 from window_consumer.spark.session import settings
 
 if TYPE_CHECKING:
@@ -68,6 +67,14 @@ def test_it_is_used_on_this_machine_alone(
     assert settings("local[2]", brought, {OPTIONS: "-Xss4m"})[OPTIONS] == "-Xss4m"
 
 
+def another_java(home: Path) -> Path:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 'openjdk version \"99\"' >&2\n")
+    program.chmod(0o755)
+    return home
+
+
 def test_it_is_of_one_java_one_spark_and_these_jars(
     brought: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -76,7 +83,7 @@ def test_it_is_of_one_java_one_spark_and_these_jars(
     assert class_archive.options(brought)
     assert class_archive.options([*brought, tmp_path / "b.jar"]) == ""
     with monkeypatch.context() as patched:
-        patched.setattr(java, "version_text", lambda path: f"another one than {path}")
+        patched.setenv("JAVA_HOME", str(another_java(tmp_path / "java")))
         assert class_archive.made(brought) is None
         second = class_archive.make(brought)
     assert [second] == list(tmp_path.glob("classes-*.jsa")) != [first]
@@ -120,6 +127,7 @@ def test_one_that_others_may_write_is_not_used(
     assert class_archive.made(brought) == path
     path.chmod(mode)
     assert class_archive.options(brought) == ""
+    assert events_in(caplog) == [LogEvent.CLASS_ARCHIVE_SKIPPED]
     assert f"chmod go-w '{path}'" in caplog.text
     assert class_archive.make(brought) == path
     assert class_archive.made(brought) == path
@@ -137,8 +145,9 @@ def test_none_is_made_or_used_where_others_may_write(
     class_archive.make(brought)
     directory.chmod(mode)
     assert class_archive.options(brought) == ""
+    assert events_in(caplog) == [LogEvent.CLASS_ARCHIVE_SKIPPED]
     assert f"chmod go-w '{directory}'" in caplog.text
-    with pytest.raises(NoArchiveError, match="may be written by others"):
+    with pytest.raises(NoArchiveError, match=f"chmod go-w '{directory}'"):
         class_archive.make(brought, anew=True)
 
 
@@ -152,7 +161,9 @@ def test_one_of_another_user_is_not_used(
         assert class_archive.made(brought)
         os.chown(given, 12345, -1)
         assert class_archive.made(brought) is None
-        assert f"{given} belongs to another user" in caplog.text
+        (line,) = lines_of(caplog, LogEvent.CLASS_ARCHIVE_SKIPPED)
+        assert str(given) in line.getMessage()
+        caplog.clear()
         os.chown(given, os.geteuid(), -1)
 
 
@@ -186,7 +197,7 @@ def test_what_was_there_stays_where_java_makes_none(
     rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
     path = class_archive.make(brought)
     rehearsal(brought[0].parent, monkeypatch, script)
-    with pytest.raises(NoArchiveError, match=r"Java made no archive, it ended with [013]: "):
+    with pytest.raises(NoArchiveError, match=r"ended with [013]\b"):
         class_archive.make(brought, anew=True)
     assert {each.name for each in path.parent.iterdir()} == {
         path.name,
@@ -197,24 +208,19 @@ def test_what_was_there_stays_where_java_makes_none(
 
 
 def test_the_command_makes_it_and_goes_on_without_it(
-    brought: list[Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = brought[0].parent
-    monkeypatch.setattr(jars, "locked", lambda: ())
-    monkeypatch.setattr(jars, "ready", lambda _: brought)
-
-    def said() -> tuple[int, str]:
-        command = jars_command.jars_command
-        done = CliRunner().invoke(command, ["--directory", str(place)], standalone_mode=False)
-        return done.return_value, done.output
-
-    rehearsal(place, monkeypatch, "echo no room; exit 3")
-    code, text = said()
-    assert code == 0
-    assert "no archive of classes, Spark starts without it" in text
-    assert "no room" in text
-    rehearsal(place, monkeypatch, 'echo archive > "$3"')
-    code, text = said()
-    assert code == 0
-    assert f"{next(place.glob('classes-*.jsa')).name}: 0 MB" in text
-    assert "the archive of classes was there" in said()[1]
+    wanted = [Jar("org.example", "a", "1", hashlib.sha256(b"").hexdigest())]
+    (tmp_path / wanted[0].name).touch()
+    rehearsal(tmp_path, monkeypatch, "echo no room; exit 3")
+    fetch_all(tmp_path, wanted)
+    assert "no room" in capsys.readouterr().err
+    assert list(tmp_path.glob("classes-*.jsa")) == []
+    rehearsal(tmp_path, monkeypatch, 'echo archive > "$3"')
+    fetch_all(tmp_path, wanted)
+    (archive,) = tmp_path.glob("classes-*.jsa")
+    assert f"{archive.name}: 0 MB" in capsys.readouterr().out
+    rehearsal(tmp_path, monkeypatch, "exit 3")
+    fetch_all(tmp_path, wanted)  # the archive is there
+    assert capsys.readouterr().err == ""
+    assert list(tmp_path.glob("classes-*.jsa")) == [archive]

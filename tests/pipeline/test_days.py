@@ -21,7 +21,7 @@ from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import (
     maintenance,
-    quarantine,
+    tables,
 )
 from window_consumer.spark.plan import PipelinePlan, Reading
 from window_consumer.spark.tables import utc_day
@@ -49,7 +49,7 @@ def elsewhere(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[S
 def test_rows_are_of_the_day_that_it_was_in_utc(elsewhere: SparkSession, time: datetime) -> None:
     time_ms = round(time.timestamp() * 1000)
     judged = trace.read(test_trace.records(elsewhere, test_trace.batch(time_us=time_ms * 1000)))
-    days = {row.day for row in trace.events(quarantine.readable(judged)).collect()}
+    days = {row.day for row in trace.events(tables.readable(judged)).collect()}
     count: dict[str, Any] = {
         "client": "c",
         "incarnation": "i",
@@ -64,10 +64,10 @@ def test_rows_are_of_the_day_that_it_was_in_utc(elsewhere: SparkSession, time: d
         "length_ms": 60_000,
     }
     counts = elsewhere.createDataFrame([(encode([AuditCount(**count)]), time)], test_audit.SHAPE)
-    days |= {row.day for row in audit.counts(quarantine.readable(audit.read(counts))).collect()}
+    days |= {row.day for row in audit.counts(tables.readable(audit.read(counts))).collect()}
     letter = letters_of.Letter(headers=letters_of.ours(0, failed_at=str(time_ms)))
     told = dead_letters.judge(letters_of.records(elsewhere, letter))
-    found = dead_letters.letters(quarantine.readable(told), Reading()).collect()
+    found = dead_letters.letters(tables.readable(told), Reading()).collect()
     assert days | {row.day for row in found} == {TODAY}
 
 

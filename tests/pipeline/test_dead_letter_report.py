@@ -109,10 +109,10 @@ def test_the_report_says_what_was_planted(found: DeadLetterFindings) -> None:
 def test_what_had_been_put_back_before_is_counted(spark: SparkSession) -> None:
     """... by the cause that it has now; one without the header was not."""
     a, b = "a" * 16, "b" * 16
-    told = [(a, None), (a, "0"), (a, "1"), (a, "2"), (b, "1"), (b, None)]
+    written = [(a, None), (a, "0"), (a, "1"), (a, "2"), (b, "1"), (b, None)]
     letters = [
         Letter(headers=ours(at, redrives=redrives, error_fingerprint=cause))
-        for at, (cause, redrives) in enumerate(told)
+        for at, (cause, redrives) in enumerate(written)
     ]
     found = report(spark, *letters)
     counted = {each.fingerprint: (each.count, each.failed_again) for each in found.causes}
@@ -160,8 +160,8 @@ def test_what_tells_neither_reason_nor_class_is_a_cause_by_who_wrote_it(
         *[Letter(headers=SHARE_GROUP, topic="orders-dlt", offset=at) for at in (1, 2, 3)],
         Letter(headers=None, topic="orders-dlt", offset=4),
     )
-    told = {name_of(each): (each.count, each.examples[0].dead_letter) for each in found.causes}
-    assert told == {
+    causes = {name_of(each): (each.count, each.examples[0].dead_letter) for each in found.causes}
+    assert causes == {
         "given up by share-group": (3, "orders-dlt/0/3"),
         "nothing is known": (1, "orders-dlt/0/4"),
     }
@@ -253,11 +253,8 @@ def test_a_report_on_nothing_is_one(spark: SparkSession) -> None:
     assert (nothing.count, nothing.causes, nothing.first_ms) == (0, (), None)
 
 
-def test_less_frequent_causes_are_counted_together(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead_letter_report, "MOST_CAUSES", 1)
-    found = report(spark, *planted())
+def test_less_frequent_causes_are_counted_together(spark: SparkSession) -> None:
+    found = report(spark, *planted(), most_causes=1)
     assert ([each.count for each in found.causes], found.others) == ([6], 6)
     assert (found.distinct_causes, found.keys.top[0]) == (4, ("c17", 5))
     assert sum(found.periods.values()) == 12

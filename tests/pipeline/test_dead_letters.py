@@ -20,7 +20,7 @@ from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
-from window_consumer.spark import quarantine
+from window_consumer.spark import tables
 from window_consumer.spark.plan import Reading
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SAME = {
 
 def rows(spark: SparkSession, *letters: Letter, **reading: Any) -> list[Row]:
     judged = dead_letters.judge(records(spark, *letters))
-    found = dead_letters.letters(quarantine.readable(judged), Reading(**reading))
+    found = dead_letters.letters(tables.readable(judged), Reading(**reading))
     assert found.schema == DEAD_LETTERS
     ordered = found.orderBy("offset")
     return ordered.selectExpr("*", "unix_millis(failed_at) as failed_ms").collect()
@@ -87,9 +87,9 @@ def test_times_that_nobody_believes_are_those_of_the_dead_letter(spark: SparkSes
 def test_what_a_later_version_wrote_is_kept_apart(spark: SparkSession) -> None:
     later = Letter(headers=ours(1, format="2"), value=b"v")
     judged = dead_letters.judge(records(spark, later, Letter(headers=ours(2))))
-    (kept,) = quarantine.quarantined(judged, "dlq").collect()
+    (kept,) = tables.quarantined(judged, "dlq").collect()
     assert (kept["reason"], bytes(kept["value"])) == ("format 2", b"v")
-    assert quarantine.readable(judged).count() == 1
+    assert tables.readable(judged).count() == 1
 
 
 def masked_by(*rules: MaskRule) -> Any:

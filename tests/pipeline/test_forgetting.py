@@ -16,7 +16,7 @@ from tests.pipeline.streams import planned
 from tests.pipeline.test_search import write
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import LETTERS
-from window_consumer.spark import quarantine as quality
+from window_consumer.spark import tables
 from window_consumer.spark.tables import BROKEN
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def with_letters(spark: SparkSession, file: Path) -> PipelinePlan:
         letter(3, OTHER, "record-3"),
         letter(4, OTHER, None),
     ]
-    judged = quality.readable(dead_letters.judge(records(spark, *given)))
+    judged = tables.readable(dead_letters.judge(records(spark, *given)))
     rows = dead_letters.letters(judged, plan.dlq_reading)
     LETTERS.append(rows, LETTERS.make(spark, plan), "job", 1)
     return plan
@@ -113,7 +113,7 @@ def test_a_dead_letter_in_the_quarantine_that_names_the_key_goes(
     unknown = [("wc-format", b"99")]
     values = [json.dumps({"who": key}).encode() for key in (KEY, OTHER)]
     given = [Letter(headers=unknown, value=value, offset=n) for n, value in enumerate(values, 1)]
-    bad = quality.quarantined(dead_letters.judge(records(spark, *given)), "dlq")
+    bad = tables.quarantined(dead_letters.judge(records(spark, *given)), "dlq")
     BROKEN.append(bad, BROKEN.make(spark, plan), "job", 1)
     ended = run(spark, "trace", "delete", "--key", KEY, "-c", str(file), "--yes")
     assert "1 records of the quarantine" in ended.out, ended.said

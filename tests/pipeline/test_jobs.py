@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,12 @@ from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     jobs,
     sources,
-)
-from window_consumer.spark import (
-    quarantine as quality,
+    tables,
 )
 from window_consumer.spark.checkpoints import (
     Checkpoint,
     CheckpointError,
+    CheckpointProblem,
     JobSource,
 )
 from window_consumer.spark.commands.skipped import SkippedRanges
@@ -47,6 +47,14 @@ if TYPE_CHECKING:
 TRACE = jobs.JOBS["trace"]
 NEXT = 7
 """A batch that no run before has had."""
+
+
+@contextmanager
+def refused(problem: CheckpointProblem, match: str = "--restart") -> Iterator[None]:
+    """Expect that a job cannot continue from its checkpoint."""
+    with pytest.raises(CheckpointError, match=match) as caught:
+        yield
+    assert caught.value.problem is problem
 
 
 class Pipeline:
@@ -128,25 +136,25 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     pipeline.write(batch(1))
     pipeline.run(plan)
     pipeline.write(batch(2), batch(3), batch(4))
-    gone = TopicPartition(pipeline.topic, 0, 3)
-    pipeline.admin.delete_records([gone])[gone].result(60)
+    up_to = TopicPartition(pipeline.topic, 0, 3)
+    pipeline.admin.delete_records([up_to])[up_to].result(60)
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         pipeline.run(plan)
-    said = jobs.explained(caught.value)
-    assert said.startswith("records were deleted before they were read")
-    assert f"{pipeline.topic}-0: offsets 1 to 3" in said
-    assert "fail_on_data_loss: false" in said
+    reason = jobs.explained(caught.value)
+    assert reason.startswith("records were deleted before they were read")
+    assert f"{pipeline.topic}-0: offsets 1 to 3" in reason
+    assert "fail_on_data_loss: false" in reason
     assert counted(plan)["rows"] == 100
-    told: list[str] = []
-    look = SkippedRanges("trace", pipeline.beginnings, told.append).check
-    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=look)
+    warnings: list[str] = []
+    check = SkippedRanges("trace", pipeline.beginnings, warnings.append).check
+    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=check)
     assert counted(plan) == {"rows": 200, "distinct": 200}
-    (text,) = told
-    assert text.startswith(f"trace: {pipeline.topic} partition 0 offsets 1 to 2 are gone")
+    (text,) = warnings
+    assert f"{pipeline.topic} partition 0 offsets 1 to 2" in text
     pipeline.write(batch(5))
-    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=look)
+    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=check)
     assert counted(plan)["rows"] == 300
-    assert told == [text]
+    assert warnings == [text]
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipeline) -> None:
@@ -155,7 +163,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipel
     pipeline.run(plan)
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(3), batch(4), batch(5))
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with refused(CheckpointProblem.RECREATED_TOPIC):
         pipeline.run(plan)
     pipeline.run(plan, restart=True)
     assert counted(plan) == {"rows": 500, "distinct": 500}
@@ -180,7 +188,7 @@ def test_a_topic_that_is_made_anew_between_two_batches_is_not_taken_for_the_old_
             pipeline.write(*(batch(sequence) for sequence in range(4, 8)))
         return JobSource(topics={pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)})
 
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with refused(CheckpointProblem.RECREATED_TOPIC):
         pipeline.run(plan, origin_now=origin_now)
     assert counted(plan)["rows"] == 200
     assert pipeline.run(plan, restart=True) == 4
@@ -207,7 +215,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(4))
-    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+    with refused(CheckpointProblem.RECREATED_TOPIC):
         pipeline.run(plan)
     assert pipeline.run(plan, restart=True) == 1
     assert counted(plan)["rows"] == 100 * (count + 1)
@@ -229,14 +237,10 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
 
     assert run(None) == 0  # it did not tell who it is
     assert run("one") == 0
-    with pytest.raises(CheckpointError) as caught:
+    with refused(CheckpointProblem.OTHER_CLUSTER, f"`pipeline run {name} --restart`"):
         run("two", "another topic")
-    said = str(caught.value)
-    assert f"is of the cluster one, and {pipeline.kafka.bootstrap} is the cluster two" in said
-    assert "give each cluster a `directory` of its own" in said
-    assert f"`pipeline run {name} --restart`" in said
     assert run("two", restart=True) == 0
-    with pytest.raises(CheckpointError, match="is of the cluster two"):
+    with refused(CheckpointProblem.OTHER_CLUSTER):
         run("one")
 
 
@@ -253,11 +257,11 @@ def test_a_topic_of_dead_letters_that_was_made_anew_is_told(pipeline: Pipeline) 
     run({"a": "1", "b": "2", "c": "3"})
     run({"c": "3"})
     for name in "abc":
-        with pytest.raises(CheckpointError, match=f"^{name} was deleted and made"):
+        with refused(CheckpointProblem.RECREATED_TOPIC, f"^{name} "):
             run({"a": "1", "b": "2", "c": "3", name: "4"})
     run({"a": "4", "b": "2", "c": "3"}, restart=True)
     run({"a": "4"})
-    with pytest.raises(CheckpointError, match="a was deleted"):
+    with refused(CheckpointProblem.RECREATED_TOPIC, "^a "):
         run({"a": "1"})
 
 
@@ -285,7 +289,7 @@ def test_a_checkpoint_that_is_gone_is_told_before_anything_is_missed(pipeline: P
     pipeline.write(batch(1), batch(2))
     pipeline.run(plan)
     shutil.rmtree(plan.checkpoint("trace"))
-    with pytest.raises(CheckpointError, match=r"checkpoint that is not there.*--restart"):
+    with refused(CheckpointProblem.BEHIND_TABLE):
         pipeline.run(plan)
     pipeline.write(batch(3))
     pipeline.run(plan, restart=True)
@@ -304,7 +308,7 @@ def test_a_note_in_the_checkpoint_that_a_kill_left_empty_is_written_again(
     pipeline.write(batch(2))
     pipeline.run(plan)
     assert counted(plan) == {"rows": 200, "distinct": 200}
-    with pytest.raises(CheckpointError, match=f"is of {pipeline.topic}, and"):
+    with refused(CheckpointProblem.OTHER_TOPIC, pipeline.topic):
         pipeline.run(pipeline.plan(make_topic("other")))
 
 
@@ -319,7 +323,7 @@ def test_a_table_that_is_gone_or_of_before_is_told(pipeline: Pipeline, tmp_path:
         shutil.rmtree(plan.table("trace"))
         if copy is not None:
             shutil.copytree(copy, plan.table("trace"))
-        with pytest.raises(CheckpointError, match=r"batches that the table .* has not"):
+        with refused(CheckpointProblem.AHEAD_OF_TABLE):
             pipeline.run(plan)
     pipeline.run(plan, restart=True)
     assert counted(plan) == {"rows": 300, "distinct": 200}
@@ -337,7 +341,7 @@ def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -
     pipeline.run(plan)
     shutil.rmtree(plan.checkpoint("trace"))
     shutil.copytree(tmp_path / "a copy of before", plan.checkpoint("trace"))
-    with pytest.raises(CheckpointError, match="is of before"):
+    with refused(CheckpointProblem.BEHIND_TABLE):
         pipeline.run(plan)
 
 
@@ -354,20 +358,23 @@ def test_a_batch_that_fails_ends_the_job_with_its_own_error(pipeline: Pipeline) 
     assert counted(plan)["rows"] == 100
 
 
-def test_a_batch_that_somebody_else_has_written_is_told(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_somebody_else_has_written_is_told(pipeline: Pipeline) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1))
     pipeline.run(plan)
-    monkeypatch.setattr(jobs, "_COUNTED_S", 1)  # from here on no count comes
     records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
     unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
-    sink = jobs.BatchSink(TRACE, plan, plan.table("trace"), plan.table("quarantine"), unaware)
+    sink = jobs.BatchSink(
+        TRACE,
+        plan,
+        plan.table("trace"),
+        plan.table("quarantine"),
+        unaware,
+        counted_s=1,  # no count comes
+    )
     with pytest.raises(jobs.BatchFailedError):
         sink.write(records, 0)
     assert isinstance(sink.failure, jobs.SecondWriterError)
-    assert "run each job once" in str(sink.failure)
     assert counted(plan) == {"rows": 100, "distinct": 100}
 
 
@@ -397,7 +404,6 @@ def test_two_processes_that_write_a_batch_at_once_write_it_once(
         with pytest.raises(jobs.BatchFailedError):
             writing.result(DEADLINE_S)
     assert isinstance(slow.failure, jobs.SecondWriterError)
-    assert "run each job once" in str(slow.failure)
     assert counted(plan) == {"rows": 100, "distinct": 100}
 
 
@@ -407,9 +413,7 @@ def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(pipeline: Pi
     killed = evolve(TRACE, rows=lambda given, how: ended(TRACE.rows(given, how)))
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         jobs.start(pipeline.spark, plan, killed).wait()
-    said = jobs.explained(caught.value)
-    assert said.startswith("a Python process of Spark's was killed")
-    assert "the next run repeats it" in said
+    assert jobs.explained(caught.value).startswith("a Python process of Spark's was killed")
     assert counted(plan)["rows"] == 0
     pipeline.run(plan)
     assert counted(plan) == {"rows": 100, "distinct": 100}
@@ -423,7 +427,7 @@ def test_a_checkpoint_of_another_topic_is_refused(
     pipeline.write(batch(1))
     pipeline.run(plan)
     other = make_topic("other")
-    with pytest.raises(CheckpointError, match=f"is of {pipeline.topic}, and {other} is to be read"):
+    with refused(CheckpointProblem.OTHER_TOPIC, f"{pipeline.topic}.*{other}"):
         pipeline.run(pipeline.plan(other))
 
 
@@ -435,7 +439,7 @@ def test_a_table_of_a_later_version_is_left_alone(pipeline: Pipeline) -> None:
         f"ALTER TABLE delta.`{plan.table('trace')}`"
         " SET TBLPROPERTIES ('window_consumer.version' = '99')"
     )
-    with pytest.raises(NewerTableError, match="update this one"):
+    with pytest.raises(NewerTableError):
         pipeline.run(plan)
 
 
@@ -459,4 +463,4 @@ def test_a_value_of_two_megabytes_that_is_no_event_is_kept_by_half(pipeline: Pip
     pipeline.run(plan)
     assert counted(plan)["rows"] == 100
     (value,) = DeltaTable(plan.table("quarantine")).to_pyarrow_table()["value"].to_pylist()
-    assert value == b"x" * quality.MOST_BYTES
+    assert value == b"x" * tables.MOST_BYTES

@@ -21,7 +21,7 @@ from window_consumer.config.sections.pipeline import (
     load_pipeline,
 )
 from window_consumer.spark import jobs
-from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.wire import plan_of
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event_tail import EventTail
 from window_consumer.trace.journey import Journey

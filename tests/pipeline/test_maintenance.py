@@ -15,15 +15,9 @@ import pytest
 from tests.pipeline.test_search import write
 from tests.pipeline.test_trace import records
 from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
-from window_consumer.spark import (
-    maintenance,
-)
-from window_consumer.spark import (
-    quarantine as quality,
-)
+from window_consumer.spark import maintenance
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.schemas import QUARANTINE
-from window_consumer.spark.tables import BROKEN
+from window_consumer.spark.tables import BROKEN, QUARANTINE, quarantined, readable
 from window_consumer.trace.event_batch import (
     Column,
     OffsetColumn,
@@ -68,11 +62,11 @@ class Tables:
     def append(self, number: int) -> None:
         """Append as the job does."""
         judged = trace.read(records(self.spark, batch(number, 0)))
-        TRACE.append(trace.events(quality.readable(judged)), self.path, "job", number)
+        TRACE.append(trace.events(readable(judged)), self.path, "job", number)
 
     def quarantine(self, *values: bytes) -> None:
         BROKEN.make(self.spark, self.plan)
-        bad = quality.quarantined(trace.read(records(self.spark, *values)), "trace")
+        bad = quarantined(trace.read(records(self.spark, *values)), "trace")
         BROKEN.append(bad, self.plan.table(BROKEN.name), "job", 1)
 
     @property
@@ -164,7 +158,7 @@ def test_what_was_quarantined_of_the_trace_goes_with_its_days(
     tables.quarantine(b"no event")
     path = tables.plan.table(BROKEN.name)
     counts = trace.read(records(tables.spark, b"no counts"))
-    BROKEN.append(quality.quarantined(counts, "audit"), path, "another job", 1)
+    BROKEN.append(quarantined(counts, "audit"), path, "another job", 1)
     for days, dropped in ((tables.plan.keep_days - 1, 0), (tables.plan.keep_days + 2, 1)):
         today = TODAY + timedelta(days)
         kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, today)}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.commands import Commands
-from window_consumer.spark.commands.plans import session_for
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.session import (
     SHORT,
     settings,
 )
+from window_consumer.spark.wire import session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from attrs import evolve
 from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, write
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import runner_of
+from window_consumer.spark.wire import plan_of
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from window_consumer.spark import quarantine
+from window_consumer.spark import tables
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import (
     Column,
@@ -35,7 +35,7 @@ def records(spark: SparkSession, *values: bytes) -> DataFrame:
 
 def events(spark: SparkSession, *values: bytes) -> list[TraceEvent]:
     judged = trace.read(records(spark, *values))
-    rows = trace.events(quarantine.readable(judged)).collect()
+    rows = trace.events(tables.readable(judged)).collect()
     names = [each.name for each in attrs.fields(TraceEvent)]
     return [TraceEvent(**{name: row[name] for name in names}) for row in rows]
 
@@ -125,11 +125,11 @@ BROKEN = {
 def test_what_cannot_be_read_is_kept_with_a_reason(spark: SparkSession) -> None:
     """... and does no harm to what comes with it."""
     judged = trace.read(records(spark, *BROKEN, batch()))
-    kept = quarantine.quarantined(judged, "trace").orderBy("offset").collect()
+    kept = tables.quarantined(judged, "trace").orderBy("offset").collect()
     assert [(row.offset, row.reason, bytes(row.value)) for row in kept] == [
         (offset, reason, value) for offset, (value, reason) in enumerate(BROKEN.items())
     ]
-    assert trace.events(quarantine.readable(judged)).count() == 3
+    assert trace.events(tables.readable(judged)).count() == 3
 
 
 def test_fields_that_are_not_known_do_no_harm(spark: SparkSession) -> None:

@@ -220,6 +220,15 @@ def test_a_full_buffer_makes_the_call_wait_then_raise() -> None:
     producer.close(0)
 
 
+def test_small_records_are_bounded_by_their_number() -> None:
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1"}, memory="16KiB", max_block="50ms")
+    for _ in range(32):  # one for each 512 bytes
+        producer.send("orders", value=b"x")
+    with pytest.raises(BufferFullError):
+        producer.send("orders", value=b"x")
+    producer.close(0)
+
+
 def test_a_lower_limit_holds_at_once(broker: EmbeddedBroker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap}, max_block="5s")
     futures = [producer.send("orders", value=b"x" * 1000) for _ in range(1000)]

@@ -35,6 +35,9 @@ def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
     return embedded
 
 
+PATIENCE_S = 30.0
+
+
 def producer_of(broker: EmbeddedBroker, **more: Any) -> Producer:
     return Producer({"bootstrap.servers": broker.bootstrap, **more})
 
@@ -89,6 +92,34 @@ def test_a_client_that_gives_up_is_replaced_and_order_is_kept(broker: EmbeddedBr
         assert producer.flush(30) == 0
     assert errors_of(futures) == []
     assert values(broker) == [0, *range(2, 1000)]
+
+
+def test_what_is_sent_while_a_client_is_replaced_comes_after_what_it_had(
+    broker: EmbeddedBroker,
+) -> None:
+    with producer_of(broker) as producer:
+        producer.send("orders", b"anna", "0").result(10)
+        broker.push_request_errors(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied = producer.send("orders", b"anna", "-1")
+        futures: list[SendFuture] = []
+        ends = time.monotonic() + PATIENCE_S
+        # Before, during and after the replacement, in every moment of it.
+        while not any(is_written(each) for each in futures) and time.monotonic() < ends:
+            futures += [
+                producer.send("orders", b"anna", str(len(futures) + number))
+                for number in range(1, 21)
+            ]
+            time.sleep(0.001)
+        assert isinstance(denied.exception(10), SendDeniedError)
+        assert producer.flush(PATIENCE_S) == 0
+    # Those of the first batch were refused with it; all others follow in order.
+    refused = len(errors_of(futures))
+    assert not any(is_written(each) for each in futures[:refused])
+    assert values(broker) == [0, *range(refused + 1, len(futures) + 1)]
+
+
+def is_written(future: SendFuture) -> bool:
+    return future.done() and future.exception(0) is None
 
 
 def test_threads_that_send_while_a_client_is_replaced_keep_their_order(

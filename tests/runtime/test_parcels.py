@@ -83,7 +83,7 @@ def test_only_a_record_that_had_begun_is_charged_and_nothing_is_forgotten(
 
 def told(place: int, error: BaseException | None = None, results: Any = ()) -> RecordReport:
     return RecordReport(
-        1, place, None if error is None else carried(failure(error)), False, results, ""
+        1, place, None if error is None else carried(failure(error)), None, results, ""
     )
 
 

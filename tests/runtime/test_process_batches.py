@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Iterator
+from mmap import PAGESIZE, mmap
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Condition
 from typing import Any
 
 import pytest
@@ -28,12 +30,19 @@ from window_consumer.model.errors import (
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.pool import ProcessPool
-from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
+from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
 
 DEADLINE_S = 60.0
 
 Submit = Callable[..., Slice]
+
+
+def batch_of(*values: str) -> Slice:
+    messages: list[Any] = [Note(n, value=text.encode()) for n, text in enumerate(values)]
+    slice_ = Slice(Driven().engine.partitions[ORDERS], messages, range(len(values)), 10)
+    slice_.is_batch = True
+    return slice_
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +71,8 @@ def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
 
 @pytest.fixture
 def submit(pool: ProcessPool) -> Submit:
-    partition = Driven().engine.partitions[ORDERS]
-
     def submit(*values: str) -> Slice:
-        messages: list[Any] = [Note(n, value=text.encode()) for n, text in enumerate(values)]
-        slice_ = Slice(partition, messages, range(len(values)), 10)
-        slice_.is_batch = True
+        slice_ = batch_of(*values)
         pool.submit(slice_)
         return slice_
 
@@ -80,13 +85,13 @@ def test_every_record_of_a_batch_comes_back_with_its_own_end(
     slice_ = submit("ok", "fail", "common", "skip", "common", "ok", "pass")
     plain, counted = submit("ok", "ok"), submit("count", "ok", "ok")
     assert [completions.get(timeout=DEADLINE_S) for _ in range(3)] == [slice_, plain, counted]
-    noted = slice_.deviate()
-    assert isinstance(noted.failed[0][1].error, Fatal)
-    assert offsets([message for message, _ in noted.failed]) == [1, 2, 4]
-    assert isinstance(noted.failed[1][1].error, RetryLater)
-    assert noted.failed[1][1] is noted.failed[2][1]
-    assert offsets(noted.skipped) == [3, 6]
-    assert offsets(noted.filtered) == [6]
+    deviations = slice_.deviate()
+    assert isinstance(deviations.failed[0][1].error, Fatal)
+    assert offsets([message for message, _ in deviations.failed]) == [1, 2, 4]
+    assert isinstance(deviations.failed[1][1].error, RetryLater)
+    assert deviations.failed[1][1] is deviations.failed[2][1]
+    assert offsets(deviations.skipped) == [3, 6]
+    assert offsets(deviations.filtered) == [6]
     assert [list(seqs) for seqs, _ in slice_.results().done] == [[0], [5]]
     assert plain.plain
     (returned,) = counted.deviate().returned
@@ -133,25 +138,26 @@ def test_what_a_batch_handler_forks_says_nothing_for_its_slot(
     assert behind.deviate().returned[0].results[0].value == b"1"
 
 
-def test_a_slice_on_its_way_to_a_child_does_not_seem_to_be_claimed(
-    submit: Submit, completions: SimpleQueue[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
+class ReadWhileLoaded(SharedSlot):
+    """A shared slot that another thread reads while it is loaded."""
 
-    def load(shared_slot: SharedSlot, records: int) -> None:
-        seen.extend(remote_slice.left() for remote_slice in going)
-        loaded(shared_slot, records)
+    def __init__(self, memory: mmap, read: Callable[[], object]) -> None:
+        super().__init__(memory, 0)
+        self.read = read
 
-    def go_to(remote_slice: RemoteSlice, *args: Any) -> None:
-        going.append(remote_slice)
-        gone(remote_slice, *args)
+    def load(self, records: int) -> None:
+        self.read()
+        super().load(records)
 
-    going: list[RemoteSlice] = []
-    loaded, gone = SharedSlot.load, RemoteSlice.go_to
-    monkeypatch.setattr(SharedSlot, "load", load)
-    monkeypatch.setattr(RemoteSlice, "go_to", go_to)
-    assert submit("ok", "ok") is completions.get(timeout=DEADLINE_S)
-    assert seen == [2]
+
+def test_a_batch_on_its_way_to_a_child_does_not_seem_to_be_claimed() -> None:
+    slice_ = batch_of("ok", "ok")
+    remote_slice = RemoteBatch(slice_, Condition(), lambda _emptied: None)
+    left: list[int] = []
+    memory = mmap(-1, PAGESIZE)
+    shared_slot = ReadWhileLoaded(memory, lambda: left.append(remote_slice.left()))
+    remote_slice.go_to(shared_slot, 1)
+    assert (left, remote_slice.left()) == ([2], 2)
 
 
 def test_a_batch_that_hangs_ends_with_its_process(
@@ -164,9 +170,9 @@ def test_a_batch_that_hangs_ends_with_its_process(
     assert "in _spin" in failure.fault.stack
     assert "run_batch" not in failure.fault.stack
     assert completions.get(timeout=DEADLINE_S) is hanging
-    noted = hanging.deviate().failed
-    assert offsets([message for message, _ in noted]) == [0, 1, 2]
-    assert {type(each.error) for _, each in noted} == {StalledError}
+    failed = hanging.deviate().failed
+    assert offsets([message for message, _ in failed]) == [0, 1, 2]
+    assert {type(each.error) for _, each in failed} == {StalledError}
 
     def has_begun() -> bool:
         with pool.news:  # without, it also seems to be begun for a moment while it is put back
@@ -175,8 +181,8 @@ def test_a_batch_that_hangs_ends_with_its_process(
     wait_until(has_begun)
     pool.interrupt([given_up])
     assert completions.get(timeout=DEADLINE_S) is given_up
-    noted_too = given_up.deviate()
-    assert (offsets(noted_too.held), noted_too.failed) == ([0, 1], [])
+    returned = given_up.deviate()
+    assert (offsets(returned.held), returned.failed) == ([0, 1], [])
 
 
 def test_a_batch_is_halved_until_the_record_that_ends_processes_is_alone(

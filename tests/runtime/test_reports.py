@@ -65,8 +65,8 @@ def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptu
     reports = WorkerLog("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
     slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"anna", 1, 31.0, abandon=False)
-    reports.stalled(call, failure(), "cancelled")
-    reports.outlived([Outlived(ORDERS, 5, b"anna")])
+    reports.calls.stalled(call, failure(), "cancelled")
+    reports.calls.outlived([Outlived(ORDERS, 5, b"anna")])
     assert [text.count('(key "orders\'s"') for text in caplog.messages] == [1, 1]
     assert "anna" not in caplog.text
 
@@ -75,7 +75,7 @@ def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
     reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = TopicPartition("g.orders.retry.1s", 0)
-    reports.outlived([Outlived(name, 5, b"k", counts=True), Outlived(name, 6, b"k")])
+    reports.calls.outlived([Outlived(name, 5, b"k", counts=True), Outlived(name, 6, b"k")])
     assert events_in(caplog) == [LogEvent.CALL_OUTLIVED_SOURCE, LogEvent.CALL_OUTLIVED]
 
 
@@ -83,7 +83,9 @@ def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
     reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = [Outlived(ORDERS, offset, b"k") for offset in range(20)]
-    reports.outlived([*late, *(Outlived(ORDERS, 100 + n, b"k", hangs=True) for n in range(20))])
+    reports.calls.outlived(
+        [*late, *(Outlived(ORDERS, 100 + n, b"k", hangs=True) for n in range(20))]
+    )
     together, *apart = caplog.records
     assert [each.__dict__["offset"] for each in apart] == list(range(20))
     assert vars(together)["event"] == LogEvent.CALLS_OUTLIVED
@@ -104,7 +106,7 @@ def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
         slice_.deviate().failed.append((slice_.messages[0], died))
         driven.finish(slice_)
         driven.tick()
-        reports.failed(driven.last.failed, rules, driven.now)
+        reports.calls.failed(driven.last.failed, rules, driven.now)
         driven.tick(10.0)
     first, second = caplog.messages
     assert first.startswith("charge: orders[0]@0 failed at attempt 1 (crash 1 of 2) with ")
@@ -142,7 +144,7 @@ def test_a_wait_that_is_cut_short_is_told_once(
         slice_.deviate().failed.extend((message, later) for message in slice_.messages)
         driven.finish(slice_)
     driven.tick()
-    reports.failed(driven.last.failed, rules, driven.now)
+    reports.calls.failed(driven.last.failed, rules, driven.now)
     found = [each.args for each in lines_of(caplog, LogEvent.RETRY_SHORTENED)]
     assert len(found) == (said is not None)
     if said is not None:
@@ -160,7 +162,9 @@ def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
     partition = driven.engine.partitions[ORDERS]
     (message,) = notes(0)
     driven.engine.completion.crashed(partition, message, 0, crashed(0, 3), 3, driven.now)
-    reports.failed(driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now)
+    reports.calls.failed(
+        driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now
+    )
     (text,) = caplog.messages
     assert "failed at attempt 3 (its crash_attempts are spent) with " in text
 
@@ -185,8 +189,8 @@ def test_a_call_that_is_ended_is_told_with_how(
 ) -> None:
     slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
-    reports.stalled(call, evolve(failure(), handler="refund"), ending)
-    reports.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
+    reports.calls.stalled(call, evolve(failure(), handler="refund"), ending)
+    reports.calls.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
     stalled, ended = caplog.messages
     assert then in stalled
     assert "(key b'k', attempt 1, handler refund) has been running" in stalled
@@ -202,10 +206,14 @@ def test_lines_about_a_record_say_to_which_trace_it_belongs(
     driven.tick()
     (slice_,) = driven.out
     driven.claim(slice_, 1)
-    reports.stalled(Stalled(slice_, ORDERS, 0, None, 1, 3.0, abandon=False), failure(), "killed")
+    reports.calls.stalled(
+        Stalled(slice_, ORDERS, 0, None, 1, 3.0, abandon=False), failure(), "killed"
+    )
     slice_.deviate().failed.append((slice_.messages[0], failure()))
     driven.finish(slice_)
-    reports.failed(driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now)
+    reports.calls.failed(
+        driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now
+    )
     assert len(caplog.records) == 2
     for line in map(vars, caplog.records):
         assert (line["offset"], line["trace_id"], line["span_id"]) == (0, "a" * 32, "b" * 16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import xor
 from random import Random
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Driven, Note
-from window_consumer.audit import sums as gathering
 from window_consumer.audit.consumer import (
     AuditRules,
     ConsumerAudit,
@@ -41,12 +40,18 @@ COMMIT_S = 0.6
 class Counting:
     """An Engine whose records are counted, each in a slice of its own."""
 
-    def __init__(self, slots: int = 1):
+    def __init__(
+        self,
+        slots: int = 1,
+        most_gathered: int = MOST_RECORDS,
+        make_pending: type[PendingCounts] = PendingCounts,
+    ):
         self.rows: list[Mapping[str, Any]] = []
         self.driven = Driven(slots=slots, window_cells=64, cell_records=100, batch_records=1)
-        self.audit = ConsumerAudit("shop", AuditRules(ids=True), self.rows.extend, self.wall_ms)
+        rules = AuditRules(ids=True, most_gathered=most_gathered)
+        self.audit = ConsumerAudit("shop", rules, self.rows.extend, self.wall_ms, make_pending)
         self.driven.engine.observe(self.audit)
-        # The audit has not heard of the assignment that was there before it.
+        # The audit has not seen the assignment that was there before it.
         (self.partition,) = self.driven.engine.partitions.values()
         self.audit.assigned(self.partition, self.driven.now)
 
@@ -61,18 +66,18 @@ class Counting:
         return decisions
 
     def run(self, skipping: int = 0) -> dict[int, int]:
-        """Let all calls return, and tell when each record was heard of."""
-        heard = {}
+        """Let all calls return, and return when each record was reported."""
+        finished_ms = {}
         while self.tick(0.001).dispatch or self.driven.out:
             for slice_ in list(self.driven.out):
                 (message,) = slice_.messages
                 skipped = bool(skipping) and message.offset() % skipping == 0
-                heard[message.offset()] = self.over(slice_, skipped=skipped)
+                finished_ms[message.offset()] = self.over(slice_, skipped=skipped)
         self.tick(COMMIT_S)
-        return heard
+        return finished_ms
 
     def over(self, slice_: Slice, *, skipped: bool = False) -> int:
-        """Let a slice's call return at once, and tell when that was heard of."""
+        """Let a slice's call return at once, and return when that was reported."""
         if skipped:
             slice_.deviate().skipped += slice_.messages
         self.driven.finish(slice_)
@@ -83,7 +88,9 @@ class Counting:
         return self.audit._tenures[self.partition].gathered
 
 
-def told(rows: Sequence[Mapping[str, Any]], tier: CountTier = CountTier.FINISHED) -> dict[str, Any]:
+def sums_of(
+    rows: Sequence[Mapping[str, Any]], tier: CountTier = CountTier.FINISHED
+) -> dict[str, Any]:
     """Return the sums of all counts of a tier."""
     mine = [row for row in rows if row["tier"] is tier]
     latency: Counter[int] = Counter()
@@ -105,9 +112,9 @@ def test_each_record_is_counted_with_its_own_latency_in_its_bucket(span_ms: int)
         for offset in range(MOST_RECORDS + 40)
     ]
     counting.driven.deliver(*sent)
-    heard = counting.run()
-    ages = [heard[each.offset()] - each.timestamp()[1] for each in sent]
-    assert told(counting.rows) == {
+    finished_ms = counting.run()
+    ages = [finished_ms[each.offset()] - each.timestamp()[1] for each in sent]
+    assert sums_of(counting.rows) == {
         "count": len(sent),
         "bytes": sum(map(len, sent)),
         "id_xor": signed64(
@@ -127,7 +134,7 @@ def test_what_a_commit_covers_is_written_with_it_however_little_was_gathered() -
     counting.over(slice_)
     assert not counting.rows
     assert counting.tick(COMMIT_S).commit
-    assert told(counting.rows)["count"] == 1
+    assert sums_of(counting.rows)["count"] == 1
     assert not counting.gathered.messages
 
 
@@ -135,8 +142,8 @@ def test_records_that_were_skipped_are_not_counted_with_those_that_were_not() ->
     counting = Counting()
     counting.driven.deliver(*map(Note, range(6)))
     counting.run(skipping=3)
-    assert told(counting.rows)["count"] == 4
-    assert told(counting.rows, CountTier.FILTERED)["count"] == 2
+    assert sums_of(counting.rows)["count"] == 4
+    assert sums_of(counting.rows, CountTier.FILTERED)["count"] == 2
 
 
 def test_what_was_gathered_of_a_partition_that_goes_without_a_commit_is_forgotten() -> None:
@@ -174,22 +181,31 @@ def test_no_more_is_kept_than_so_many_records_and_bytes() -> None:
     assert not gathered.take((Note(0),), 1.0)
 
 
-def test_what_is_done_once_is_not_done_for_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "MOST_RECORDS", 8)
-    counting = Counting(slots=4)
-    added = list[int]()
+class RecordedCounts(PendingCounts):
+    """Keeps how many records were added at a time."""
+
+    def __init__(self, finished: Iterable[range], length_ms: int):
+        super().__init__(finished, length_ms)
+        self.added: list[int] = []
+
+    def add(
+        self, tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int
+    ) -> None:
+        self.added.append(len(offsets))
+        super().add(tier, offsets, columns, next_offset)
+
+
+def test_what_is_done_once_is_not_done_for_each_slice() -> None:
+    counting = Counting(slots=4, most_gathered=8, make_pending=RecordedCounts)
     pending = counting.audit._tenures[counting.partition].pending
-
-    def add(tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int) -> None:
-        added.append(len(offsets))
-        PendingCounts.add(pending, tier, offsets, columns, next_offset)
-
-    monkeypatch.setattr(pending, "add", add)
+    assert isinstance(pending, RecordedCounts)
     counting.driven.deliver(*map(Note, range(20)))
     counting.run()
-    assert max(added) == 8
-    assert sum(added) == 20
-    assert len(added) <= 4  # one more than there are full ones: the first commit is made at once
+    assert max(pending.added) == 8
+    assert sum(pending.added) == 20
+    assert (
+        len(pending.added) <= 4
+    )  # one more than there are full ones: the first commit is made at once
 
 
 def test_what_was_gone_is_counted_by_its_offsets_when_it_is_noticed() -> None:

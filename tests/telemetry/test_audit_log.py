@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.logged import events_in, lines_of
-from window_consumer.audit import sends as module
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import (
@@ -101,8 +100,8 @@ def ship(shipper: Shipper, journal_directory: Path, *, is_over: bool = True) -> 
     return shipper.ship(journal_directory, is_over=lambda _client: is_over)
 
 
-def audit_in(directory: Path, topic: Topic | None = None) -> Audit:
-    settings = AuditSettings(directory=directory, app="shop", rules=AuditRules(ids=True))
+def audit_in(directory: Path, topic: Topic | None = None, **more: Any) -> Audit:
+    settings = AuditSettings(directory=directory, app="shop", rules=AuditRules(ids=True), **more)
     return Audit(settings, None if topic is None else lambda: topic, ManualClock())
 
 
@@ -288,8 +287,8 @@ def test_what_goes_wrong_every_second_is_said_once(
         for _ in range(3):
             assert not audit._carefully(lambda: 1 // 0)
             assert not audit._carefully(lambda: {1: 2}[0])
-    said = [each.getMessage().split()[1] for each in lines_of(caplog, LogEvent.AUDIT_FAILED)]
-    assert said == ["ZeroDivisionError:", "KeyError:"]
+    classes = [each.getMessage().split()[1] for each in lines_of(caplog, LogEvent.AUDIT_FAILED)]
+    assert classes == ["ZeroDivisionError:", "KeyError:"]
 
 
 def test_shipping_that_fails_again_and_again_is_told_as_blocked(tmp_path: Path) -> None:
@@ -323,10 +322,10 @@ journal = CountJournal(Path({str(tmp_path)!r}), "charge", Identity("shop", "host
 row = {{"tier": CountTier.FINISHED, "topic": "orders", "bucket_ms": 0, "length_ms": 1, "count": 1}}
 print([journal.write([row]) for _ in range(4)])
 """
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    written = [word == "True" for word in told.stdout.strip("[]\n").split(", ")]
+    written = [word == "True" for word in ended.stdout.strip("[]\n").split(", ")]
     assert False in written
     topic = Topic()
     shipper = Shipper(topic)
@@ -356,11 +355,10 @@ def no_more_than(size: int) -> Iterator[None]:
 
 
 def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.0)
     topic = Topic()
-    with audit_in(tmp_path, topic) as audit:
+    with audit_in(tmp_path, topic, full_disk_s=0.0) as audit:
         audit._stop.set()
         audit._thread.join()
         with no_more_than(4096):
@@ -438,14 +436,14 @@ def test_what_a_producer_sends_is_counted_when_it_is_acked(tmp_path: Path) -> No
         producer.failed(producer.sent("orders", None, 10, 61_000, b"4"), BufferError())
         producer.failed(producer.sent("orders", None, 10, 1_000, b"5"), PublishFailedError("late"))
         producer.sent("orders", None, 10, 1_000, b"6")
-    told = {
+    sums = {
         (count.tier, count.partition, count.bucket_ms): (count.count, count.bytes, count.ids)
         for count in topic.counts
         if count.topic == "orders"
     }
-    assert told == {
+    assert sums == {
         (CountTier.PRODUCED, 2, 60_000): (3, 30, ()),
-        (CountTier.UNKNOWN, -1, 0): told[CountTier.UNKNOWN, -1, 0],
+        (CountTier.UNKNOWN, -1, 0): sums[CountTier.UNKNOWN, -1, 0],
     }
     unknown = [each for each in topic.counts if each.tier is CountTier.UNKNOWN]
     assert sorted(name for each in unknown for name in each.ids) == ["5", "6"]
@@ -535,7 +533,7 @@ def test_processes_that_begin_and_look_for_what_is_left_do_not_disturb_each_othe
 ) -> None:
     ended = Event()
 
-    def look() -> None:
+    def inherit() -> None:
         while not ended.is_set():
             for path in tmp_path.iterdir():
                 with suppress(FileNotFoundError):
@@ -543,15 +541,15 @@ def test_processes_that_begin_and_look_for_what_is_left_do_not_disturb_each_othe
                     if descriptor is not None:
                         abandon(path, descriptor)
 
-    looking = Thread(target=look)
-    looking.start()
+    inheriting = Thread(target=inherit)
+    inheriting.start()
     for number in range(300):
         journal_directory = JournalDirectory(tmp_path, f"1700000000000-{number:08d}")
         assert journal_directory.path.exists()
         assert lock(journal_directory.path) is None
         journal_directory.close()
     ended.set()
-    looking.join()
+    inheriting.join()
     assert not list(tmp_path.iterdir())
 
 

@@ -56,6 +56,7 @@ def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
             "dead": did.dead_lettered,
             "dead_by": dict(did.dead_by),
             "skipped": did.skipped,
+            "deduplicated": did.deduplicated,
             "dropped": did.dropped,
             "expired": did.expired,
         },

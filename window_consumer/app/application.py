@@ -8,6 +8,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from window_consumer.app.calls import (
     refuse_mixtures,
+    refuse_once,
 )
 from window_consumer.app.child_spec import ChildSpec, blueprints_of
 from window_consumer.app.definition import AppDefinition, Token
@@ -18,6 +19,7 @@ from window_consumer.app.handlers import (
     HandlerSpec,
     Layer,
     Middleware,
+    Transactional,
     When,
     checked,
     checked_condition,
@@ -68,6 +70,7 @@ class App(AppDefinition):
         name: str | None = None,
         when: When | None = None,
         value: Callable[[bytes], object] | None = None,
+        once: Transactional | None = None,
         **keys: Unpack[HandlerOptions],
     ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
@@ -81,12 +84,13 @@ class App(AppDefinition):
         bytes, or a deserialiser of ``confluent_kafka``. A value that cannot be decoded becomes a
         dead letter at once, with reason DECODE.
 
+        ``once`` makes it one transaction of a database, see ``window_consumer.database.Once``.
+
         ``when`` selects the handler's records where a worker runs several handlers: a condition
         such as ``header("type") == "paid"``, or a predicate. The other arguments are defaults for a
         worker that runs it, with the names, units and meaning of the configuration's keys;
         ``fatal`` and ``retryable`` correspond to those below ``retry``. The YAML file takes
         precedence. The function itself stays an ordinary function.
-
         Raises UsageError for a name that is taken, for generators, and for annotations that nothing
         can be decoded into, TypeError for an unknown argument.
         """
@@ -99,7 +103,7 @@ class App(AppDefinition):
             condition = None if when is None else checked_condition(when, what)
             plain = checked(function, what)
             parameters = parameters_of(plain, value, what)
-            self._add(HandlerSpec(known, plain, defaults, condition, parameters))
+            self._add(HandlerSpec(known, plain, defaults, condition, parameters, once))
             return function
 
         return register
@@ -110,6 +114,7 @@ class App(AppDefinition):
         name: str | None = None,
         when: When | None = None,
         value: Callable[[bytes], object] | None = None,
+        once: Transactional | None = None,
         **keys: Unpack[BatchHandlerOptions],
     ) -> Callable[[BatchHandlerT], BatchHandlerT]:
         """Register a function ``def f(records: list[Record]) -> None`` as a batch handler.
@@ -132,7 +137,7 @@ class App(AppDefinition):
             condition = None if when is None else checked_condition(when, what)
             plain = checked(function, what)
             parameters = batch_parameters_of(plain, value, what)
-            self._add(HandlerSpec(known, plain, defaults, condition, parameters))
+            self._add(HandlerSpec(known, plain, defaults, condition, parameters, once))
             return function
 
         return register
@@ -168,8 +173,8 @@ class App(AppDefinition):
 
         def register(function: MiddlewareT) -> MiddlewareT:
             layer = Layer(checked(function, "@app.middleware"), around)
-            given = "records" if around == "batches" else "record"
-            expect_arguments(function, "@app.middleware", given, "call_next")
+            argument = "records" if around == "batches" else "record"
+            expect_arguments(function, "@app.middleware", argument, "call_next")
             self._middleware.append(layer)
             return function
 
@@ -240,6 +245,7 @@ class App(AppDefinition):
             for_cluster=for_cluster,
         )
         refuse_mixtures(plan.workers, self._middleware)
+        refuse_once(plan.workers)
         return plan
 
     def start(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from window_consumer.app.handlers import (
     Handler,
     Layer,
+    PlannedRoute,
     When,
     with_batch_middleware,
     with_middleware,
@@ -37,6 +39,8 @@ from window_consumer.runtime.calls.routing import (
     routed,
 )
 
+F = TypeVar("F", Handler, BatchHandler)
+
 
 def handler_of(
     worker: PlannedWorker,
@@ -47,14 +51,18 @@ def handler_of(
 ) -> Handler:
     """Return what to call for each record of a worker.
 
-    From the outside in: expiry, routing, middleware, handler. A worker with one handler for
-    everything and without ``ttl`` has none of our layers.
+    From the outside in: expiry, routing, the transaction of ``once``, middleware, handler. A worker
+    with one handler for everything, without ``ttl`` and ``once``, has none of our layers.
     """
     is_copy = _is_copy(worker, topics)
     routes = [
         Route(
             route.handler.name,
-            with_middleware(route.handler.call, middleware, coroutines=worker.is_async),
+            _once(
+                route,
+                worker,
+                with_middleware(route.handler.call, middleware, coroutines=worker.is_async),
+            ),
             _matcher(route.when, is_copy, wall_ms),
         )
         for route in worker.routes
@@ -75,7 +83,7 @@ def batch_handler_of(
     routes = [
         BatchRoute(
             route.handler.name,
-            with_batch_middleware(route.handler.call_batch, middleware),
+            _once(route, worker, with_batch_middleware(route.handler.call_batch, middleware)),
             _matcher(route.when, is_copy, wall_ms),
         )
         for route in worker.routes
@@ -85,6 +93,17 @@ def batch_handler_of(
     handler = routed_batches(routes, worker.config.otherwise, lane_of, coroutines=coroutines)
     expiry = worker.expiry
     return with_batch_expiry(handler, expiry, is_copy, wall_ms, warn, coroutines=coroutines)
+
+
+def _once(route: PlannedRoute, worker: PlannedWorker, handler: F) -> F:
+    """Return the handler within transactions, where its decorator says ``once=``."""
+    once = route.handler.once
+    if once is None:
+        return handler
+    around: F = once.around(
+        handler, worker.config, batches=worker.is_batch, coroutines=worker.is_async
+    )
+    return around
 
 
 _LANES_OF_RECORDS: Mapping[str, LaneOfRecord] = {
@@ -113,6 +132,19 @@ def _is_copy(worker: PlannedWorker, topics: TopicsConfig) -> IsCopy:
         return answer
 
     return is_copy
+
+
+def refuse_once(workers: Iterable[PlannedWorker]) -> None:
+    """Raise UsageError where a handler cannot be called in the transactions of its ``once``."""
+    for worker in workers:
+        for route in worker.routes:
+            if route.handler.once is not None:
+                route.handler.once.refuse(
+                    route.handler.function,
+                    worker.config,
+                    is_async=worker.is_async,
+                    forks=worker.pool.has_children,
+                )
 
 
 def refuse_mixtures(workers: Iterable[PlannedWorker], layers: Sequence[Layer]) -> None:

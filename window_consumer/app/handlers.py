@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -36,6 +36,21 @@ When = Condition | Callable[[Record], object]
 """A condition on a record, or a predicate."""
 
 
+class Transactional(Protocol):
+    """``Once``, as far as the application knows it: SQLAlchemy need not be there."""
+
+    def around(self, handler: Any, worker: WorkerConfig, *, batches: bool, coroutines: bool) -> Any:
+        """Return the handler within transactions."""
+
+    def keep_s(self, worker: WorkerConfig) -> float:
+        """Return for how long the database remembers an id."""
+
+    def refuse(
+        self, function: object, worker: WorkerConfig, *, is_async: bool, forks: bool
+    ) -> None:
+        """Raise UsageError where the handler cannot be called within transactions."""
+
+
 @frozen
 class HandlerSpec:
     """A decorated function and its decorator's arguments."""
@@ -48,6 +63,8 @@ class HandlerSpec:
     """Selects its records; None accepts all."""
     parameters: Parameters | BatchParameters = field(factory=Parameters)
     """The function's parameters."""
+    once: Transactional | None = None
+    """Calls run in its transactions."""
 
     @property
     def is_batch(self) -> bool:

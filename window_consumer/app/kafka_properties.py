@@ -82,11 +82,11 @@ def _refused(
     refusal = refused_by_client(kind, conf)
     if refusal is not None:
         where = _where_kafka(loaded, worker, kind, refusal.key)
-        about = ""
+        hint = ""
         if refusal.key is not None and names_a_file(refusal.key):
-            about = f" ({conf.get(refusal.key)} is there: has it the right kind of content?)"
-        about = about or probably_meant(refusal.text, refusal.key)
-        yield f"{where}: kafka: {refusal.text}{about}"
+            hint = f" ({conf.get(refusal.key)} is there: has it the right kind of content?)"
+        hint = hint or probably_meant(refusal.text, refusal.key)
+        yield f"{where}: kafka: {refusal.text}{hint}"
 
 
 def _where_kafka(loaded: LoadedConfig, worker: str, kind: settings.Kind, key: str | None) -> str:

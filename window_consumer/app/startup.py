@@ -18,6 +18,7 @@ from window_consumer.app.wiring import (
     source_maker,
     wire,
 )
+from window_consumer.database.wire import once_beside
 from window_consumer.metrics.otel.wire import metering
 from window_consumer.metrics.wire import health_of
 from window_consumer.model.log_events import LogEvent
@@ -46,6 +47,7 @@ def start(
         health = health_of(plan, copy, beside)
         board = admin_board(plan, copy, beside, trace_pages)
         beside.enter_context(metering(plan, health))
+        once_beside(plan.config, plan.workers, beside)
         prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
         listeners = listeners_of(app, plan, prepared, beside)
         if listeners.spanning is not None:

@@ -6,11 +6,11 @@ commit's counts must be in the log before the commit is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from attrs import field, frozen
+from attrs import frozen
 
 from window_consumer.audit.count import CountTier
 from window_consumer.audit.pending import (
@@ -19,6 +19,7 @@ from window_consumer.audit.pending import (
 )
 from window_consumer.audit.sums import (
     CREATE_TIME,
+    MOST_RECORDS,
     NO_TIMESTAMP,
     SHORT_RECORDS,
     Columns,
@@ -51,6 +52,7 @@ TIERS: Final = {
     Outcome.DONE: CountTier.FINISHED,
     Outcome.SKIPPED: CountTier.FILTERED,
     Outcome.FILTERED: CountTier.FILTERED,
+    Outcome.DEDUPLICATED: CountTier.DEDUPLICATED,
     Outcome.MOVED: CountTier.RETRIED,
     Outcome.DEAD_LETTERED: CountTier.DEAD_LETTERED,
     Outcome.EXPIRED: CountTier.EXPIRED,
@@ -73,6 +75,8 @@ class AuditRules:
     bucket_ms: int = 60_000
     ids: bool = False
     """Keep checksums of the records' ids."""
+    most_gathered: int = MOST_RECORDS
+    """How many records of short slices are counted together at most."""
 
 
 @frozen(eq=False)
@@ -82,7 +86,7 @@ class _Tenure:
     epoch_ms: int
     pending: PendingCounts
     skew: SkewWatch
-    gathered: Gathered = field(factory=Gathered)
+    gathered: Gathered
     """Records of short slices that are not in ``pending`` yet."""
 
 
@@ -90,12 +94,18 @@ class ConsumerAudit(Observer):
     """Counts for one worker. Owner: poll thread."""
 
     def __init__(
-        self, group: str, rules: AuditRules, write: WriteRows, wall_ms: Callable[[], float]
+        self,
+        group: str,
+        rules: AuditRules,
+        write: WriteRows,
+        wall_ms: Callable[[], float],
+        make_pending: Callable[[Iterable[range], int], PendingCounts] = PendingCounts,
     ):
         self._group = group
         self._rules = rules
         self._write_rows = write
         self._wall_ms = wall_ms
+        self._make_pending = make_pending
         self._tenures: dict[Partition, _Tenure] = {}
         self._kept: WeakKeyDictionary[PartitionOutcomes, PendingCounts] = WeakKeyDictionary()
         """Counts of lost partitions that may come back, kept as long as their outcomes are."""
@@ -108,8 +118,9 @@ class ConsumerAudit(Observer):
         recalled = partition.recalled
         pending = None if recalled is None else self._kept.pop(recalled, None)
         if pending is None:
-            pending = PendingCounts(partition.finished_ranges(), self._rules.bucket_ms)
-        self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now))
+            pending = self._make_pending(partition.finished_ranges(), self._rules.bucket_ms)
+        gathered = Gathered(most_records=self._rules.most_gathered)
+        self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now), gathered)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
         """Drop what no commit has covered: it runs again, unless its outcomes are kept."""

@@ -39,7 +39,7 @@ from window_consumer.audit.producer import (
     counted,
     listed,
 )
-from window_consumer.audit.sends import Sends
+from window_consumer.audit.sends import AGAIN_S, Sends
 from window_consumer.audit.shipper import DEADLINE_S, Shipper
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
@@ -66,6 +66,8 @@ class AuditSettings:
     rules: AuditRules = field(factory=AuditRules)
     fsync: bool = False
     """Sync each line to disk before its commit is sent, for machines that may lose power."""
+    full_disk_s: float = AGAIN_S
+    """How long a producer waits after the disk had no room before it tries again."""
 
 
 class Audit:
@@ -117,7 +119,7 @@ class Audit:
         journal = self._journal(client)
         rules = self._settings.rules
         producer = ProducerAudit(
-            Sends(self._journal_directory.path, client, group),
+            Sends(self._journal_directory.path, client, group, self._settings.full_disk_s),
             journal,
             bucket_ms=rules.bucket_ms,
             ids=rules.ids,

@@ -68,10 +68,13 @@ class Send:
 class Sends:
     """One producer's table. ``sent`` and ``acked`` may run on any thread."""
 
-    def __init__(self, journal_directory: Path, client: str, group: str = ""):
+    def __init__(
+        self, journal_directory: Path, client: str, group: str = "", again_s: float = AGAIN_S
+    ):
         """Create the table in this process's directory; if the disk is full, add rows later."""
         self._stem = journal_directory / client
         self._group = group
+        self._again_s = again_s
         self.trouble = ""
         """Why the last rows could not be added; empty where the table is at its limit."""
         self._again_at = float("-inf")
@@ -160,7 +163,7 @@ class Sends:
             self._maps.append(_mapped(path))
         except OSError as error:
             self.trouble = error.strerror or str(error)
-            self._again_at = monotonic() + AGAIN_S
+            self._again_at = monotonic() + self._again_s
             return False
         self._free.extend(range(number * ROWS, (number + 1) * ROWS))
         self.trouble = ""

@@ -218,6 +218,7 @@ class Gathered:
     messages: list[Message] = field(factory=list)
     _walls_ms: list[int] = field(factory=list)
     _bytes: int = 0
+    most_records: int = MOST_RECORDS
 
     def take(self, messages: Sequence[Message], wall_ms: float) -> bool:
         """Keep records with their outcome known at ``wall_ms``; return whether it is full."""
@@ -229,7 +230,7 @@ class Gathered:
         else:
             self._walls_ms += [int(wall_ms)] * count
             self._bytes += sum(map(len, messages))
-        return len(self.messages) >= MOST_RECORDS or self._bytes >= MOST_BYTES
+        return len(self.messages) >= self.most_records or self._bytes >= MOST_BYTES
 
     def all(self) -> tuple[list[Message], list[int]]:
         """Return the records and the times of their outcomes, and clear both."""

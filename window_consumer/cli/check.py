@@ -84,12 +84,26 @@ class CheckReport:
 
 
 def check(
-    app: App, plan: AppPlan, *, connect: bool, start_timeout: float | None, processes: int = 1
+    app: App,
+    plan: AppPlan,
+    *,
+    connect: bool,
+    start_timeout: float | None,
+    processes: int = 1,
+    rate: float | None = None,
 ) -> CheckReport:
     """Compute the bounds of a plan, and ask the cluster if ``connect`` is set."""
     found = findings_of(app, plan, start_timeout) if connect else ()
     times = {each.worker: each.group_times for each in found}
-    bounds = tuple(bounds_of(worker, times.get(worker.name)) for worker in plan.workers)
+    bounds = tuple(
+        bounds_of(
+            worker,
+            times.get(worker.name),
+            dlq_retention_s=plan.config.topics.dlq_retention,
+            rate=rate,
+        )
+        for worker in plan.workers
+    )
     process = process_bounds_of(bounds, container_limit(), processes)
     return CheckReport(plan.file, bounds, process, found, tuple(export_problems(os.environ)))
 
@@ -126,6 +140,9 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" batch over it (about {format_size(bounds.overshoot_bytes)}); some"
         f" {format_size(_rounded(bounds.resident_bytes))} resident"
     )
+    if bounds.once_table_bytes is not None:
+        size = format_size(_rounded(bounds.once_table_bytes))
+        yield f"  the ids of once take some {size} in the database at that rate"
     if bounds.rate is not None:
         yield f"  starts calls no faster than {bounds.rate} in this process, retries included"
     if bounds.children_bytes:

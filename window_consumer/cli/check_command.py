@@ -27,6 +27,12 @@ from window_consumer.cli.check import check
     metavar="N",
     help="Compute what run --processes N needs.",
 )
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Records a second of each worker: work out the size of the tables of once.",
+)
 @click.option("--connect", is_flag=True, help="Also ask the cluster.")
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and print its bounds."""
@@ -41,6 +47,7 @@ def check_command(**given: Any) -> int:
         connect=given["connect"],
         start_timeout=given["start_timeout"],
         processes=given["processes"],
+        rate=given["rate"],
     )
     click.echo(json.dumps(report.as_json(), indent=2) if given["as_json"] else report.as_text())
     return 0

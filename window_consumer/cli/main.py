@@ -8,25 +8,23 @@ import sys
 import click
 
 import window_consumer
+from window_consumer.admin import cli as admin
 from window_consumer.cli.options import LazyGroup
 from window_consumer.cli.output import guarded
 from window_consumer.config import config_page, json_schema
+from window_consumer.spark import cli as spark
 
 _COMMANDS = {
     "run": "window_consumer.cli.run_command:run_command",
     "check": "window_consumer.cli.check_command:check_command",
     "schema": "window_consumer.cli.main:schema_command",
     "metrics": "window_consumer.metrics.cli:metrics_command",
-    "top": "window_consumer.admin.commands.top:top_command",
-    "doctor": "window_consumer.admin.commands.doctor:doctor_command",
-    "skip": "window_consumer.admin.commands.intervene:skip_command",
-    "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
+    **admin.COMMANDS,
     "broker": "window_consumer.cli.broker:broker_command",
     "demo": "window_consumer.demo:demo_command",
     "dlq": "window_consumer.dlq.cli:dlq_group",
     "topics": "window_consumer.topics.cli:topics_group",
-    "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
-    "pipeline": "window_consumer.spark.cli:pipeline_group",
+    **spark.COMMANDS,
     "audit": "window_consumer.audit.cli:audit_group",
     "outbox": "window_consumer.database.cli:outbox_group",
     "trace": "window_consumer.trace.cli:trace_group",

@@ -35,6 +35,7 @@ from window_consumer.config.sections.listening import (
     TlsConfig,
 )
 from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
@@ -90,6 +91,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
     ("workers.NAME.breaker", "`workers.NAME.breaker`", BreakerConfig),
     ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
+    ("workers.NAME.once", "`workers.NAME.once`", OnceConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
     ("mask[]", "`mask`, a list of rules", MaskRule),

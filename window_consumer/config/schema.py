@@ -48,6 +48,7 @@ from window_consumer.config.sections.mask import (
     MaskRule,
     MaskRules,
 )
+from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.rate import (
@@ -258,6 +259,12 @@ class WorkerConfig:
     )
     stall: StallConfig = field(
         factory=StallConfig, metadata=about("What happens to handler calls that do not return.")
+    )
+    once: OnceConfig = field(
+        factory=OnceConfig,
+        metadata=about(
+            "Of handlers with once=: what replaces the values in the code.", decorators="never"
+        ),
     )
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",

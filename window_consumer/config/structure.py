@@ -46,6 +46,7 @@ from window_consumer.config.sections.listening import (
     TlsConfig,
 )
 from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
@@ -67,6 +68,7 @@ SECTIONS: Final = (
     TraceConfig,
     OpenTelemetryConfig,
     AuditConfig,
+    OnceConfig,
     OutboxConfig,
     WindowConfig,
     BatchConfig,

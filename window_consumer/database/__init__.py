@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 from window_consumer.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from window_consumer.database.once.once import Once
     from window_consumer.database.outbox.table import Outbox
 
-__all__ = ["Outbox"]
+__all__ = ["Once", "Outbox"]
 
-_MODULE_OF = {"Outbox": "window_consumer.database.outbox.table"}
+_MODULE_OF = {
+    "Once": "window_consumer.database.once.once",
+    "Outbox": "window_consumer.database.outbox.table",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ LONGEST_TRANSACTION_S: Final = 5.0
 """No transaction of ours stays open for longer, whatever Kafka does."""
 
 _SQLITE_BUSY_S: Final = 10.0
-_RETRYABLE: Final = frozenset({"40001", "40P01"})
+RETRYABLE: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's codes for a serialization failure and a deadlock."""
 
 
@@ -58,6 +58,12 @@ class SqlDialect(Protocol):
 
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """Return the condition that a row has one of these ids."""
+
+    def notify(self, connection: sa.Connection, channel: str) -> None:
+        """Wake who listens to a channel once the transaction is committed, if that can be done."""
+
+    def check_listens(self, url: sa.URL) -> None:
+        """Raise UsageError where nobody can listen to a channel."""
 
 
 class ReadOnlyDatabaseError(UsageError):
@@ -127,6 +133,18 @@ class PostgresDialect:
         """See SqlDialect."""
         return column == sa.any_(sa.bindparam("ids", ids, type_=sa.ARRAY(sa.Uuid())))
 
+    def notify(self, connection: sa.Connection, channel: str) -> None:
+        """See SqlDialect."""
+        connection.execute(_NOTIFY, {"channel": channel})
+
+    def check_listens(self, url: sa.URL) -> None:
+        """See SqlDialect."""
+        if (driver := url.get_driver_name()) != _LISTENS:
+            raise UsageError(
+                f"outbox.notify needs the driver {_LISTENS}, not {driver}: write"
+                f" postgresql+{_LISTENS}://..., or leave notify out"
+            )
+
 
 def _prepare_where_possible(engine: sa.Engine) -> None:
     """Stop preparing statements once a PgBouncer before 1.21 shows that it loses them."""
@@ -152,6 +170,10 @@ _LOCK: Final = sa.text(
     " current_setting('transaction_read_only') = 'on' AS read_only,"
     " pg_try_advisory_xact_lock(:name, :shard) AS locked"
 )
+
+_NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
+_LISTENS: Final = "psycopg"
+"""The driver whose connections can wait for notifications."""
 
 
 @frozen
@@ -205,6 +227,13 @@ class SqliteDialect:
         """See SqlDialect."""
         return column.in_(ids)
 
+    def notify(self, connection: sa.Connection, channel: str) -> None:
+        """See SqlDialect: SQLite cannot, and tests of an application may use it."""
+
+    def check_listens(self, url: sa.URL) -> None:  # noqa: ARG002 - whatever it is
+        """See SqlDialect."""
+        raise UsageError("outbox.notify needs PostgreSQL: with SQLite leave it out")
+
 
 def _use_wal(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
@@ -230,4 +259,4 @@ def is_retryable(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return code in _RETRYABLE or "database is locked" in str(error.orig)
+    return code in RETRYABLE or "database is locked" in str(error.orig)

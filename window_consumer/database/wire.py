@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxBacklog
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.relay import OutboxRelay
     from window_consumer.database.outbox.sender import OutboxSender
+    from window_consumer.database.outbox.table import Outbox
 
 THREAD: Final = "wc-outbox-relay"
 _END_S: Final = 6.0
@@ -32,17 +35,19 @@ class RelayThread:
 
     relay: OutboxRelay
     _stop: threading.Event
-    _thread: threading.Thread
+    _threads: Sequence[threading.Thread]
+    """The relay's, and the one that listens to commits of other processes if there is one."""
 
     def stop(self) -> None:
         """End the relay once its transaction is finished; returns within some seconds."""
         self._stop.set()
         self.relay.wake_up.set()
-        self._thread.join(_END_S)
+        for thread in self._threads:
+            thread.join(_END_S)
 
     def is_alive(self) -> bool:
         """Return whether it still relays."""
-        return self._thread.is_alive()
+        return self._threads[0].is_alive()
 
 
 def relay_beside(
@@ -98,6 +103,12 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     require_sqlalchemy("outbox")
     from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - SQLAlchemy is optional
 
+    from window_consumer.database.outbox.listening import (  # noqa: PLC0415 - likewise
+        THREAD as LISTENS,
+    )
+    from window_consumer.database.outbox.listening import (  # noqa: PLC0415 - likewise
+        CommitListener,
+    )
     from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
     from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
         OutboxDatabase,
@@ -107,6 +118,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     database = OutboxDatabase.of(config.outbox)
     try:
         database.check()
+        database.check_shards()
     except OperationalError as error:
         LOGGER.warning(
             "outbox: the database does not answer yet: %s",
@@ -116,6 +128,51 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     stop = threading.Event()
     sender = sender_of(producer_properties(config), log, oauth_token)
     relay = OutboxRelay(database, sender, database.rules(), stop)
-    thread = threading.Thread(target=relay.run, name=THREAD, daemon=True)
-    thread.start()
-    return RelayThread(relay, stop, thread)
+    threads = [threading.Thread(target=relay.run, name=THREAD, daemon=True)]
+    if config.outbox.notify:
+        engine, channel = database.listening_engine(), database.outbox.channel
+        listener = CommitListener(engine, channel, relay.wake_up, stop)
+        threads.append(threading.Thread(target=listener.run, name=LISTENS, daemon=True))
+    for thread in threads:
+        thread.start()
+    return RelayThread(relay, stop, threads)
+
+
+def once_beside(config: Config, workers: Sequence[PlannedWorker], beside: ExitStack) -> None:
+    """Check what workers with ``once`` need and start their cleaner; it ends with ``beside``.
+
+    Raises UsageError for tables that are missing or have other columns, and for an outbox with
+    another number of shards than the configured one.
+    """
+    if not any(route.handler.once for worker in workers for route in worker.routes):
+        return
+    from window_consumer.database.once.once import Once  # noqa: PLC0415 - likewise
+    from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
+        OnceWorker,
+        check_before_start,
+        clean_beside,
+    )
+
+    found = [
+        OnceWorker(route.handler.once, worker.config, worker.pool.has_children)
+        for worker in workers
+        for route in worker.routes
+        if isinstance(route.handler.once, Once)
+    ]
+    for each in found:
+        _check_shards(config, each.config.name, each.once.outbox)
+    check_before_start(found)
+    clean_beside(found, beside)
+
+
+def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
+    if (
+        outbox is not None
+        and config.outbox.database is not None
+        and outbox.table.fullname == config.outbox.table
+        and outbox.shards != config.outbox.shards
+    ):
+        raise UsageError(
+            f"worker {worker}: once= has an Outbox(shards={outbox.shards}), and outbox.shards is"
+            f" {config.outbox.shards}: write the same number at both places"
+        )

@@ -36,6 +36,7 @@ _OUTCOMES: Final = {
     Outcome.DONE: "done",
     Outcome.SKIPPED: "skipped",
     Outcome.FILTERED: "for none of the handlers",
+    Outcome.DEDUPLICATED: "deduplicated",
     Outcome.DEAD_LETTERED: "dead-lettered",
     Outcome.DROPPED: "dropped",
     Outcome.EARLIER: "finished before",

@@ -18,6 +18,8 @@ class Counters:
     produced: int = 0
     """Records that handlers returned and that were acked."""
     skipped: int = 0
+    deduplicated: int = 0
+    """Records whose effect the database already held: no handler was called."""
     retried: int = 0
     """Further calls of a handler after a failure."""
     moved: int = 0
@@ -66,7 +68,7 @@ class Counters:
     def finished(self) -> int:
         """Records that need no more calls in their current topic."""
         left = self.moved + self.dead_lettered + self.dropped + self.expired
-        return self.processed + self.skipped + left
+        return self.processed + self.skipped + self.deduplicated + left
 
     def copy(self) -> Counters:
         """Return a snapshot that no longer changes."""

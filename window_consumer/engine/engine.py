@@ -424,10 +424,10 @@ class Engine:
         if partition is None:
             return
         finished = ((each.start, each.stop) for each in partition.finished_ranges())
-        gone = [range(*each) for each in without(((offsets.start, offsets.stop),), finished)]
-        self.counters.gone += sum(map(len, gone))
-        if gone and self.observer is not None:
-            self.observer.gone(partition, gone, now)
+        deleted = [range(*each) for each in without(((offsets.start, offsets.stop),), finished)]
+        self.counters.gone += sum(map(len, deleted))
+        if deleted and self.observer is not None:
+            self.observer.gone(partition, deleted, now)
 
     def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Record the logs' end offsets. They are only displayed."""
@@ -488,7 +488,7 @@ class Engine:
         """
         self._advance_rates(now)
         outlived = []
-        gone = []
+        released = []
         for name in names:
             partition = self.partitions.pop(name, None)
             if partition is None:
@@ -512,13 +512,13 @@ class Engine:
             if self.observer is not None:
                 self.observer.given_up(partition, now)
             partition.give_up()
-            gone.append(partition)
+            released.append(partition)
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
-        if gone:
+        if released:
             self.lane_ownership.sort_out(now)
             outlived += [
-                each for partition in gone for each in self.lane_ownership.outlived(partition)
+                each for partition in released for each in self.lane_ownership.outlived(partition)
             ]
         self.start_gate.in_a_hurry = self.stopping
         self.counters.outlived += len(outlived)

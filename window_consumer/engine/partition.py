@@ -29,6 +29,7 @@ from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
+    AssignmentEpoch,
     Message,
     TopicPartition,
 )
@@ -75,6 +76,7 @@ class Partition:
         """The other partitions with the same lanes: the source partition and those of its copies.
         """
         self.epoch = epoch
+        self.assignment = AssignmentEpoch(epoch, commit.topic_hash)
         self.window = window
         self.ordering = ordering
         self.commit = commit
@@ -342,11 +344,21 @@ class Partition:
         self.bytes += size
         self._budget.used += size
 
+    def find_origin(self) -> None:
+        """Give copies the hash of the topic where their records were delivered first."""
+        if self.retry_level.is_copy:
+            for sibling in self.siblings:
+                if not sibling.retry_level.is_copy:
+                    topic_hash = sibling.assignment.topic_hash
+                    self.assignment = AssignmentEpoch(self.epoch, topic_hash)
+
     def join(self, siblings: Sequence[Partition]) -> None:
         """Link the partitions that share its lanes; each is woken when lanes become free."""
         self.siblings.extend(siblings)
         for sibling in siblings:
             sibling.siblings.append(self)
+        for each in (self, *siblings):
+            each.find_origin()
 
     def let_go(self, size: int) -> None:
         """Account for ``size`` bytes that are no longer needed."""

@@ -75,17 +75,18 @@ class BatchSender:
             missing -= 1
             answers[place] = None if error is None else self._failure(error, copies[place].topic)
 
-        produce = self._producer.produce
-        for place, copy in enumerate(copies):
+        for place, (topic, partition, key, value, headers, timestamp) in enumerate(copies):
             try:
-                produce(
-                    copy.topic,
-                    value=copy.value,
-                    key=copy.key,
-                    partition=_PARTITION_BY_KEY if copy.partition is None else copy.partition,
-                    headers=copy.headers,
-                    timestamp=copy.timestamp or 0,  # 0 is the time of sending
-                    on_delivery=partial(report, place),
+                # Positional: it is faster, and there are many. Timestamp 0 is the time of sending.
+                self._producer.client().produce(
+                    topic,
+                    value,
+                    key,
+                    _PARTITION_BY_KEY if partition is None else partition,
+                    partial(report, place),
+                    None,
+                    timestamp or 0,
+                    headers,  # type: ignore[arg-type] # those of a row are a list
                 )
             except BufferError:
                 missing -= 1
@@ -96,7 +97,7 @@ class BatchSender:
                 answers[place] = (
                     PublishFailedError(str(exception))
                     if cause is None
-                    else errors.publish_failure(cause, copy.topic)
+                    else errors.publish_failure(cause, topic)
                 )
         deadline = time.monotonic() + within_s
         while missing and (left_s := deadline - time.monotonic()) > 0:

@@ -15,7 +15,7 @@ from window_consumer.kafka.commits import (
     Commits,
     Results,
 )
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import (
     CommitFailedError,
     GivenUpError,
@@ -41,13 +41,18 @@ class Connection:
     Owner: poll thread. The client's callbacks only record here.
     """
 
-    def __init__(self, settings: Mapping[str, Any], log: ClientLog):
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        log: ClientLog,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
+    ):
         self.troubles: list[KafkaError] = []
         """Errors that the client reported about itself, for the listener."""
         self.commits = Commits()
         self._given_up: set[TopicPartition] = set()
         """Partitions given up since the last wait for a commit."""
-        self.watchdog = ClientWatchdog(settings, notices_silence=True)
+        self.watchdog = make_watchdog(settings, notices_silence=True)
         noting = {"error_cb": self._on_error, "on_commit": self.commits.on_commit}
         try:
             self.consumer = Consumer({**settings, **noting}, logger=log)

@@ -18,6 +18,7 @@ from window_consumer.kafka.settings import (
     EventNeeds,
     event_settings,
 )
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import (
     ConfigError,
     PublishFailedError,
@@ -37,13 +38,14 @@ class EventWriter:
         topic: str,
         log: ClientLog,
         oauth_token: OauthToken | None = None,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
         self._topic = topic
         self._log = log
         conf = event_settings(user_settings, needs)
         conf.update(token_setting(conf, oauth_token))
         try:
-            self._producer = ReconnectingProducer(conf, log, self._log_error)
+            self._producer = ReconnectingProducer(conf, log, self._log_error, make_watchdog)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
 

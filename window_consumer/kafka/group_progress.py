@@ -75,11 +75,11 @@ class GroupProgress:
         """
         self._mark = mark
         logs = self._reader.spans(topic)
-        stands = self._standing(logs)
-        self._committed = {name: found for name, (found, _) in stands.items()}
+        standing = self._standing(logs)
+        self._committed = {name: found for name, (found, _) in standing.items()}
         spans = {}
         for name, log in logs.items():
-            found, ours = stands[name]
+            found, ours = standing[name]
             goes_on = not restart and ours and log.first <= found <= log.end
             spans[name] = Span(found if goes_on else log.first, log.end)
         self._scan = self._reader.scan(spans)

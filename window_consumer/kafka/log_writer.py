@@ -40,8 +40,14 @@ Refusals = dict[int, PublishFailedError]
 
 Report = Callable[[KafkaError | None, Message], None]
 
+MakeProducer = Callable[..., Producer]
+
 Failed = dict[int, tuple[Copy, KafkaError]]
 """Copies that were not acked, by the same positions, and why."""
+
+
+class WriterFencedError(RunError):
+    """Another writer with the same name has taken over."""
 
 
 class LogWriter(Protocol):
@@ -71,10 +77,14 @@ class _Client:
     """A producer whose answers are all waited for."""
 
     def __init__(
-        self, conf: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
+        self,
+        conf: Mapping[str, Any],
+        log: ClientLog,
+        oauth_token: OauthToken | None,
+        make_producer: MakeProducer = Producer,
     ) -> None:
         try:
-            self.producer = Producer({**conf, **token_setting(conf, oauth_token)}, logger=log)
+            self.producer = make_producer({**conf, **token_setting(conf, oauth_token)}, logger=log)
         except KafkaException as exception:
             raise RunError(f"the producer cannot be made: {exception.args[0]}") from None
         self._sent = 0
@@ -107,9 +117,9 @@ class _Client:
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies, and deliver the answers that have arrived."""
         for copy in copies:
-            place = self._sent
+            number = self._sent
             self._sent += 1
-            report = self._reporter(place, copy)
+            report = self._reporter(number, copy)
             try:
                 self._produce(copy, report)
             except BufferError:
@@ -118,7 +128,7 @@ class _Client:
                 error = errors.cause_of(exception)
                 if error is None:
                     raise
-                self._failed[place] = (copy, error)
+                self._failed[number] = (copy, error)
         self.producer.poll(0)
 
     def _produce(self, copy: Copy, report: Report) -> None:
@@ -191,13 +201,13 @@ class PlainWriter:
     def _refused(self, failed: Failed) -> Refusals:
         _raise_unless_too_large(failed)
         refused: Refusals = {}
-        for place, (copy, _) in sorted(failed.items()):
+        for number, (copy, _) in sorted(failed.items()):
             # A broker refuses a whole batch of the protocol, whichever record is at fault.
             self._client.send([copy])
             still = self._client.take()
             _raise_unless_too_large(still)
             for _, error in still.values():
-                refused[place] = errors.publish_failure(error, copy.topic)
+                refused[number] = errors.publish_failure(error, copy.topic)
         return refused
 
     def finish(self, reader: GroupProgress) -> None:
@@ -233,9 +243,10 @@ class TransactionalWriter:
         oauth_token: OauthToken | None = None,
         *,
         max_batch_bytes: int | None = None,
+        make_producer: MakeProducer = Producer,
     ):
         conf = {**_settings(user_settings, name, max_batch_bytes), "transactional.id": name}
-        self._client = _Client(conf, log, oauth_token)
+        self._client = _Client(conf, log, oauth_token, make_producer)
         self._name = name
         self._begun = False
         # Ends a transaction that a killed process left open; until then its progress cannot be
@@ -319,8 +330,10 @@ def _is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED or KafkaError(_FENCED_OFF).str() in error.str()
 
 
-def _fenced(name: str, error: KafkaError) -> RunError:
-    return RunError(f"{name}: {errors.text_of(error)}: is the same redrive running twice? stop one")
+def _fenced(name: str, error: KafkaError) -> WriterFencedError:
+    return WriterFencedError(
+        f"{name}: {errors.text_of(error)}: is the same redrive running twice? stop one"
+    )
 
 
 def _settings(user: Mapping[str, Any], name: str, max_batch_bytes: int | None) -> dict[str, Any]:

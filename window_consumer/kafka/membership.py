@@ -19,7 +19,12 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
 from window_consumer.kafka.oauth import token_setting
-from window_consumer.kafka.watchdogs.assignment import AssignmentWatchdog
+from window_consumer.kafka.watchdogs.assignment import (
+    DEFAULT_TIMES,
+    AssignmentTimes,
+    AssignmentWatchdog,
+)
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import (
     RunError,
     WrongProcessError,
@@ -47,11 +52,14 @@ class Membership:
         needs: settings.ConsumerNeeds,
         cluster: Cluster,
         log: ClientLog,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
+        assignment_times: AssignmentTimes = DEFAULT_TIMES,
     ):
         self._user = user_settings
         self._needs = needs
         self._cluster = cluster
         self._log = log
+        self._make_watchdog = make_watchdog
         self._pid = os.getpid()
         self._protocols = settings.group_protocols(user_settings)
         self._connection: Connection | None = None
@@ -59,7 +67,10 @@ class Membership:
         self._join_again_at: float | None = None
         self._raised: BaseException | None = None
         self._watch = AssignmentWatchdog(
-            lambda: cluster.ask_for_group(needs.group), self._coordinator_answers, lambda: log.lines
+            lambda: cluster.ask_for_group(needs.group),
+            self._coordinator_answers,
+            lambda: log.lines,
+            times=assignment_times,
         )
         self.listener: SourceListener | None = None
         self.topics: list[str] = []
@@ -142,7 +153,8 @@ class Membership:
     def _connect(self) -> Connection:
         self._watch.expect_share()
         conf = settings.consumer_settings(self._user, self._needs, self.protocol)
-        return Connection({**conf, **token_setting(conf, self._cluster.oauth_token)}, self._log)
+        conf = {**conf, **token_setting(conf, self._cluster.oauth_token)}
+        return Connection(conf, self._log, self._make_watchdog)
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         connection = self._of(consumer)

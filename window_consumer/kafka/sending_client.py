@@ -148,10 +148,10 @@ def has_topic(client: SendingClient, topic: str) -> bool:
 def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
     """Return the topic's ``max.message.bytes``, None where nobody says."""
     try:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         admin = _admin(settings)
-        answers = admin.describe_configs([asked], request_timeout=_LIMIT_S)
-        return int(answers[asked].result(_LIMIT_S)["max.message.bytes"].value)
+        answers = admin.describe_configs([resource], request_timeout=_LIMIT_S)
+        return int(answers[resource].result(_LIMIT_S)["max.message.bytes"].value)
     except Exception:
         return None  # no permission to describe, or no answer: it is only for a message
 
@@ -159,7 +159,7 @@ def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
 def log_ranges(
     settings: Mapping[str, Any], topics: Iterable[str], timeout_s: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset and the end of each partition, as told by its leader.
+    """Return the first offset and the end of each partition, as its leader reports them.
 
     Raises what ``errors.translate`` makes of the first failure.
     """
@@ -172,13 +172,13 @@ def log_ranges(
             for partition in _partitions(admin, topic, deadline)
         ]
         left_s = max(0.1, deadline - time.monotonic())
-        asked = [
+        requests = [
             admin.list_offsets(dict.fromkeys(places, spec), request_timeout=left_s)
             for spec in (_EARLIEST, _LATEST)
         ]
         found = {}
         for place in places:
-            first, end = (answers[place].result(left_s + 1).offset for answers in asked)
+            first, end = (answers[place].result(left_s + 1).offset for answers in requests)
             found[TopicPartition(place.topic, place.partition)] = (first, end)
     except KafkaException as exception:
         error = errors.cause_of(exception)

@@ -19,6 +19,7 @@ from window_consumer.kafka.oauth import (
     token_setting,
 )
 from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import (
     PublishFailedError,
     WrongProcessError,
@@ -45,10 +46,12 @@ class KafkaSink:
         worker: str,
         log: ClientLog,
         oauth_token: OauthToken | None = None,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
         self._conf = settings.producer_settings(user_settings, worker)
         self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
+        self._make_watchdog = make_watchdog
         self._pid = os.getpid()
         self._producer: ReconnectingProducer | None = None
         self._made = threading.Event()
@@ -60,7 +63,9 @@ class KafkaSink:
         if os.getpid() != self._pid:
             raise WrongProcessError("this producer was made in another process")
         if self._producer is None:
-            self._producer = ReconnectingProducer(self._conf, self._log, self._log_error)
+            self._producer = ReconnectingProducer(
+                self._conf, self._log, self._log_error, self._make_watchdog
+            )
             self._made.set()
         return self._producer
 

@@ -27,6 +27,8 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.log_ranges import LogQuestions
 from window_consumer.kafka.connection import Connection
 from window_consumer.kafka.membership import Membership
+from window_consumer.kafka.watchdogs.assignment import DEFAULT_TIMES, AssignmentTimes
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     RunError,
@@ -52,8 +54,12 @@ class KafkaSource:
         needs: settings.ConsumerNeeds,
         cluster: Cluster,
         log: ClientLog,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
+        assignment_times: AssignmentTimes = DEFAULT_TIMES,
     ):
-        self._member = Membership(user_settings, needs, cluster, log)
+        self._member = Membership(
+            user_settings, needs, cluster, log, make_watchdog, assignment_times
+        )
         self._cluster = cluster
         self._names = Names()
         committed = user_settings.get("isolation.level") != "read_uncommitted"

@@ -1,4 +1,4 @@
-"""A producer that names the records that it sends, and tells watchers what becomes of them."""
+"""A producer that gives each record an id and reports its delivery to watchers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ TRACEPARENT = "traceparent"
 
 
 class WatchedProducer(Producer):
-    """confluent_kafka.Producer, whose ``produce`` adds headers and tells watchers.
+    """A confluent_kafka.Producer whose ``produce`` adds headers and reports to watchers.
 
-    Never raises, and never fails a record, because of them.
+    An error of a watcher is never raised and fails no record.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WatchedProducer(Producer):
         tags: str = "",
         **more: Any,
     ):
-        """``parent`` gives the traceparent of what runs now, ``tags`` those of records without."""
+        """``parent`` returns the current traceparent; ``tags`` go to records without any."""
         super().__init__(dict(conf), **more)
         self._trace = trace
         self._watchers = tuple(watchers)
@@ -60,10 +60,10 @@ class WatchedProducer(Producer):
         timestamp: int = 0,
         headers: GivenHeaders | None = None,
     ) -> None:
-        """Send a record, as confluent_kafka's produce does, with ``wc-id`` and ``wc-sent-at``.
+        """Send a record with ``wc-id`` and ``wc-sent-at``, like confluent_kafka's produce.
 
-        A ``wc-id``, ``wc-tags`` or ``traceparent`` among the headers stays. Raises what the
-        client's produce raises.
+        Keeps a ``wc-id``, ``wc-tags`` or ``traceparent`` among the headers. Raises the same errors
+        as the client's produce.
         """
         now_ms = time.time_ns() // 1_000_000
         pairs = self._completed(headers, now_ms)
@@ -93,7 +93,7 @@ class WatchedProducer(Producer):
             raise
 
     def _completed(self, given: GivenHeaders | None, now_ms: int) -> list[tuple[str, bytes | None]]:
-        """Return the headers with ours."""
+        """Return the headers, completed with ours."""
         items = given.items() if isinstance(given, Mapping) else given or ()
         pairs = [(name, _bytes(value)) for name, value in items]
         there = {name for name, _ in pairs}
@@ -113,7 +113,7 @@ class WatchedProducer(Producer):
 
 
 class WatchedSend:
-    """One record on its way."""
+    """One record that is being sent."""
 
     __slots__ = ("_on_delivery", "_topic", "_trace", "_watched", "_watchers")
 
@@ -137,7 +137,7 @@ class WatchedSend:
         timestamp_ms: int,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> None:
-        """Tell that it is about to be sent."""
+        """Report that the record is about to be sent."""
         record_id = dict(headers)[names.ID] or b""
         for watcher in self._watchers:
             with suppress(Exception):
@@ -149,7 +149,7 @@ class WatchedSend:
                 self._watched.append((self._trace, token))
 
     def answered(self, error: KafkaError | None, message: Message) -> None:
-        """Tell what became of it, then whoever sent it."""
+        """Report the result to the watchers, then call the sender's ``on_delivery``."""
         if error is None:
             self.acked(message)
         else:
@@ -158,7 +158,7 @@ class WatchedSend:
             self._on_delivery(error, message)
 
     def acked(self, message: Message) -> None:
-        """Tell where it was written."""
+        """Report where the record was written."""
         partition, offset = message.partition(), message.offset()
         for watcher, token in self._watched:
             with suppress(Exception):
@@ -166,14 +166,14 @@ class WatchedSend:
                 watcher.acked(token, int(partition or 0), int(offset or 0))
 
     def failed(self, error: BufferError | WindowConsumerError) -> None:
-        """Tell that it was not sent, or nobody knows."""
+        """Report that the record was not sent, or that its fate is unknown."""
         for watcher, token in self._watched:
             with suppress(Exception):
                 watcher.failed(token, error)
 
 
 def new_id(now_ms: int) -> str:
-    """Return an id that no other record has: a UUID of version 7, in the order of time."""
+    """Return a unique id, a UUID of version 7: ids sort by time."""
     number = (now_ms & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
     number = number & ~(0xF << 76) | 7 << 76
     number = number & ~(0x3 << 62) | 2 << 62

@@ -170,6 +170,12 @@ METRICS: tuple[Metric, ...] = (
         lambda did: did.skipped,
     ),
     _count(
+        "records.deduplicated",
+        "{record}",
+        "Records whose effect the database already held: no handler was called.",
+        lambda did: did.deduplicated,
+    ),
+    _count(
         "calls.retried",
         "{call}",
         "Further calls of a handler after a failure, without leaving the process.",

@@ -155,6 +155,21 @@ class Skip(HandlerSignal):
     """The record does not concern this handler: it is finished, and counted as skipped."""
 
 
+class Deduplicated(Skip):
+    """The database already holds the record's effect; raised by the layer of ``once``."""
+
+
+class CallAgain(HandlerSignal):
+    """Nothing happened: the record is called again after ``after_s`` seconds.
+
+    Raised by the layers around handlers. It is no attempt, and says nothing of how handlers fare.
+    """
+
+    def __init__(self, after_s: float, message: str):
+        super().__init__(message)
+        self.after_s = after_s
+
+
 class RetryLater(HandlerSignal):
     """Retry the record after ``after_s`` seconds (float, >= 0); counts as an attempt.
 

@@ -201,11 +201,22 @@ class LogEvent(StrEnum):
     OTEL_SPAN_LOST = "otel.span_lost", "a span is lost"
 
     # Outbox
+    ONCE_DATABASE_AWAY = "once.database_away", "the database of once does not answer at the start"
+    ONCE_NOT_CLEANED = "once.not_cleaned", "old ids of once could not be deleted"
+    ONCE_POOL_TOO_SMALL = "once.pool_too_small", "fewer connections than calls at once"
     OUTBOX_STARTED = "outbox.started", "the relay of `window-consumer outbox run` has started"
     OUTBOX_STOPPED = "outbox.stopped", "that relay has ended"
     OUTBOX_DATABASE_FAILED = (
         "outbox.database_failed",
         "the database does not answer, or takes no changes; the relay tries again",
+    )
+    OUTBOX_NOT_LISTENING = (
+        "outbox.not_listening",
+        "with `outbox.notify`: commits of other processes do not wake the relay; it polls",
+    )
+    OUTBOX_SHARDS_DIFFER = (
+        "outbox.shards_differ",
+        "writers of the outbox have different numbers of shards: keys may lose their order",
     )
     OUTBOX_TOPIC_SILENT = (
         "outbox.topic_silent",

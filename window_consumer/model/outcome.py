@@ -26,3 +26,5 @@ class Outcome(IntEnum):
     """It was older than its time to live: dead-lettered or dropped."""
     FILTERED = 8
     """It matches none of the handlers, and needs no action."""
+    DEDUPLICATED = 9
+    """The database already holds its effect: no handler was called."""

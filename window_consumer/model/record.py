@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from window_consumer.model.errors import UsageError
 from window_consumer.model.record_identity import (
     RecordOrigin,
     given_id,
@@ -59,10 +60,42 @@ TIMESTAMP_NOT_AVAILABLE = 0
 """The first field of Message.timestamp() for a record without a timestamp."""
 
 
+class AssignmentEpoch(NamedTuple):
+    """An assignment of a partition, as calls know it."""
+
+    epoch: int
+    """It grows with each assignment of the worker."""
+    topic_hash: int
+    """The hash of the id of the topic where the records were delivered first."""
+
+
+NO_ASSIGNMENT = AssignmentEpoch(0, 0)
+"""That of records that no Engine dispatched."""
+
+
+class Effects(NamedTuple):
+    """The transaction of a call with ``once``."""
+
+    session: Any
+    """A SQLAlchemy Session, for coroutines an AsyncSession."""
+    fence: int | None
+
+
 class Call:
     """What a record shares with the others of its slice: attempt, state and cancellation."""
 
-    __slots__ = ("attempt", "before", "cancelled", "handler", "owes", "state", "whose")
+    __slots__ = (
+        "assignment",
+        "attempt",
+        "before",
+        "cancelled",
+        "effects",
+        "handler",
+        "owes",
+        "state",
+        "uncalled",
+        "whose",
+    )
 
     def __init__(
         self,
@@ -81,10 +114,17 @@ class Call:
         self.cancelled = False
         self.owes = False
         """A handler within middleware has returned records to produce."""
+        self.uncalled = 0
+        """Those of the attempts for which no handler was called."""
+        self.assignment = NO_ASSIGNMENT
+        """The one that its records belong to."""
+        self.effects: Effects | None = None
+        """What the layer of ``once`` gives the call that runs."""
 
     def number_of(self, message: Message) -> int:
         """Return the number of this call for a record, from 1, including calls in retry topics."""
-        return self.attempt if self.before is None else self.attempt + self.before(message)
+        attempt = self.attempt - self.uncalled
+        return attempt if self.before is None else attempt + self.before(message)
 
 
 class Record:
@@ -186,6 +226,37 @@ class Record:
     def state(self) -> Any:
         """What the application's lifespan yielded; None without a lifespan."""
         return self._call.state
+
+    @property
+    def session(self) -> Any:
+        """The SQLAlchemy session of the call's transaction, of a handler with ``once``.
+
+        The framework commits it when the handler returns. It belongs to this call alone. Raises
+        UsageError elsewhere.
+        """
+        return self._effects.session
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with each assignment of the partition, with ``once(fenced=True)``.
+
+        For conditional writes elsewhere: refuse those with a smaller number than was seen before.
+        Raises UsageError elsewhere.
+        """
+        fence = self._effects.fence
+        if fence is None:
+            raise UsageError("record.fence needs Once(fenced=True)")
+        return fence
+
+    @property
+    def _effects(self) -> Effects:
+        effects = self._call.effects
+        if effects is None:
+            raise UsageError(
+                "record.session and record.fence exist only while a handler with once= is called:"
+                " write @app.handler(..., once=Once(engine))"
+            )
+        return effects
 
     @property
     def cancelled(self) -> bool:

@@ -7,10 +7,14 @@ or shows a record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
+
+MAX_ID_BYTES = 300
+"""An index of a database takes that, and no id that people make is longer."""
 
 Pairs = Sequence[tuple[str, bytes | None]]
 
@@ -48,5 +52,11 @@ def origin_in(headers: Mapping[str, bytes | None]) -> RecordOrigin | None:
 
 
 def id_text(record_id: bytes) -> str:
-    r"""Return an id as text; bytes that are not UTF-8 become ``\xff``, so that ids still differ."""
+    r"""Return an id as text: ``sha256:`` and its digest if it is long or holds a NUL.
+
+    Databases and headers take it as it is. What is not UTF-8 becomes ``\xff``, so that two ids
+    still differ.
+    """
+    if len(record_id) > MAX_ID_BYTES or b"\x00" in record_id:
+        return f"sha256:{sha256(record_id).hexdigest()}"
     return record_id.decode("utf-8", "backslashreplace")

@@ -160,12 +160,12 @@ class Assignments:
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
         """Fetch the log ranges that matter."""
         hashes = {topic: topic_hash(each.topic_id) for topic, each in facts.items()}
-        asked = [
+        requested = [
             name
             for name in names
             if self.kept.knows(name) or needs_log(committed[name], hashes[name.topic])
         ]
-        return self._source.log_ranges(asked, LOGS_S) if asked else {}
+        return self._source.log_ranges(requested, LOGS_S) if requested else {}
 
     def _begin(
         self,

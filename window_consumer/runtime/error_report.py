@@ -270,15 +270,15 @@ def handlers_lines(lines: Lines) -> Lines:
 def _place(chain: Sequence[BaseException]) -> Place:
     """Return where exceptions were raised; equal for equal stacks."""
     # Kept minimal: with 1 % of calls failing, this is half of what a failure costs.
-    place = []
+    positions = []
     for error in chain:
         trace = _without_ours(error.__traceback__)
         frames = 0
         while trace is not None and frames < _MAX_FRAMES:
-            place.append((trace.tb_frame.f_code, trace.tb_lineno))
+            positions.append((trace.tb_frame.f_code, trace.tb_lineno))
             trace = trace.tb_next
             frames += 1
-    return tuple(place)
+    return tuple(positions)
 
 
 def _digest_of(chain: Sequence[BaseException]) -> str:

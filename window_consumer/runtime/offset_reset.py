@@ -69,7 +69,7 @@ class OffsetResets:
                 LogEvent.TOPIC_RECREATED,
                 f"{topic} was deleted and recreated: reading it from its beginning",
             )
-        self._reports.outlived(self._engine.on_lost(anew, now))
+        self._reports.calls.outlived(self._engine.on_lost(anew, now))
         self._assignments.remove(anew)
         self.remove(anew)
         for name in anew:
@@ -120,7 +120,7 @@ class OffsetResets:
         # a part of the log that is gone.
         hashed = topic_hash(self._assignments.topic_ids.get(name))
         known_partitions = partition.commit.known_partitions
-        self._reports.outlived(self._engine.on_lost([name], now))
+        self._reports.calls.outlived(self._engine.on_lost([name], now))
         partitions = facts[name.topic].partitions if name.topic in facts else 0
         assigned = Assigned(name, offset, (), hashed, known_partitions, partitions=partitions)
         self._begin(assigned, now)
@@ -134,8 +134,8 @@ class OffsetResets:
         rule = "earliest" if name.topic in self._copies else self._rule
         if rule == "fail":
             raise WorkerStoppedError(
-                f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to go on,"
-                " or commit an offset for the group by hand"
+                f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to"
+                " continue, or commit an offset for the group by hand"
             )
         offset = low if rule == "earliest" else end
         self._reports.warn(

@@ -406,7 +406,7 @@ class PollLoop:
             self._source.seek(name, offset)
         if decisions.failed:
             rules = self._engine.rules.retry
-            self._reports.failed(decisions.failed, rules, self._clock.now())
+            self._reports.calls.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
         self._reports.away(decisions.away)
         self._reports.passed_over(decisions.passed_over)
@@ -415,9 +415,9 @@ class PollLoop:
         for stalled in decisions.stalled:
             failure = parts.pool.inspect(stalled)
             if failure is not None:
-                self._reports.stalled(stalled, failure, parts.pool.ending)
+                self._reports.calls.stalled(stalled, failure, parts.pool.ending)
             self._engine.on_looked_at(stalled, failure, self._clock.now())
-        self._reports.returned(decisions.returned)
+        self._reports.calls.returned(decisions.returned)
 
     def _run_periodic(self, now: float) -> None:
         """Do the periodic work."""
@@ -498,7 +498,7 @@ class PollLoop:
                 f"lost {_listed(held)}: the session timed out or was fenced",
                 partitions=len(held),
             )
-        self._reports.outlived(outlived)
+        self._reports.calls.outlived(outlived)
 
     def _log_assignment(self) -> None:
         mine = self._engine.partitions
@@ -530,9 +530,9 @@ class PollLoop:
         self._freeze_detector.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
-            added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
+            added, removed = set(topics) - set(self._topics), set(self._topics) - set(topics)
             self._reports.info(
-                LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(gone)} gone"
+                LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(removed)} gone"
             )
             self._parts.assignments.appeared(added)
             self._topics = topics
@@ -560,10 +560,10 @@ class PollLoop:
         deadline = self._clock.now() + self._left_s(INTERRUPT_S)
         while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
             self._take_completions(min(left, SERVE_S))
-        go_on = len(calls.keys() & set(self._engine.running(names)))
-        if go_on < len(calls):
+        continuing = len(calls.keys() & set(self._engine.running(names)))
+        if continuing < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
-            self._reports.interrupted(places, go_on, why, self._parts.pool.ending)
+            self._reports.calls.interrupted(places, continuing, why, self._parts.pool.ending)
 
     def _left_s(self, most_s: float) -> float:
         """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""
@@ -573,7 +573,7 @@ class PollLoop:
         """Make the last commit; return the calls that are still running."""
         verified = self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
-        self._reports.outlived(outlived)
+        self._reports.calls.outlived(outlived)
         self._last_commits.write([each for each in commits if each.name in verified])
         self._remove(names)
         return outlived

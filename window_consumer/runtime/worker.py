@@ -339,10 +339,15 @@ class Worker:
 
     def log_summary(self) -> None:
         """Log the summary line of the worker."""
-        self._reports.calm()
+        self._reports.calls.calm()
         did = self.counters
         # Only if there are any: most workers skip nothing and let nothing expire.
-        rare = (("skipped", did.skipped), ("expired", did.expired), ("dropped", did.dropped))
+        rare = (
+            ("skipped", did.skipped),
+            ("deduplicated", did.deduplicated),
+            ("expired", did.expired),
+            ("dropped", did.dropped),
+        )
         more = "".join(f" {number} {what}," for what, number in rare if number)
         produced = f"{did.produced} produced, " if did.produced else ""
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""

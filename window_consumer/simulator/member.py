@@ -38,6 +38,8 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.call_log import CallLog
+from window_consumer.runtime.limited_log import LimitedLog
 from window_consumer.runtime.offset_reset import OffsetResets
 from window_consumer.runtime.poll_loop import (
     Phase,
@@ -172,13 +174,13 @@ class WatchedSink(FakeSink):
         return message
 
 
-class MemberListener(WorkerLog):
-    """A member's log, which reports outlived calls to the history."""
+class MemberCallLog(CallLog):
+    """The lines about a member's calls, which reports outlived ones to the history."""
 
-    def __init__(self, member: SimulatedMember, scene: SharedSimulation):
-        super().__init__(str(member), _SILENT, scene.clock.now)
+    def __init__(self, log: LimitedLog, member: SimulatedMember, history: SimulationHistory):
+        super().__init__(log, lambda _, key: key, "")
         self._member = member
-        self._history = scene.history
+        self._history = history
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Record calls that continue although their partition was given up."""
@@ -186,7 +188,17 @@ class MemberListener(WorkerLog):
         self._history.reported(self._member, calls)
         super().outlived(calls)
 
-    def warn(self, event: LogEvent, text: str, **_fields: object) -> None:
+
+class MemberListener(WorkerLog):
+    """A member's log, which reports warnings and outlived calls to the history."""
+
+    def __init__(self, member: SimulatedMember, scene: SharedSimulation):
+        super().__init__(str(member), _SILENT, scene.clock.now)
+        self.calls = MemberCallLog(self, member, scene.history)
+        self._member = member
+        self._history = scene.history
+
+    def warn(self, event: LogEvent, text: str, **_data: object) -> None:
         """Record a warning."""
         self._history.record(f"{self._member} warns ({event}): {text}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any, Final
 
 from attrs import asdict, evolve, field, frozen
@@ -35,6 +36,22 @@ Spans = Mapping[Place, tuple[int, int]]
 
 class CheckpointError(UsageError):
     """A checkpoint is missing, or belongs to something else; the message says what to do."""
+
+    def __init__(self, message: str, problem: CheckpointProblem):
+        super().__init__(message)
+        self.problem = problem
+
+
+class CheckpointProblem(Enum):
+    """Why a job cannot continue from its checkpoint."""
+
+    BEHIND_TABLE = auto()
+    """The table has batches that the checkpoint lacks."""
+    AHEAD_OF_TABLE = auto()
+    """The checkpoint has batches that the table lacks."""
+    OTHER_CLUSTER = auto()
+    OTHER_TOPIC = auto()
+    RECREATED_TOPIC = auto()
 
 
 @frozen(kw_only=True)
@@ -174,12 +191,14 @@ def _compare(files: _Files, path: str, table: str, version: int | None, again: s
     if version is not None and not files.exists(posixpath.join(path, "offsets", str(last))):
         raise CheckpointError(
             f"the table {table} has what was read up to a checkpoint that is not there, or is of"
-            f" before: {path}. Bring it back, or: {again}"
+            f" before: {path}. Bring it back, or: {again}",
+            CheckpointProblem.BEHIND_TABLE,
         )
     if any(number > last for number in files.numbers(posixpath.join(path, "commits"))):
         raise CheckpointError(
-            f"the checkpoint {path} has batches that the table {table} has not: it was made anew,"
-            f" or is of before. Bring it back, or: {again}"
+            f"the checkpoint {path} has batches that the table {table} has not: it was recreated,"
+            f" or is of before. Bring it back, or: {again}",
+            CheckpointProblem.AHEAD_OF_TABLE,
         )
 
 
@@ -190,13 +209,15 @@ def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, agai
             f"the checkpoint {path} is of the cluster {before.cluster}, and {bootstrap} is the"
             f" cluster {origin.cluster}: give each cluster a `directory` of its own, or answers mix"
             " what both have in topics of one name. Where it has taken the other one's place:"
-            f" {again}"
+            f" {again}",
+            CheckpointProblem.OTHER_CLUSTER,
         )
     if not origin.is_pattern and set(before.topics) != set(origin.topics):
         raise CheckpointError(
             f"the checkpoint {path} is of {', '.join(before.topics)}, and"
             f" {', '.join(origin.topics)} is to be read: name the former in the configuration, or"
-            f" another directory. Or: {again}"
+            f" another directory. Or: {again}",
+            CheckpointProblem.OTHER_TOPIC,
         )
     anew = [
         name
@@ -205,8 +226,9 @@ def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, agai
     ]
     if anew:
         raise CheckpointError(
-            f"{', '.join(anew)} was deleted and made anew since it was read last: its offsets mean"
-            f" other records now. {again}"
+            f"{', '.join(anew)} was deleted and recreated since it was last read: its offsets mean"
+            f" other records now. {again}",
+            CheckpointProblem.RECREATED_TOPIC,
         )
 
 

@@ -1,18 +1,29 @@
-"""``window-consumer pipeline``: the jobs on Spark that turn topics of events into tables."""
+"""``window-consumer pipeline`` and ``backfill``: the commands that start Spark."""
 
 from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
 
 import click
 
 from window_consumer.cli.options import LazyGroup
 
-_COMMANDS = {
+COMMANDS: Final = MappingProxyType(
+    {
+        "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
+        "pipeline": "window_consumer.spark.cli:pipeline_group",
+    }
+)
+"""Each command's ``module:attribute``, imported when it is called."""
+
+_PIPELINE = {
     "jars": "window_consumer.spark.commands.jars:jars_command",
     "run": "window_consumer.spark.commands.run:run_command",
     "maintain": "window_consumer.spark.commands.maintain:maintain_command",
 }
 
 
-@click.group("pipeline", cls=LazyGroup, lazy=_COMMANDS)
+@click.group("pipeline", cls=LazyGroup, lazy=_PIPELINE)
 def pipeline_group() -> None:
     """Turn the topics of events into tables, with Spark."""

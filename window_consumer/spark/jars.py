@@ -85,32 +85,37 @@ def default_directory() -> Path:
     return Path(cache) / "window-consumer" / "jars"
 
 
-def ready(directory: Path) -> list[Path]:
-    """Return the paths of all jars; raises MissingJarsError where one is missing or differs."""
-    wrong = _missing(directory)
+def ready(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Path]:
+    """Return the paths of the jars, by default all of the lock.
+
+    Raises MissingJarsError where one is missing or differs.
+    """
+    wanted = locked() if wanted is None else wanted
+    wrong = _missing(directory, wanted)
     if wrong:
         raise MissingJarsError(
             f"{directory} lacks {', '.join(jar.name for jar in wrong)}, or has other ones of these"
             " names: `window-consumer pipeline jars` brings Spark's connectors, with Maven"
         )
-    return [directory / jar.name for jar in locked()]
+    return [directory / jar.name for jar in wanted]
 
 
-def fetch(directory: Path) -> list[Jar]:
-    """Download the missing jars; return them.
+def fetch(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Jar]:
+    """Download the missing jars, by default of the whole lock; return them.
 
     Several processes may call at once: one downloads, the others wait. Nothing is written if all
     jars are there. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
     JarsNotFetchedError where the download fails or differs from the lock; then the previous jars
     stay.
     """
-    if not _missing(directory):
+    wanted = locked() if wanted is None else wanted
+    if not _missing(directory, wanted):
         return []
     try:
         # Nobody else may write there, whatever the umask: see ``class_archive``.
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         with alone(directory):
-            missing = _missing(directory)
+            missing = _missing(directory, wanted)
             if missing:
                 _download(missing, directory)
             return missing
@@ -122,8 +127,8 @@ def fetch(directory: Path) -> list[Jar]:
         ) from error
 
 
-def _missing(directory: Path) -> list[Jar]:
-    return [jar for jar in locked() if not jar.stands(directory)]
+def _missing(directory: Path, wanted: Sequence[Jar]) -> list[Jar]:
+    return [jar for jar in wanted if not jar.stands(directory)]
 
 
 @contextmanager

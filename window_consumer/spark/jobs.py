@@ -18,9 +18,7 @@ from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     checkpoints,
     sources,
-)
-from window_consumer.spark import (
-    quarantine as quality,
+    tables,
 )
 from window_consumer.spark.checkpoints import (
     Checkpoint,
@@ -32,10 +30,10 @@ from window_consumer.spark.plan import (
     PipelinePlan,
     writer_of,
 )
-from window_consumer.spark.registry import Job, jobs
 from window_consumer.spark.tables import (
     BROKEN,
 )
+from window_consumer.spark.wire import Job, jobs
 
 
 class BatchFailedError(RunError):
@@ -47,6 +45,9 @@ class SecondWriterError(RunError):
 
 
 JOBS: Final = jobs()
+
+COUNTED_S: Final = 60.0
+"""Counts arrive with the batch. This is the delay that a busy machine may add."""
 
 
 def explained(error: Exception) -> str:
@@ -162,8 +163,9 @@ class BatchSink:
     path: str
     broken: str
     checkpoint: Checkpoint
-    look: Callable[[int], None] = lambda _batch: None
+    before_batch: Callable[[int], None] = lambda _batch: None
     """Called with the number of each batch before it is read."""
+    counted_s: float = COUNTED_S
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
     rows: int = field(default=0, init=False)
@@ -193,29 +195,29 @@ class BatchSink:
         name, number = writer_of(self.job.name), self.checkpoint.number(batch)
         has_broken = True
         if number > self.checkpoint.written:
-            self.look(batch)
+            self.before_batch(batch)
             seen, made = Observation(), Observation()
             bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
             counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))
-            rows = self.job.rows(quality.readable(counted), self.plan)
+            rows = self.job.rows(tables.readable(counted), self.plan)
             rows = rows.observe(made, F.count(F.lit(1)).alias("rows"))
             self.job.table.append(rows, self.path, name, number)
-            found = _observed(seen, self.path)
+            found = _observed(seen, self.path, self.counted_s)
             self.records += found["all"]
-            self.rows += _observed(made, self.path)["rows"]
+            self.rows += _observed(made, self.path, self.counted_s)["rows"]
             self.quarantined += found["bad"]
             has_broken = found["bad"] > 0
         # Else the batch was written before a crash, and its quarantine perhaps was not.
         if has_broken:
-            BROKEN.append(quality.quarantined(judged, self.job.name), self.broken, name, number)
+            BROKEN.append(tables.quarantined(judged, self.job.name), self.broken, name, number)
 
 
-def _observed(seen: Observation, path: str) -> dict[str, int]:
+def _observed(seen: Observation, path: str, timeout_s: float) -> dict[str, int]:
     """Return the counts of a batch's write; raise where the table already has the batch."""
     answer: Future[dict[str, int]] = Future()
     Thread(target=lambda: answer.set_result(seen.get), name="wc-observed", daemon=True).start()
     try:
-        return answer.result(_COUNTED_S)
+        return answer.result(timeout_s)
     except TimeoutError:
         raise _second_writer(path) from None
 
@@ -226,10 +228,6 @@ _SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
 
 def _second_writer(path: str) -> SecondWriterError:
     return SecondWriterError(f"{path} has this batch from another process: run each job once")
-
-
-_COUNTED_S: Final = 60.0
-"""Counts arrive with the batch. This is the delay that a busy machine may add."""
 
 
 @frozen

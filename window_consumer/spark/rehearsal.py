@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from window_consumer.spark import (
     class_archive,
-    quarantine,
     session,
+    tables,
 )
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import PipelinePlan
@@ -44,9 +44,9 @@ def rehearse(spark: SparkSession, directory: str) -> None:
         broken = BROKEN.make(spark, plan)
         for job in JOBS.values():
             judged = job.judge(records)
-            rows = job.rows(quarantine.readable(judged), plan)
+            rows = job.rows(tables.readable(judged), plan)
             job.table.append(rows, job.table.make(spark, plan), job.name, batch)
-            BROKEN.append(quarantine.quarantined(judged, job.name), broken, job.name, batch)
+            BROKEN.append(tables.quarantined(judged, job.name), broken, job.name, batch)
 
     writer = given.selectExpr(*_RECORD).writeStream.foreachBatch(write)
     place = str(Path(directory, "checkpoint"))

@@ -1,4 +1,7 @@
-"""The tables: their places, their layout, and exactly-once writes.
+"""The tables: what their schemas share, their layout, exactly-once writes, and the quarantine.
+
+A feature's own schema is in its ``spark/schema``. Unreadable records go to the quarantine with a
+reason; nothing is dropped.
 
 Delta, so that programs other than Spark can read them: the log defines the table, whatever files a
 killed writer left behind.
@@ -14,12 +17,38 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
+from window_consumer.former_paths import moved_name
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.schemas import (
-    QUARANTINE,
-    VERSION,
+
+VERSION: Final = 1
+"""The version of all schemas, which goes up when a table's columns change.
+
+Changes only add columns, so an older program reads the columns it knows, and a newer one reads
+missing columns as null.
+"""
+
+LATEST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, the latest that all readers of the tables support."""
+
+CORRUPT: Final = "_corrupt"
+"""Where Spark puts text that does not fit its schema."""
+
+QUARANTINE: Final = T.StructType(
+    [
+        T.StructField("subject", T.StringType()),
+        T.StructField("reason", T.StringType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("written_at", T.TimestampType()),
+        T.StructField("value", T.BinaryType()),
+    ]
 )
+"""What could not be read, and why; ``value`` has at most 1 MiB of the record's."""
+
+MOST_BYTES: Final = 1024**2
+"""The most bytes of an unreadable record's value that are kept."""
 
 _TRIES: Final = 20
 _AGAIN_S: Final = 0.5
@@ -129,3 +158,28 @@ def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
 
 
 BROKEN: Final = Table("quarantine", QUARANTINE, partitioned_by=("subject",))
+
+
+def readable(judged: DataFrame) -> DataFrame:
+    """Return the records without a ``reason``."""
+    return judged.where(F.col("reason").isNull())
+
+
+def quarantined(judged: DataFrame, subject: str) -> DataFrame:
+    """Return the records with a ``reason``, as ``QUARANTINE``; deterministic.
+
+    Takes the columns of Spark's Kafka source and ``reason``.
+    """
+    return judged.where(F.col("reason").isNotNull()).select(
+        F.lit(subject).alias("subject"),
+        "reason",
+        "topic",
+        "partition",
+        "offset",
+        F.col("timestamp").alias("written_at"),
+        F.substring("value", 1, MOST_BYTES).alias("value"),
+    )[[each.name for each in QUARANTINE]]
+
+
+def __getattr__(name: str) -> Any:
+    return moved_name("spark.tables", name)

@@ -36,6 +36,8 @@ class Step(StrEnum):
     """Its handler asked to skip it."""
     FILTERED = "filtered"
     """No handler matches it."""
+    DEDUPLICATED = "deduplicated"
+    """The database already held its effect."""
     FAILED = "failed"
     """A call of its handler failed; status says what follows."""
     RETRIED = "retried"

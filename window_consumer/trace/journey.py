@@ -26,7 +26,7 @@ _AMONG_EQUALS: Final[dict[str, int]] = {
             (Step.RECEIVED,),
             (Step.REDRIVEN,),
             (Step.FAILED,),
-            (Step.PROCESSED, Step.SKIPPED, Step.FILTERED),
+            (Step.PROCESSED, Step.SKIPPED, Step.FILTERED, Step.DEDUPLICATED),
             (Step.RETRIED, Step.DEAD_LETTERED, Step.EXPIRED, Step.DROPPED),
         )
     )
@@ -40,6 +40,7 @@ _ENDS: Final = {
         Step.PROCESSED,
         Step.SKIPPED,
         Step.FILTERED,
+        Step.DEDUPLICATED,
         Step.DEAD_LETTERED,
         Step.EXPIRED,
         Step.DROPPED,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from window_consumer.admin.cli import (
+    authority_option,
+    token_option,
+)
 from window_consumer.admin.client import (
     Access,
     AdminAddress,
-)
-from window_consumer.admin.commands.top import (
-    authority_option,
-    token_option,
 )
 from window_consumer.admin.doctor.collection import (
     Examination,

@@ -10,14 +10,15 @@ from urllib.parse import quote
 
 import click
 
+from window_consumer.admin.cli import (
+    DEFAULT_URL,
+    authority_option,
+    token_option,
+)
 from window_consumer.admin.client import (
     Access,
     AdminAddress,
     command,
-)
-from window_consumer.admin.commands.top import (
-    authority_option,
-    token_option,
 )
 from window_consumer.cli.output import OK
 from window_consumer.engine.guards.interventions import Intervention
@@ -70,7 +71,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
         ),
         click.option(
             "--url",
-            default="http://127.0.0.1:8090",
+            default=DEFAULT_URL,
             show_default=True,
             metavar="ADMIN",
             help="The worker's admin address (admin.listen).",

@@ -210,9 +210,10 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
     state += "paused manually; " if snapshot.halted else ""
+    repeated = f", {did.deduplicated} deduplicated" if did.deduplicated else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
-        f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
+        f" {did.dead_lettered} dead-lettered{repeated}; {snapshot.busy} of"
         f" {snapshot.limit_now} slots busy"
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
@@ -248,16 +249,16 @@ def _percentile(histogram: Histogram, percent: int) -> str:
 
 def _failures(snapshot: WindowsSnapshot) -> Iterator[Text]:
     did = snapshot.counters
-    said = [
+    parts = [
         f"{what}: {_counted(by)}"
         for what, by in (("to retry topics", did.moved_to), ("dead letters", did.dead_by))
         if by
     ]
     waiting = sum(each.failed for each in snapshot.partitions)
     if waiting:
-        said.append(f"{waiting} wait for their next call or ack")
-    if said:
-        yield _line(f"  {'; '.join(said)}", "yellow")
+        parts.append(f"{waiting} wait for their next call or ack")
+    if parts:
+        yield _line(f"  {'; '.join(parts)}", "yellow")
 
 
 def _counted(by: Counter[str]) -> str:

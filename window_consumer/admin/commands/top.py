@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
 from window_consumer.admin.client import (
     Access,
     AdminAddress,
@@ -27,24 +28,7 @@ from window_consumer.cli.output import (
 )
 from window_consumer.model.errors import UsageError
 
-_DEFAULT = "http://127.0.0.1:8090"
 _SHORTEST_S = 0.1
-
-token_option = click.option(
-    "--token",
-    envvar="WINDOW_CONSUMER_TOKEN",
-    metavar="TOKEN",
-    default=None,
-    help="The token of the admin address. [env: WINDOW_CONSUMER_TOKEN]",
-)
-authority_option = click.option(
-    "--ca",
-    "authority",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=None,
-    metavar="FILE",
-    help="Certificates (PEM) to trust with https://. [default: the machine's]",
-)
 
 
 @click.command("top")
@@ -78,7 +62,7 @@ def top_command(
         raise UsageError(
             f"--interval: at least {_SHORTEST_S:g}s; each refresh costs the worker time"
         )
-    addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls or (_DEFAULT,))]
+    addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls or (DEFAULT_URL,))]
     for number in (signal.SIGTERM, signal.SIGINT):
         # Set explicitly, because a shell starts background processes with SIGINT ignored.
         signal.signal(number, _interrupt)

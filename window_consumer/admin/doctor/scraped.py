@@ -75,6 +75,7 @@ def _worker_look(worker: str, process: str, figures: Figures, at_s: float) -> Wo
         counters=Counters(
             processed=round(one("records_processed_total")),
             skipped=round(one("records_skipped_total")),
+            deduplicated=round(one("records_deduplicated_total")),
             moved=round(one("records_moved_total")),
             dead_lettered=round(one("records_dead_lettered_total")),
             dropped=round(one("records_dropped_total")),

@@ -13,6 +13,8 @@ from window_consumer.app.limits.group_times import (
     group_times,
 )
 from window_consumer.app.limits.warnings import (
+    once_keep_s,
+    once_warnings,
     process_warnings,
     producer_warnings,
     retry_warnings,
@@ -127,6 +129,8 @@ class WorkerBounds:
     ttl: str | None
     """The time to live of records, as written in the configuration."""
     on_expired: str
+    once_table_bytes: int | None
+    """What the ids of ``once`` take in the database; None without ``once``, or a rate."""
     warnings: tuple[str, ...]
 
     def records_per_s_beside(self, open_s: float) -> float:
@@ -134,8 +138,17 @@ class WorkerBounds:
         return self.window_records / open_s
 
 
-def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerBounds:
-    """Return what a worker's configuration implies; ``times`` are the cluster's group times."""
+def bounds_of(
+    worker: PlannedWorker,
+    times: GroupTimes | None = None,
+    *,
+    dlq_retention_s: float = 0.0,
+    rate: float | None = None,
+) -> WorkerBounds:
+    """Return what a worker's configuration implies; ``times`` are the cluster's group times.
+
+    ``rate`` is how many records a second are expected.
+    """
     config, rules = worker.config, worker.engine
     window = rules.window_cells * rules.cell_records
     buffer = (BUFFER_BATCHES + 1) * rules.batch_records
@@ -184,8 +197,21 @@ def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerB
         otherwise=config.otherwise if worker.may_be_unroutable else None,
         ttl=None if config.ttl is None else ttl_kind().write(config.ttl),
         on_expired=config.on_expired,
-        warnings=tuple(_warnings(worker, window, metadata, times)),
+        once_table_bytes=_once_table_bytes(worker, rate),
+        warnings=(
+            *_warnings(worker, window, metadata, times),
+            *once_warnings(worker, dlq_retention_s),
+        ),
     )
+
+
+ONCE_ROW_BYTES = 300
+"""An id with its row and its entries in the indexes, rows that wait for VACUUM among them."""
+
+
+def _once_table_bytes(worker: PlannedWorker, rate: float | None) -> int | None:
+    keep_s = once_keep_s(worker)
+    return None if keep_s is None or rate is None else round(keep_s * rate * ONCE_ROW_BYTES)
 
 
 def _resident_bytes(worker: PlannedWorker, window: int) -> int:

@@ -32,6 +32,25 @@ def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
     yield from _level_warnings(worker)
 
 
+def once_warnings(worker: PlannedWorker, dlq_retention_s: float) -> Iterator[str]:
+    """Yield that an id may be gone from the database before its record comes again."""
+    keep_s = once_keep_s(worker)
+    way_s = sum(wait.longest_s for wait in worker.retry.schedule())
+    way_s += dlq_retention_s if worker.writes_dead_letters else 0.0
+    if keep_s is not None and keep_s < way_s:
+        yield (
+            f"once.keep {format_duration(keep_s)} is shorter than a record's longest way through"
+            f" the ladder and the dead letters ({format_duration(round(way_s))}): one that comes"
+            " back after that has its effect again"
+        )
+
+
+def once_keep_s(worker: PlannedWorker) -> float | None:
+    """Return for how long the database remembers ids; None without ``once``."""
+    onces = [route.handler.once for route in worker.routes if route.handler.once is not None]
+    return min((once.keep_s(worker.config) for once in onces), default=None)
+
+
 def _fatal_warnings(worker: PlannedWorker) -> Iterator[str]:
     rules = worker.retry
     everything = [each.__name__ for each in (Exception, BaseException) if each in rules.fatal]

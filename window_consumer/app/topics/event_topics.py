@@ -65,7 +65,7 @@ class EventTopic:
         Creates the topic if it is missing and that is allowed; a ``dry`` run only checks whether it
         could be created.
         """
-        about = f"{self.section}: topic {self.name}"
+        subject = f"{self.section}: topic {self.name}"
         try:
             found = place.cluster.topics([self.name], _ASK_S).get(self.name)
             if found is None:
@@ -74,7 +74,7 @@ class EventTopic:
                 needs = f"{self.section}: needs WRITE on topic {self.name}"
                 return f"{needs}: add an ACL; {self.without_it}"
         except WindowConsumerError as error:
-            return f"{about}: {error}; {self.without_it}"
+            return f"{subject}: {error}; {self.without_it}"
         return None
 
     def _make(self, plan: AppPlan, place: EventPlace, *, dry: bool) -> str | None:

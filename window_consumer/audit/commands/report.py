@@ -38,9 +38,9 @@ from window_consumer.config.sections.pipeline import (
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import plan_of, session_for
 from window_consumer.spark.commands.runner import runner_of
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import plan_of, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,11 @@ from window_consumer.audit.count import (
     CountTier,
 )
 from window_consumer.audit.spark.schema import AUDIT_COUNTS, AUDIT_RECORD
-from window_consumer.spark.schemas import (
+from window_consumer.spark.tables import (
     CORRUPT,
     LATEST_MS,
+    utc_day,
 )
-from window_consumer.spark.tables import utc_day
 
 ID: Final = ("client", "incarnation", "sequence")
 """The identity of a count, to find repeats."""
@@ -131,7 +131,7 @@ def counts(readable: DataFrame) -> DataFrame:
 def unread(quarantined: DataFrame) -> DataFrame:
     """Return the readable counts of records in quarantine, as ``AUDIT_COUNTS``.
 
-    Takes ``schemas.QUARANTINE``. Whatever its tier, only the side of the balance is certain: a
+    Takes ``tables.QUARANTINE``. Whatever its tier, only the side of the balance is certain: a
     count with offsets was read (``UNREAD_LEFT``), any other was written (``UNREAD_CAME``).
     """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.audit.count import CountTier
-from window_consumer.spark.schemas import LATEST_MS
+from window_consumer.spark.tables import LATEST_MS
 
 PLACE: Final = ("group", "topic", "partition")
 HELD: Final = (

@@ -10,7 +10,7 @@ from window_consumer.audit.spark import counts, report
 from window_consumer.audit.spark.findings import Rules
 from window_consumer.audit.spark.schema import AUDIT
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.registry import Job
+from window_consumer.spark.wire import Job
 
 
 def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:

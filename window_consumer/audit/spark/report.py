@@ -22,7 +22,7 @@ from window_consumer.audit.spark.schema import AUDIT_COUNTS
 from window_consumer.audit.spark.sides import UNKNOWN, aligned, sides
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import snapshots
-from window_consumer.spark.schemas import QUARANTINE
+from window_consumer.spark.tables import QUARANTINE
 
 QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 LATENCIES: Final = ("topic", "group", "host", "count", *QUANTILES)
@@ -176,7 +176,7 @@ def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
 def quarantined(session: SparkSession, path: str, since_ms: int) -> DataFrame | None:
     """Return quarantined records of counts, written since then and a day before.
 
-    The columns are ``schemas.QUARANTINE``; None where there are none.
+    The columns are ``tables.QUARANTINE``; None where there are none.
     """
     taken = snapshots.of(session, path, QUARANTINE, {"subject": "audit"})
     if taken is None or taken.is_empty:

@@ -9,8 +9,7 @@ import attrs
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
 from window_consumer.audit.count import AuditCount
-from window_consumer.spark.schemas import CORRUPT
-from window_consumer.spark.tables import Table
+from window_consumer.spark.tables import CORRUPT, Table
 
 
 def _type(kind: Any) -> T.DataType:

@@ -66,7 +66,8 @@ class OutboxConfig:
     shards: int = field(
         default=64,
         metadata=about(
-            "The number of shards of Outbox(). Relays share them: more relays than shards idle.",
+            "The number of shards of Outbox(); a start with another number than the rows have ends "
+            "with exit code 2. Relays share shards: more relays than shards idle.",
             kind=kinds.whole_number(1, 1024),
             reason="enough for some ten relays, and few enough to look at each",
         ),
@@ -82,8 +83,9 @@ class OutboxConfig:
     notify: bool = field(
         default=False,
         metadata=about(
-            "Reserved for PostgreSQL's NOTIFY, which Outbox(notify=True) sends. The relay does not "
-            "listen yet: in processes other than the writers it polls.",
+            "Whether commits of other processes wake the relay, by PostgreSQL's NOTIFY, if their "
+            "Outbox() has notify=True. Without it the relay polls. Not with SQLite; behind "
+            "PgBouncer only with session pooling.",
             kind=kinds.boolean(),
             reason="it takes a further connection, and commits that notify wait for each other",
         ),

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from window_consumer.database.dialects import is_retryable
 from window_consumer.database.outbox.sender import OutboxSender
 from window_consumer.database.outbox.store import OutboxStore
-from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.database.outbox.table import OutboxRow, hash_of
 from window_consumer.database.outbox.wake import WakeUp
 from window_consumer.kafka.batch_sending import Answer
 from window_consumer.model.errors import UsageError
@@ -41,6 +41,17 @@ _LOOKS_S: Final = (0.002, 0.01, 0.04)
 """After a wake-up without rows: the commit that it announced may take a moment."""
 
 _log = own_logger()
+
+
+def report_shards(shards: int) -> None:
+    """Report rows of writers with another number of shards: relays cannot keep a key's order."""
+    _log.error(
+        "outbox: rows were written with another number of shards than outbox.shards, which is %d:"
+        " while writers differ, rows of a key may be sent out of order; give each Outbox() the"
+        " same number",
+        shards,
+        extra={"event": LogEvent.OUTBOX_SHARDS_DIFFER},
+    )
 
 
 @frozen(kw_only=True)
@@ -112,6 +123,7 @@ class OutboxRelay:
     _sent: int = field(default=0, init=False)
     _refused: int = field(default=0, init=False)
     _oldest_s: float = field(default=0.0, init=False)
+    _shards_differ: bool = field(default=False, init=False)
     _kafka_trouble: str | None = field(default=None, init=False)
     _database_trouble: str | None = field(default=None, init=False)
 
@@ -200,10 +212,19 @@ class OutboxRelay:
             if not rows:
                 return 0
             self._row_bytes = sum(row.size for row in rows) / len(rows)
+            self._check_shard(rows[0], shard)
             answers = self._sender.send(rows, SEND_S)
             sent = self._settle(connection, rows, answers, held)
         self._committed()
         return sent
+
+    def _check_shard(self, row: OutboxRow, shard: int) -> None:
+        """Report, once, a writer with another number of shards; one row of a batch shows it."""
+        shards = self._store.outbox.shards
+        is_other = hash_of(row.topic, row.key, row.id) % shards != shard
+        if is_other and not self._shards_differ:
+            self._shards_differ = True
+            report_shards(shards)
 
     def _limit(self) -> int:
         """Return how many rows to read, so that large ones do not fill the memory."""

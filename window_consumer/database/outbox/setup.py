@@ -13,9 +13,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from window_consumer.config import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.dialects import dialect_of
-from window_consumer.database.outbox.relay import RelayRules
+from window_consumer.database.outbox.relay import RelayRules, report_shards
 from window_consumer.database.outbox.store import OutboxStore
-from window_consumer.database.outbox.table import Outbox
+from window_consumer.database.outbox.table import MOST_SHARDS, Outbox
 from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
 from window_consumer.model.errors import UsageError
 
@@ -24,6 +24,14 @@ _SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "p
 
 class WrongTableError(UsageError):
     """The table of the outbox is missing, or has other columns."""
+
+
+class ShardsDifferError(UsageError):
+    """``outbox.shards`` is not the number that Outbox() was given."""
+
+
+_SAMPLED: Final = 200
+"""Rows of which the number of shards is told, with hardly a doubt."""
 
 
 @frozen
@@ -42,11 +50,18 @@ class OutboxDatabase:
             raise UsageError("outbox.database is missing: the URL of the database with the table")
         url = _url_of(config.database)
         outbox = Outbox(sa.MetaData(), config.table, config.shards)
+        dialect = dialect_of(url.get_backend_name())
+        if config.notify:
+            dialect.check_listens(url)
         try:
-            engine = dialect_of(url.get_backend_name()).engine(url)
+            engine = dialect.engine(url)
         except (ArgumentError, ImportError) as error:
             raise UsageError(f"outbox.database: {error}") from None
-        return cls(config, outbox, engine, OutboxStore(outbox, url.get_backend_name()))
+        return cls(config, outbox, engine, OutboxStore(outbox, dialect.name))
+
+    def listening_engine(self) -> sa.Engine:
+        """Return an engine for the connection that listens to commits of other processes."""
+        return self.store.dialect.engine(self.engine.url)
 
     def ddl(self) -> str:
         """Return the statements that create the table and its indexes."""
@@ -63,6 +78,30 @@ class OutboxDatabase:
         with self.engine.connect() as connection, connection.begin():
             self.check_table(connection)
             self.store.dialect.check_writable(connection, self.outbox.table)
+
+    def check_shards(self) -> None:
+        """Raise UsageError if rows were written with another number of shards than is configured.
+
+        Nobody knows what to do about rows of several writers with different numbers: they are sent.
+        """
+        with self.engine.connect() as connection, connection.begin():
+            sample = self.store.hashes(connection, _SAMPLED)
+        ours = self.config.shards
+        if all(hashed % ours == shard for hashed, shard in sample):
+            return
+        fitting = [
+            number
+            for number in range(1, MOST_SHARDS + 1)
+            if all(hashed % number == shard for hashed, shard in sample)
+        ]
+        if fitting:
+            number = str(fitting[0]) if len(fitting) == 1 else "another number"
+            raise ShardsDifferError(
+                f"outbox.shards is {ours}, and the rows of {self.outbox.table.fullname} were"
+                f" written by Outbox(shards=...) with {number}: write the same number at both"
+                " places, and change it only while the table is empty"
+            )
+        report_shards(ours)
 
     def check_table(self, connection: sa.Connection) -> None:
         """Raise WrongTableError, with the DDL, if the table is missing or has other columns."""

@@ -20,6 +20,7 @@ from window_consumer.database.outbox.table import (
     WAITING,
     Outbox,
     OutboxRow,
+    hash_of,
     headers_of,
 )
 
@@ -129,6 +130,13 @@ class OutboxStore:
             OutboxRow(row_id, topic, key, payload, headers_of(row_id, stored), *place)
             for row_id, topic, key, payload, stored, *place in found.all()
         ]
+
+    def hashes(self, connection: sa.Connection, most: int) -> list[tuple[int, int]]:
+        """Return what decides about the shards of some unpublished rows, and their shards."""
+        row = self._table.c
+        some = sa.select(row.topic, row.key, row.id, row.shard).where(sa.text(UNPUBLISHED))
+        found = connection.execute(some.limit(most))
+        return [(hash_of(*given), shard) for *given, shard in found.all()]
 
     def mark(self, connection: sa.Connection, ids: Sequence[uuid.UUID], *, keep: bool) -> None:
         """Delete rows that Kafka has, or note when it got them if they are to be kept."""

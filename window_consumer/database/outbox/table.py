@@ -30,6 +30,7 @@ FAILED: Final = "failed"
 
 UNPUBLISHED: Final = "published_at IS NULL AND status <> 'failed'"
 REFUSED: Final = "status <> 'waiting' AND published_at IS NULL"
+MOST_SHARDS: Final = 1024
 _MAX_TYPE: Final = 255
 
 Delay = str | float | timedelta
@@ -62,7 +63,8 @@ class Outbox:
 
     ``table`` may name a schema: ``events.wc_outbox``. Rows of a key stay in order, as a key's rows
     are in one of ``shards`` (1 to 1,024), which relays share; change that number only while the
-    table is empty. ``notify`` has PostgreSQL wake relays of other processes at each commit.
+    table is empty. With ``notify`` PostgreSQL wakes relays of other processes at each commit, if
+    they have ``outbox.notify: true``; SQLite cannot.
     """
 
     def __init__(
@@ -73,11 +75,13 @@ class Outbox:
         *,
         notify: bool = False,
     ):
-        if not 1 <= shards <= 1024:
-            raise UsageError(f"Outbox: shards has to be 1 to 1024, not {shards}")
+        if not 1 <= shards <= MOST_SHARDS:
+            raise UsageError(f"Outbox: shards has to be 1 to {MOST_SHARDS}, not {shards}")
         self.shards = shards
         self.notify = notify
         self.table = _table(metadata, table)
+        self.channel = f"wc-outbox-{zlib.crc32(self.table.fullname.encode()):08x}"
+        """What ``notify`` calls: a table's name may be too long for a channel."""
 
     def add(  # noqa: PLR0913 - a record has that many parts
         self,
@@ -127,7 +131,6 @@ class Outbox:
         if type is not None and ("\x00" in type or len(type) > _MAX_TYPE):
             raise ValueError(f"Outbox: type has to be up to {_MAX_TYPE} characters without NUL")
         row_id = id if isinstance(id, uuid.UUID) else uuid.uuid4() if id is None else uuid.UUID(id)
-        lane = row_id.bytes if produce.key is None else produce.key
         return {
             "id": row_id,
             "aggregatetype": produce.topic,
@@ -139,7 +142,7 @@ class Outbox:
             "headers": _json_of(produce.headers) or None,
             "partition": produce.partition,
             "timestamp": produce.timestamp,
-            "shard": zlib.crc32(produce.topic.encode() + b"\x00" + lane) % self.shards,
+            "shard": hash_of(produce.topic, produce.key, row_id) % self.shards,
             "available_at": available_at,
         }
 
@@ -172,9 +175,8 @@ class Outbox:
         else:
             numbered = [{**row, "of_shard": row["shard"]} for row in rows]
             connection.execute(statement.values(seq=seq), numbered)
-        if self.notify and dialect.name == "postgresql":
-            channel = {"channel": self.table.name}
-            connection.execute(sa.text("SELECT pg_notify(:channel, '')"), channel)
+        if self.notify:
+            dialect.notify(connection, self.channel)
         wake_after_commit(session_or_connection, self.table.fullname)
 
 
@@ -215,6 +217,11 @@ def _table(metadata: sa.MetaData, name: str) -> sa.Table:
         ),
         schema=schema or None,
     )
+
+
+def hash_of(topic: str, key: bytes | None, row_id: uuid.UUID) -> int:
+    """Return what decides about a row's shard: all rows of a key have the same."""
+    return zlib.crc32(topic.encode() + b"\x00" + (row_id.bytes if key is None else key))
 
 
 def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime | None:

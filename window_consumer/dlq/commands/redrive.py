@@ -45,8 +45,8 @@ from window_consumer.model.errors import (
 
 _SAY_S = 5.0
 _LEFT = (
-    "what was left is not read again by the same command: put right what is said of it, then choose"
-    " it alone by its id (dlq show tells it): --where \"id == 'orders/0/17'\" --restart"
+    "the same command does not read again what was left: fix the reason, then choose the dead"
+    " letter by its id (dlq show prints it): --where \"id == 'orders/0/17'\" --restart"
 )
 
 
@@ -139,8 +139,10 @@ def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
     lines = []
     for job in concerned:
         others = [group for group in _groups_of(job) if group != job.consumer_group]
-        said = f"would be seen again by: {', '.join(others)}" if others else "has no other group"
-        lines.append(f"  {job.topics.source} {said}")
+        consequence = (
+            f"would be seen again by: {', '.join(others)}" if others else "has no other group"
+        )
+        lines.append(f"  {job.topics.source} {consequence}")
     text = "\n".join(lines)
     if not agreed:
         raise UsageError(
@@ -211,7 +213,7 @@ class _Report:
     def as_text(self) -> str:
         job, counts = self.job, self.counts
         verb = "would go back" if job.wishes.dry_run else "put back"
-        said = [f"{counts.redriven:,} {verb}"]
+        parts = [f"{counts.redriven:,} {verb}"]
         for number, what in (
             (counts.not_matching, "do not match"),
             (counts.resolved_before, "were put back before"),
@@ -220,7 +222,7 @@ class _Report:
             (counts.refused, "left: too large"),
         ):
             if number:
-                said.append(f"{number:,} {what}")
+                parts.append(f"{number:,} {what}")
         way = f"{job.worker}: {job.topics.dead_letters.name} -> {job.topics.to.topic}"
-        first = f"{way}: {counts.read:,} read, {', '.join(said)}"
+        first = f"{way}: {counts.read:,} read, {', '.join(parts)}"
         return "\n".join([first, *(f"  {reason}" for reason in counts.reasons)])

@@ -34,8 +34,8 @@ from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import plan_of, session_for
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import plan_of, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest, findings
 from window_consumer.dlq.spark.table import judge, letters
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.registry import Job
+from window_consumer.spark.wire import Job
 
 
 def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:

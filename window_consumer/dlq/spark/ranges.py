@@ -14,9 +14,9 @@ from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.spark import (
-    quarantine,
     snapshots,
     sources,
+    tables,
 )
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN
@@ -81,7 +81,7 @@ def kafka(
     seen = Observation()
     judged = dead_letters.judge(sources.bounded(session, given))
     unreadable = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("unreadable")
-    readable = quarantine.readable(judged.observe(seen, unreadable))
+    readable = tables.readable(judged.observe(seen, unreadable))
     letters = wishes.of(dead_letters.letters(readable, plan.dlq_reading)).persist()
     try:
         letters.count()

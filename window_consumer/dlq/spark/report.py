@@ -105,11 +105,11 @@ def causes(of: DataFrame) -> DataFrame:
     )
 
 
-def summary(of: DataFrame) -> DataFrame:
+def summary(of: DataFrame, most_causes: int = MOST_CAUSES) -> DataFrame:
     """Return one row about all ``causes``.
 
     Columns: distinct (the number of causes), count, again, put_back, first_ms, last_ms, and top:
-    the most frequent causes, an array of rows of ``causes``.
+    the ``most_causes`` most frequent ones, an array of rows of ``causes``.
     """
     place = F.struct("count", "cause")
     return of.agg(
@@ -117,7 +117,7 @@ def summary(of: DataFrame) -> DataFrame:
         F.sum("again").alias("again"),
         F.sum("put_back").alias("put_back"),
         *_counted(),
-        F.max_by(F.struct(*of.columns), place, MOST_CAUSES).alias("top"),
+        F.max_by(F.struct(*of.columns), place, most_causes).alias("top"),
     )
 
 

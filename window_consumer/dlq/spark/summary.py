@@ -93,6 +93,7 @@ class ReportRequest:
     topics: tuple[str, ...] = ()
     """Source topics or dead-letter topics; empty for all."""
     groups: tuple[str, ...] = ()
+    most_causes: int = report.MOST_CAUSES
 
     def of(self, letters: DataFrame) -> DataFrame:
         """Return the selected rows of ``schema.DEAD_LETTERS``."""
@@ -139,7 +140,7 @@ def _without_put_back(found: DeadLetterFindings) -> DeadLetterFindings:
 def _findings(
     named: DataFrame, facts: DataFrame, wishes: ReportRequest, source: str, unreadable: int
 ) -> DeadLetterFindings:
-    (whole,) = report.summary(report.causes(facts)).collect()
+    (whole,) = report.summary(report.causes(facts), wishes.most_causes).collect()
     top = sorted(whole["top"] or (), key=lambda row: (-row["count"], row["cause"]))
     chosen = [row["cause"] for row in top]
     hours = _hours_each(whole["first_ms"], whole["last_ms"])

@@ -20,8 +20,7 @@ from window_consumer.dlq.spark.reader import (
 from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.model import headers as names
 from window_consumer.spark.plan import Reading
-from window_consumer.spark.schemas import LATEST_MS
-from window_consumer.spark.tables import utc_day
+from window_consumer.spark.tables import LATEST_MS, utc_day
 
 if TYPE_CHECKING:
     import pyarrow as pa

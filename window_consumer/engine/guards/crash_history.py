@@ -155,7 +155,7 @@ class CrashHistory:
         self, next_offset: int, finished: Iterable[range], now: float, *, clean: bool
     ) -> dict[str, Any]:
         """Return a commit's fields about ends; the commit counts as sent from now on."""
-        gone = tuple(finished)
+        ranges = tuple(finished)
         wanted = None if clean else self.wanted
         if wanted is not None and wanted < next_offset:
             wanted = None
@@ -170,7 +170,7 @@ class CrashHistory:
             "crashes": tuple(
                 (offset, times)
                 for offset, times in sorted(self.crashes.items())
-                if offset >= next_offset and not any(offset in run for run in gone)
+                if offset >= next_offset and not any(offset in run for run in ranges)
             ),
         }
 

@@ -30,6 +30,7 @@ from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
 from window_consumer.model.errors import (
+    CallAgain,
     PublishFailedError,
     RetryLater,
 )
@@ -281,21 +282,19 @@ class Completion:
                 observer.finished(partition, returned, Outcome.DONE, slice_, now)
             for seq in done if failed_before else ():
                 partition.on_failure_resolved(seq)
-        for index in results.skipped:
-            outcome = Outcome.FILTERED if index in results.filtered else Outcome.SKIPPED
+        skipped: dict[Outcome, list[Message]] = {}
+        for index, outcome in results.skipped.items():
             partition.finish((seqs[index],), outcome, len(messages[index]), now)
-            self._counters.skipped += 1
+            skipped.setdefault(outcome, []).append(messages[index])
             if failed_before:
                 partition.on_failure_resolved(seqs[index])
-        if results.skipped and observer is not None:
-            for outcome, filtered in ((Outcome.SKIPPED, False), (Outcome.FILTERED, True)):
-                skipped = [
-                    messages[index]
-                    for index in results.skipped
-                    if (index in results.filtered) is filtered
-                ]
-                if skipped:
-                    observer.finished(partition, skipped, outcome, slice_, now)
+        for outcome, together in skipped.items():
+            if outcome is Outcome.DEDUPLICATED:
+                self._counters.deduplicated += len(together)
+            else:
+                self._counters.skipped += len(together)
+            if observer is not None:
+                observer.finished(partition, together, outcome, slice_, now)
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: RecordsReturned) -> int:
         """Produce a call's results; return how many bytes they count for."""
@@ -361,6 +360,8 @@ class Completion:
         failed = self._failures.add(
             partition, message, seq, lane, failure, now, calls, together=together
         )
+        if isinstance(failure.error, CallAgain):
+            return failed  # nothing has failed
         self._news.append(failed)
         return self._notify_failed(failed)
 
@@ -392,7 +393,11 @@ class Completion:
         calls: list[tuple[int, int, FailedRecord | None]] = [
             (seqs[0], len(seqs), None) for seqs in done
         ]
-        calls += [(each.seq, 1, each) for each in failed if each.reason in COUNTED]
+        calls += [
+            (each.seq, 1, each)
+            for each in failed
+            if each.reason in COUNTED and not isinstance(each.failure.error, CallAgain)
+        ]
         calls.sort(key=itemgetter(0))
         if slice_.is_batch and self._breaker.is_finding_out(slice_):
             calls = [each for each in calls if each[2] is None][:1] or calls[:1]

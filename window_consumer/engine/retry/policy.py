@@ -87,6 +87,8 @@ class FailedRecord:
     """Handler calls that asked for a later one; the attempts include them."""
     spared: int = 0
     """Attempts that are not charged, because most new records asked for a later call."""
+    uncalled: int = 0
+    """Those of the attempts for which no handler was called: see ``CallAgain``."""
     is_stray: bool = False
     """It has not failed here; it moves to another partition of its topic (``lane_ownership``)."""
     hold: LaneHold = NO_HOLD
@@ -110,7 +112,7 @@ class FailedRecord:
     @property
     def calls(self) -> int:
         """Handler calls so far, over all hops."""
-        return self.hop.attempts + self.attempts
+        return self.hop.attempts + self.attempts - self.uncalled
 
 
 @frozen

@@ -28,6 +28,7 @@ from window_consumer.engine.retry.policy import (
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.model.errors import (
+    CallAgain,
     NotCalled,
     ProcessDiedError,
     PublishFailedError,
@@ -130,8 +131,12 @@ class RetryQueue:
         if isinstance(failure.error, RetryLater):
             failed.asked_later += 1
             failed.spared += self.spares
-        charged = failed.attempts - failed.spared
-        step = self._rules.next_step(failure.error, charged, jitter, level, failed.deaths)
+        failed.uncalled += isinstance(failure.error, CallAgain)
+        charged = failed.attempts - failed.spared - failed.uncalled
+        if isinstance(failure.error, CallAgain):
+            step: Retry | Spent = Retry(failure.error.after_s)
+        else:
+            step = self._rules.next_step(failure.error, charged, jitter, level, failed.deaths)
         if self.spares and isinstance(failure.error, RetryLater) and isinstance(step, Spent):
             step = Retry(min(failure.error.after_s, self._rules.backoff_max_s))
         if together is not None:
@@ -161,6 +166,7 @@ class RetryQueue:
             partition.on_first_failure(failed)
         failed.attempts, failed.failure, failed.last_failure = first.attempts, first.failure, now
         failed.asked_later, failed.spared = first.asked_later, first.spared
+        failed.uncalled = first.uncalled
         failed.due, failed.together = first.due, first.together
         self._wait(failed)
         return failed
@@ -316,6 +322,8 @@ class RetryQueue:
             key = failed  # its process may die again: it is called alone
         elif self.rates is not None and self.rates.rules.per == "key":
             key = failed.message.key()
+        if failed.uncalled:
+            key = key, failed.uncalled
         return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
 
     def pardon(self, *, once: bool = False) -> None:

@@ -386,6 +386,7 @@ class Dispatcher:
             partition.ordering.acquire(failed.lane for failed in records),
             records[0].attempts + 1,
         )
+        slice_.call.uncalled = records[0].uncalled
         self._charge(slice_)
         self._send(slice_, now)
         return slice_

@@ -19,7 +19,7 @@ A slice is the one object that two threads touch. These rules make it safe witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import is_, itemgetter, length_hint
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -28,10 +28,12 @@ from attrs import define, field, frozen
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, LaneOf
 from window_consumer.model.errors import (
+    Deduplicated,
     NoHandlerMatched,
     Skip,
 )
 from window_consumer.model.fault import Failure
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import (
     Call,
@@ -77,12 +79,33 @@ class Deviations:
     """Calls with results to produce; the later records of their lanes were held."""
     filtered: list[Message] = field(factory=list)
     """Those of ``skipped`` that match none of the handlers."""
+    deduplicated: list[Message] = field(factory=list)
+    """Those of ``skipped`` whose effect the database already held."""
 
     def skip(self, message: Message, error: Skip) -> None:
         """Record that a record is finished without having been handled."""
-        self.skipped.append(message)
+        outcome = Outcome.SKIPPED
         if isinstance(error, NoHandlerMatched):
+            outcome = Outcome.FILTERED
+        elif isinstance(error, Deduplicated):
+            outcome = Outcome.DEDUPLICATED
+        self.add_skipped(message, outcome)
+
+    def add_skipped(self, message: Message, outcome: Outcome) -> None:
+        """Add a record that ended as SKIPPED, FILTERED or DEDUPLICATED."""
+        self.skipped.append(message)
+        if outcome is Outcome.FILTERED:
             self.filtered.append(message)
+        elif outcome is Outcome.DEDUPLICATED:
+            self.deduplicated.append(message)
+
+    def outcome_of(self, message: Message) -> Outcome:
+        """Return how a record of ``skipped`` ended."""
+        if any(each is message for each in self.filtered):
+            return Outcome.FILTERED
+        if any(each is message for each in self.deduplicated):
+            return Outcome.DEDUPLICATED
+        return Outcome.SKIPPED
 
 
 class Work(Protocol):
@@ -140,6 +163,7 @@ class Slice:
         """None if its records are unordered: the slot can ignore earlier failures."""
         self.call = Call(attempt, before=partition.retry_level.attempts_before)
         """What its records report to their handler about this call."""
+        self.call.assignment = partition.assignment
         self.is_batch = False
         """One call gets all of its records as a list, see ``batching``."""
         self.unclaimed: Iterator[Message] = iter(messages)
@@ -229,8 +253,9 @@ class Slice:
         ]
         held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
         skipped = [index for index, _ in self._places(noted.skipped, _itself) if index not in but]
-        passed_over = set(map(id, noted.filtered))
-        filtered = {index for index in skipped if id(self.messages[index]) in passed_over}
+        outcomes = dict.fromkeys(map(id, noted.filtered), Outcome.FILTERED)
+        outcomes |= dict.fromkeys(map(id, noted.deduplicated), Outcome.DEDUPLICATED)
+        skipped_as = {i: outcomes.get(id(self.messages[i]), Outcome.SKIPPED) for i in skipped}
         returned = self._returned(noted.returned)
         others = [*but, *held, *skipped, *(index for index, _ in failed)]
         others += [index for indices, _ in returned for index in indices]
@@ -240,7 +265,7 @@ class Slice:
             if index > start:
                 done.append((self.seqs[start:index], self.messages[start:index]))
             start = index + 1
-        return SliceResults(done, failed, held, skipped, returned, filtered)
+        return SliceResults(done, failed, held, skipped_as, returned)
 
     def _returned(
         self, noted: Sequence[RecordsReturned]
@@ -313,11 +338,10 @@ class SliceResults:
     """Records whose handler returned, with their sequence numbers."""
     failed: list[tuple[int, Failure]]
     held: list[int]
-    skipped: list[int]
+    skipped: Mapping[int, Outcome]
+    """Those that no handler handled: SKIPPED, FILTERED or DEDUPLICATED."""
     returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
     """The indices of a call's records, and the results to produce."""
-    filtered: Collection[int] = ()
-    """Those of ``skipped`` that match none of the handlers."""
 
 
 def _itself(message: Message) -> Message:

@@ -51,7 +51,7 @@ from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
 )
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,
@@ -95,13 +95,15 @@ class Cluster:
         settings: Mapping[str, Any],
         log: ClientLog,
         oauth_token: OauthToken | None = None,
+        make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
         self.bootstrap = str(settings.get("bootstrap.servers", ""))
         self.oauth_token = oauth_token
         self._troubles = _Troubles()
         self._features = Features(log, settings)
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
-        self._watchdog = ClientWatchdog(conf)
+        self._make_watchdog = make_watchdog
+        self._watchdog = make_watchdog(conf)
         conf["error_cb"] = self._on_error
         try:
             self._conf = conf
@@ -114,7 +116,7 @@ class Cluster:
         """The client to ask. It is replaced after it has lost the cluster."""
         self._client.poll(0)  # serves the error callback
         if self._watchdog.is_lost(self._client):
-            self._watchdog = ClientWatchdog(self._conf)
+            self._watchdog = self._make_watchdog(self._conf)
             self._client = AdminClient(self._conf, logger=self._features)
         return self._client
 
@@ -321,7 +323,7 @@ class Cluster:
     ) -> dict[record.TopicPartition, int]:
         """Return the backlog of each partition; empty for a topic that does not exist."""
         found = self.progress(group, topic, timeout_s)
-        return {name: its.end - max(its.committed, its.start) for name, its in found.items()}
+        return {name: each.end - max(each.committed, each.start) for name, each in found.items()}
 
     def progress(
         self, group: str, topic: str, timeout_s: float = _ASK_S, *, until_ms: int | None = None
@@ -348,8 +350,8 @@ class Cluster:
         for each in committed:
             number = each.partition
             old = ends[number] if olds[number] < 0 else olds[number]
-            place = (each.offset, each.metadata, starts[number], ends[number], old)
-            found[record.TopicPartition(topic, number)] = PartitionProgress(*place)
+            fields = (each.offset, each.metadata, starts[number], ends[number], old)
+            found[record.TopicPartition(topic, number)] = PartitionProgress(*fields)
         return found
 
     def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
@@ -362,19 +364,23 @@ class Cluster:
         self, name: record.TopicPartition, timeout_s: float = _ASK_S, *, committed: bool = True
     ) -> LogQuestion:
         """Request a log's range. With ``committed`` it ends before open transactions."""
-        asked = TopicPartition(*name)
+        partition = TopicPartition(*name)
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         how = {"request_timeout": timeout_s}
-        low = self._admin.list_offsets({asked: _EARLIEST}, **how)[asked]
-        end = self._admin.list_offsets({asked: _LATEST}, isolation_level=level, **how)[asked]
+        low = self._admin.list_offsets({partition: _EARLIEST}, **how)[partition]
+        end = self._admin.list_offsets({partition: _LATEST}, isolation_level=level, **how)[
+            partition
+        ]
         return LogQuestion(low, end)
 
     def log_ends(
         self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
     ) -> dict[record.TopicPartition, int]:
         """Return the ends (exclusive) of logs. Raise a WindowConsumerError without an answer."""
-        asked = [TopicPartition(*name) for name in names]
-        futures = self._admin.list_offsets(dict.fromkeys(asked, _LATEST), request_timeout=timeout_s)
+        partitions = [TopicPartition(*name) for name in names]
+        futures = self._admin.list_offsets(
+            dict.fromkeys(partitions, _LATEST), request_timeout=timeout_s
+        )
         return {
             name: self._answer(iter([future]), f"log of {name}", timeout_s).offset
             for name, future in zip(names, futures.values(), strict=True)

@@ -27,8 +27,8 @@ class GroupQuestion:
         # The answer must not keep the client alive: the thread that delivers it must not destroy
         # the client.
         self._admin = AdminClient(dict(settings), logger=log)
-        asked = self._admin.describe_consumer_groups([group], request_timeout=timeout_s)
-        self._answer = asked[group]
+        requests = self._admin.describe_consumer_groups([group], request_timeout=timeout_s)
+        self._answer = requests[group]
 
     def done(self) -> bool:
         """Return whether there is an answer, or none will come."""

@@ -68,11 +68,11 @@ class LogQuestions:
         So a log that does not answer delays the caller once, however often it is requested.
         """
         for name in names:
-            asked = self._asked.get(name)
-            if asked is None:
+            request = self._asked.get(name)
+            if request is None:
                 self._asked[name] = self._ask(name)
-            elif asked.is_old:
-                self._asked[name] = evolve(self._ask(name), first_asked_at=asked.first_asked_at)
+            elif request.is_old:
+                self._asked[name] = evolve(self._ask(name), first_asked_at=request.first_asked_at)
         ends = {name: self._asked[name].first_asked_at + timeout_s for name in names}
         now = time.monotonic()
         early = [self._asked[name] for name in names if ends[name] > now]

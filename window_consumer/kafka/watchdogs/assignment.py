@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+from attrs import frozen
 
 from window_consumer.model.record import TopicPartition
 
@@ -39,6 +41,19 @@ GENTLE_S = 30.0
 _LONGEST_S = 900.0
 
 
+@frozen
+class AssignmentTimes:
+    """When the coordinator is asked, and when a member rejoins, in seconds."""
+
+    check_s: float = CHECK_S
+    ask_s: float = ASK_S
+    sure_s: float = SURE_S
+    gentle_s: float = GENTLE_S
+
+
+DEFAULT_TIMES: Final = AssignmentTimes()
+
+
 class GroupRequest(Protocol):
     """A pending request for the group's description."""
 
@@ -64,6 +79,8 @@ class AssignmentWatchdog:
         coordinator_answers: Callable[[], bool],
         lines: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
+        *,
+        times: AssignmentTimes = DEFAULT_TIMES,
     ):
         """Take functions that request the group's description and count the client's log lines.
 
@@ -73,6 +90,7 @@ class AssignmentWatchdog:
         self._coordinator_answers = coordinator_answers
         self._lines = lines
         self._now = now
+        self._times = times
         self._look_at = 0.0
         self._ask_at = now() + CALM_S
         self._lines_seen = 0
@@ -82,18 +100,18 @@ class AssignmentWatchdog:
         """Partitions assigned without the member knowing, or revoked without the member knowing."""
         self._amiss_since = 0.0
         self._cure_at = 0.0
-        self._cure_pause_s = GENTLE_S
+        self._cure_pause_s = self._times.gentle_s
         self.unheard = False
         """Whether the member has joined and has not got its assignment, see ``expect_share``."""
         self.gets_nothing = False
         """Whether the coordinator knows the member and has no partition for it."""
-        self._share_pause_s = ASK_S
+        self._share_pause_s = self._times.ask_s
 
     def expect_share(self) -> None:
         """Find out whether a joining member gets nothing, which the client would not report."""
         self.unheard, self.gets_nothing = True, False
-        self._share_pause_s = ASK_S
-        self._ask_at = min(self._ask_at, self._now() + ASK_S)
+        self._share_pause_s = self._times.ask_s
+        self._ask_at = min(self._ask_at, self._now() + self._times.ask_s)
 
     def is_deaf(
         self, member_id: Callable[[], str], held: Callable[[], Collection[TopicPartition]]
@@ -102,7 +120,7 @@ class AssignmentWatchdog:
         now = self._now()
         if now < self._look_at:
             return False
-        self._look_at = now + CHECK_S
+        self._look_at = now + self._times.check_s
         if self._asked is not None:
             if self._asked.done():
                 answer, self._asked = self._asked.answer(), None
@@ -123,7 +141,7 @@ class AssignmentWatchdog:
             self._lines_seen = lines
             self._alert_until = now + ALERT_S
         if self._amiss or now < self._alert_until:
-            self._ask_at = min(self._ask_at, now + ASK_S)
+            self._ask_at = min(self._ask_at, now + self._times.ask_s)
         return now >= self._ask_at
 
     def _compare(self, says: _Says | None, held: frozenset[TopicPartition], now: float) -> None:
@@ -134,10 +152,10 @@ class AssignmentWatchdog:
             self._amiss = amiss
             self._amiss_since = now
         if says is not None and not amiss:
-            self._cure_pause_s = GENTLE_S
+            self._cure_pause_s = self._times.gentle_s
 
     def _is_sure(self, now: float) -> bool:
-        if not self._amiss or now < max(self._amiss_since + SURE_S, self._cure_at):
+        if not self._amiss or now < max(self._amiss_since + self._times.sure_s, self._cure_at):
             return False
         self._amiss = frozenset()
         self._cure_at = now + self._cure_pause_s

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from attrs import frozen
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -45,6 +46,23 @@ _TIMES_SLOWER: Final = 3.0
 Ask = Callable[[Any, float], bool]
 
 
+@frozen
+class ClientWatchdogTimes:
+    """When a client is checked, in seconds."""
+
+    check_s: float = CHECK_S
+    silent_s: float = SILENT_S
+
+
+class MakeClientWatchdog(Protocol):
+    """Makes the watchdog of a new client."""
+
+    def __call__(
+        self, settings: Mapping[str, Any], *, notices_silence: bool = False
+    ) -> ClientWatchdog:
+        """Return a watchdog for a client with these settings."""
+
+
 class ClientWatchdog:
     """Watches one client. Any thread may call ``record_error`` and ``suspect``; one owns the rest.
 
@@ -59,17 +77,19 @@ class ClientWatchdog:
         now: Callable[[], float] = time.monotonic,
         *,
         notices_silence: bool = False,
+        times: ClientWatchdogTimes = ClientWatchdogTimes(),
     ):
         """Take the client's settings and a function that sends a client a small request.
 
-        With ``notices_silence``, SILENT_S without ``on_contact`` is also a reason to check.
+        With ``notices_silence``, ``times.silent_s`` without ``on_contact`` is a reason too.
         """
         plain = {key: value for key, value in settings.items() if key not in _OF_THE_CLIENT}
         self._settings = {**plain, "log_level": 0}
-        self._ask = ask or _answers
+        self._ask = ask or has_brokers
         self._now = now
         self._fetch_wait_ms = settings.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         self._notices_silence = notices_silence
+        self._times = times
         self._heard_at = now()
         self._suspected = False
         self._look_at = 0.0
@@ -92,7 +112,7 @@ class ClientWatchdog:
     def is_lost(self, client: Any) -> bool:
         """Return whether the client must be replaced; rarely takes up to a few seconds."""
         now = self._now()
-        if self._notices_silence and now - self._heard_at >= SILENT_S:
+        if self._notices_silence and now - self._heard_at >= self._times.silent_s:
             self.suspect()
         if not self._suspected or now < self._look_at:
             return False
@@ -101,7 +121,7 @@ class ClientWatchdog:
         if not self._asked.done():
             return False
         took_s, self._asked = self._asked.result(), None
-        self._look_at = self._now() + CHECK_S
+        self._look_at = self._now() + self._times.check_s
         if took_s is None:
             self._failures = 0
         elif self._ask(client, self._deadline_s(took_s)):
@@ -138,7 +158,8 @@ _OF_THE_CLIENT: Final = frozenset(
 """Settings that a new client does not need for a single request."""
 
 
-def _answers(client: Any, timeout_s: float) -> bool:
+def has_brokers(client: Any, timeout_s: float) -> bool:
+    """Return whether a client gets an answer that names brokers."""
     try:
         # An answer without brokers does not count: it makes a client lose its cluster.
         return bool(client.list_topics(timeout=timeout_s).brokers)

@@ -190,13 +190,13 @@ def _with_answers(slice_: Work, error: SortedResults) -> SortedResults:
     failed: list[Failed] = list(error.failed)
     handlers = dict(error.handlers)
     for records, returned in error.answers:
-        about = slice_.call.handler
-        slice_.call.handler = handlers.get(id(records[0]), about)
+        previous = slice_.call.handler
+        slice_.call.handler = handlers.get(id(records[0]), previous)
         try:
             messages = [record._message for record in records]
             record_results(slice_, messages, returned)
         except TypeError as wrong:
             failed += [(record, wrong) for record in records]
         finally:
-            slice_.call.handler = about
+            slice_.call.handler = previous
     return SortedResults(failed, handlers)

@@ -80,8 +80,8 @@ def with_batch_expiry(
                 expired.append((record, error))
         if not expired:
             return (yield partial(handler, records))
-        gone = {id(record) for record, _ in expired}
-        left = [record for record in records if id(record) not in gone]
+        expired_ids = {id(record) for record, _ in expired}
+        left = [record for record in records if id(record) not in expired_ids]
         if not left:
             raise SortedResults(expired)
         try:
@@ -129,13 +129,13 @@ class _Router:
         failed: list[Failed] = []
         handlers: dict[int, str] = {}
         parts = self._parts(records, failed, handlers)
-        about = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
+        context = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
         answers: list[Answer] = []
         held_lanes: set[Hashable] = set()
         for route, part in parts:
             called = [r for r in part if self._lane_of(r) not in held_lanes]
             failed += [(r, HeldResults()) for r in part if self._lane_of(r) in held_lanes]
-            about.handler = route.name
+            context.handler = route.name
             handlers.update((id(record), route.name) for record in called)
             unfinished: list[Record] = []
             try:
@@ -169,12 +169,12 @@ class _Router:
                 continue
             lane = self._lane_of(record)
             after = 0 if lane is None else last.get(lane, 0)
-            place = newest.get(route, -1)
-            if place < after:
-                place = newest[route] = len(parts)
+            index = newest.get(route, -1)
+            if index < after:
+                index = newest[route] = len(parts)
                 parts.append((route, []))
-            parts[place][1].append(record)
-            last[lane] = place
+            parts[index][1].append(record)
+            last[lane] = index
         return parts
 
     def _chosen(

@@ -99,16 +99,16 @@ def _ttl_of(rules: ExpiryRules, warn: Warn) -> Callable[[Record], float | None]:
 
 
 def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | None]:
-    said = False
+    logged = False
 
     def read(record: Record) -> float | None:
-        nonlocal said
+        nonlocal logged
         value = record.header(header.name)
         if value is None:
             return None
         ttl_s = header.ttl_s(value)
-        if ttl_s is None and not said:
-            said = True
+        if ttl_s is None and not logged:
+            logged = True
             warn(
                 LogEvent.TTL_IGNORED,
                 f"{record.topic}[{record.partition}]@{record.offset}: the header {header.name!r} is"

@@ -41,9 +41,9 @@ def routed(routes: Sequence[Route], otherwise: Otherwise) -> Handler:
     nobody = f"is for none of the handlers {', '.join(route.name for route in routes)}"
 
     def call(record: Record) -> object:
-        about = record._call  # noqa: SLF001 - the layers belong to the slots' loop, which sets it
+        context = record._call  # noqa: SLF001 - the layers belong to the slots' loop, which sets it
         for name, matches, handler in steps:
-            about.handler = name
+            context.handler = name
             if matches is None or matches(record):
                 return handler(record)
         if otherwise == "skip":

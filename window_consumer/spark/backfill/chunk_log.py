@@ -121,7 +121,7 @@ class BackfillLedger:
                 )
         if first["topic_id"] and about.topic_id and first["topic_id"] != about.topic_id:
             raise UsageError(
-                f"{about.topic} was deleted and made anew since the backfill {about.name} began:"
+                f"{about.topic} was deleted and recreated since the backfill {about.name} began:"
                 " its offsets mean other records now; give this one a name of its own (--name)"
             )
         return {row["partition"]: Span(row["first_offset"], row["end_offset"]) for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,22 +30,26 @@ def jars_command(*, directory: Path | None) -> int:
     Each is checked against a SHA-256 that comes with the package. What is there already is left
     as it is. Beside them an archive of Java's classes is made, which spares each command seconds.
     """
-    place = directory or jars.default_directory()
-    brought = jars.fetch(place)
-    for jar in brought:
-        click.echo(f"{jar.name}  {jar.sha256}")
-    there = len(jars.locked()) - len(brought)
-    click.echo(f"{place}: {len(brought)} brought, {there} were there")
-    _archive(place, anew=bool(brought))
+    fetch_all(directory or jars.default_directory(), jars.locked())
     return OK
 
 
-def _archive(directory: Path, *, anew: bool) -> None:
+def fetch_all(directory: Path, wanted: Sequence[jars.Jar]) -> None:
+    """Download what is missing, make the archive of classes, and print what was done."""
+    brought = jars.fetch(directory, wanted)
+    for jar in brought:
+        click.echo(f"{jar.name}  {jar.sha256}")
+    there = len(wanted) - len(brought)
+    click.echo(f"{directory}: {len(brought)} brought, {there} were there")
+    _archive(directory, wanted, anew=bool(brought))
+
+
+def _archive(directory: Path, wanted: Sequence[jars.Jar], *, anew: bool) -> None:
     """Make the archive of classes if it is missing; a failure only costs seconds at each start."""
     if find_spec("pyspark") is None:
         click.echo("no archive of classes yet: pip install 'window-consumer[spark]', and again")
         return
-    ready = jars.ready(directory)
+    ready = jars.ready(directory, wanted)
     try:
         if class_archive.made(ready) and not anew:
             click.echo("the archive of classes was there")

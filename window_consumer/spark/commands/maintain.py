@@ -14,7 +14,7 @@ from window_consumer.cli.output import (
 )
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
+from window_consumer.spark.wire import maintenance, plan_of, session_for
 
 
 @click.command("maintain")

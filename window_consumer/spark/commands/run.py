@@ -15,8 +15,8 @@ from window_consumer.cli.output import (
 )
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import runner_of
+from window_consumer.spark.wire import plan_of
 
 _JOBS: Final = ("trace", "audit", "dlq")
 

@@ -6,7 +6,7 @@ import fcntl
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +30,8 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import session_for
 from window_consumer.spark.commands.schedule import (
+    BATCH_S,
     Turn,
     run_every,
     run_once,
@@ -41,6 +41,7 @@ from window_consumer.spark.commands.skipped import (
     SkippedRanges,
 )
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,12 +53,27 @@ if TYPE_CHECKING:
     )
     from window_consumer.spark.jobs import RunningJob
 
+
+class JobRunningError(UsageError):
+    """Another process runs the job."""
+
+
 AGAIN_S: Final = 10.0
 """Time between attempts of a repeated job while Kafka does not answer."""
 Origins = dict[str, "JobSource"]
 """Where the records of jobs come from, by the names of the jobs."""
 Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
 """Returns the first offset and the end of each partition; raises a WindowConsumerError."""
+
+
+def _load_jobs() -> Any:
+    try:
+        from window_consumer.spark import jobs  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return jobs
 
 
 @frozen
@@ -85,6 +101,11 @@ class Runner:
     """
     logs: Logs | None = None
     """Queries the present offsets of topics' partitions."""
+    again_s: float = AGAIN_S
+    batch_s: float = BATCH_S
+    open_session: Callable[[PipelinePlan], AbstractContextManager[SparkSession]] = session_for
+    load_jobs: Callable[[], Any] = _load_jobs
+    """Returns the module of the jobs; raises UsageError where pyspark is missing."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
         """Run jobs by name, every ``every_s`` seconds, or once for None.
@@ -96,7 +117,7 @@ class Runner:
         with ExitStack() as held:
             for name in names:
                 held.enter_context(_alone(self.plan.directory, name))
-            spark = held.enter_context(session_for(self.plan))
+            spark = held.enter_context(self.open_session(self.plan))
             stop = self.listen()
             while not stop.is_set():
                 if self._ended(spark, origins, every_s, stop, restarts):
@@ -124,7 +145,7 @@ class Runner:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-        jobs = _jobs()
+        jobs = self.load_jobs()
         start = partial(self._start, spark, dict(origins), restarts)
         turns = [Turn(name, start) for name in origins]
         try:
@@ -135,32 +156,32 @@ class Runner:
         except (PySparkException, Py4JJavaError) as error:
             if every_s is None or not jobs.is_absence(error):
                 raise RunError(jobs.explained(error)) from error
-            click.echo(f"Kafka does not answer, tried again in {AGAIN_S:g} s", err=True)
+            click.echo(f"Kafka does not answer, tried again in {self.again_s:g} s", err=True)
         except BrokerUnavailableError as error:
             if every_s is None:
                 raise
-            click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
+            click.echo(f"{error}; tried again in {self.again_s:g} s", err=True)
         else:
             self._report_end(turns)
             return True
         finally:
             for turn in turns:
                 turn.stop()
-        stop.wait(AGAIN_S)
+        stop.wait(self.again_s)
         self._until_there(origins, stop)
         return False
 
     def _run_all(self, turns: Sequence[Turn], every_s: float | None, stop: threading.Event) -> None:
         if every_s is None:
-            run_once(turns, stop)
+            run_once(turns, stop, self.batch_s)
         else:
-            run_every(turns, every_s, stop, self._report_tick)
+            run_every(turns, every_s, stop, self._report_tick, self.batch_s)
 
     def _start(
         self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
     ) -> RunningJob:
         """Start a run of a job. The first run takes its origin from ``origins``, later ones ask."""
-        jobs = _jobs()
+        jobs = self.load_jobs()
         how = jobs.JobOptions(
             origin=origins.pop(name, None) or self._origin_of(name),
             origin_now=partial(self._origin_of, name),
@@ -190,7 +211,7 @@ class Runner:
         """Return how many offsets the table lacks, in words."""
         if self.logs is None:
             return "unknown"
-        job = _jobs().JOBS[name]
+        job = self.load_jobs().JOBS[name]
         topic = job.topic_of(self.plan)
         try:
             topics = list(self.topic_ids(topic)) if job.is_pattern else [topic]
@@ -210,8 +231,8 @@ class Runner:
             try:
                 origins.update(self._origins_of(list(origins)))
             except BrokerUnavailableError as error:
-                click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
-                stop.wait(AGAIN_S)
+                click.echo(f"{error}; tried again in {self.again_s:g} s", err=True)
+                stop.wait(self.again_s)
             else:
                 return
 
@@ -220,7 +241,7 @@ class Runner:
 
     def _origin_of(self, name: str) -> JobSource:
         """Query the cluster's id, and the ids of a job's topics."""
-        jobs = _jobs()
+        jobs = self.load_jobs()
         job, cluster = jobs.JOBS[name], self.cluster_id()
         topic = job.topic_of(self.plan)
         ids = self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
@@ -253,16 +274,6 @@ def runner_of(loaded: LoadedPipeline, plan: PipelinePlan, *, aside: bool = False
     )
 
 
-def _jobs() -> Any:
-    try:
-        from window_consumer.spark import jobs  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return jobs
-
-
 @contextmanager
 def _alone(directory: str, job: str) -> Iterator[None]:
     """Lock a job in a local directory; raises UsageError where another process holds it.
@@ -282,7 +293,7 @@ def _alone(directory: str, job: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(
+            raise JobRunningError(
                 f"another process runs the job {job} in {directory}: wait for its end, or stop it"
             ) from None
         yield

@@ -53,17 +53,17 @@ class Turn:
             self.running.stop()
 
 
-def run_once(turns: Sequence[Turn], stop: threading.Event) -> None:
+def run_once(turns: Sequence[Turn], stop: threading.Event, batch_s: float = BATCH_S) -> None:
     """Run each job until it has read everything; raise at once if one fails.
 
-    Once ``stop`` is set, running batches may end first.
+    Once ``stop`` is set, running batches may end first, for ``batch_s`` seconds.
     """
     for turn in turns:
         turn.start(0.0)
     left = list(turns)
     while left and not stop.is_set():
         left = [each for each in left if each.running and not each.running.wait(_CHECK_S)]
-    _let_batches_end(left)
+    _let_batches_end(left, batch_s)
 
 
 def run_every(
@@ -71,12 +71,13 @@ def run_every(
     every_s: float,
     stop: threading.Event,
     on_tick: Callable[[str, RunningJob], None],
+    batch_s: float = BATCH_S,
 ) -> None:
     """Run each job every so many seconds, each time until it has read everything.
 
     A late job runs again at once, and no job waits for another. Returns when ``stop`` is set and
-    each running batch has ended; raises at once if a run fails. ``on_tick`` is called after each
-    run.
+    each running batch has ended or ``batch_s`` has passed; raises at once if a run fails.
+    ``on_tick`` is called after each run.
     """
     while not stop.is_set():
         for turn in turns:
@@ -88,13 +89,13 @@ def run_every(
                 turn.end()
         if not any(turn.running for turn in turns):
             stop.wait(max(0.0, min(turn.due for turn in turns) - time.monotonic()))
-    _let_batches_end([turn for turn in turns if turn.running])
+    _let_batches_end([turn for turn in turns if turn.running], batch_s)
 
 
-def _let_batches_end(turns: Sequence[Turn]) -> None:
+def _let_batches_end(turns: Sequence[Turn], batch_s: float) -> None:
     runs = [turn.running for turn in turns if turn.running is not None]
     busy = [(each, each.batches()) for each in runs]
-    deadline = time.monotonic() + BATCH_S
+    deadline = time.monotonic() + batch_s
     while busy and time.monotonic() < deadline:
         busy = [
             (each, batches)

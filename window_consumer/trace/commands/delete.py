@@ -18,9 +18,8 @@ from window_consumer.config.sections.pipeline import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
-from window_consumer.spark import registry
-from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import letters_of_key, maintenance, plan_of, session_for
 from window_consumer.trace.lookup import Journeys
 
 
@@ -65,18 +64,18 @@ class _Found:
 
 def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
     """Search the existing tables; raise UsageError if none of them can contain the key."""
-    letters_of_key = registry.letters_of_key()
-    told, form, records = [], None, []
-    has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
-    if has_trace or not letters_of_key.is_there(plan, "dead_letters"):
+    dead_letters = letters_of_key()
+    lines, form, records = [], None, []
+    has_trace = dead_letters.is_there(plan, "trace") and loaded.config.trace.keys != "off"
+    if has_trace or not dead_letters.is_there(plan, "dead_letters"):
         journeys = Journeys(loaded, indexed_only=True)
         form = journeys.key(key)
         records = journeys.records_of_key(form)
-        told.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
-    letters = letters_of_key.find(plan, key, records)
+        lines.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
+    letters = dead_letters.find(plan, key, records)
     if letters is not None:
-        told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
-    return _Found(form, () if letters is None else letters.forms, "\n".join(told))
+        lines.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
+    return _Found(form, () if letters is None else letters.forms, "\n".join(lines))
 
 
 def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:

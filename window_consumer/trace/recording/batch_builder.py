@@ -42,7 +42,7 @@ MAX_BATCH_RECORDS = 5_000
 _MAX_TEXT = 1_000
 """Ids and tags are cut to this many characters."""
 
-_FINISHED = frozenset({Step.PROCESSED, Step.SKIPPED, Step.FILTERED})
+_FINISHED = frozenset({Step.PROCESSED, Step.SKIPPED, Step.FILTERED, Step.DEDUPLICATED})
 
 _TRACEPARENT = "traceparent"
 

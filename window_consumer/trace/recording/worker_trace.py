@@ -30,11 +30,15 @@ _STEPS = {
     Outcome.DONE: Step.PROCESSED,
     Outcome.SKIPPED: Step.SKIPPED,
     Outcome.FILTERED: Step.FILTERED,
+    Outcome.DEDUPLICATED: Step.DEDUPLICATED,
     Outcome.MOVED: Step.RETRIED,
     Outcome.DEAD_LETTERED: Step.DEAD_LETTERED,
     Outcome.EXPIRED: Step.EXPIRED,
     Outcome.DROPPED: Step.DROPPED,
 }
+
+_UNCALLED = frozenset({Outcome.FILTERED, Outcome.DEDUPLICATED})
+"""No handler was called for these records."""
 
 _RECEIVED: Kind = (Outcome.OPEN, None, None)
 
@@ -96,7 +100,7 @@ class ConsumerTrace(Observer):
             return
         attempt = None if slice_ is None else slice_.call.attempt
         handler: str | None = self._handler(slice_)
-        if outcome is Outcome.FILTERED:  # no handler was called
+        if outcome in _UNCALLED:
             attempt, handler = None if attempt is None else attempt - 1, None
         kind = outcome, attempt, handler
         if len(traced) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from window_consumer.spark.registry import Job
+from window_consumer.spark.wire import Job
 from window_consumer.trace.spark.schema import TRACE
 from window_consumer.trace.spark.table import events, read
 

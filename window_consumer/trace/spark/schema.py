@@ -6,8 +6,7 @@ from typing import Final
 
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
-from window_consumer.spark.schemas import CORRUPT
-from window_consumer.spark.tables import Table
+from window_consumer.spark.tables import CORRUPT, Table
 from window_consumer.trace.event import (
     FIELDS,
     EventField,

@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.spark.plan import BUCKETS
-from window_consumer.spark.schemas import CORRUPT
-from window_consumer.spark.tables import utc_day
+from window_consumer.spark.tables import CORRUPT, utc_day
 from window_consumer.trace.event import (
     EventField,
     TraceEvent,

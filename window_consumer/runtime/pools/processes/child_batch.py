@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 from window_consumer.engine.scheduling.lanes import LaneOf
 from window_consumer.engine.scheduling.slices import Deviations
 from window_consumer.model.fault import Failure
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.calls.batch_calls import call_batch
@@ -73,10 +74,9 @@ class BatchReport(NamedTuple):
     failed: Sequence[tuple[int, int]]
     """Pairs of a record and the index of its failure."""
     held: Sequence[int]
-    skipped: Sequence[int]
+    skipped: Sequence[tuple[int, Outcome]]
+    """Records that no handler handled, and how they ended."""
     returned: Sequence[Results]
-    filtered: Sequence[int] = ()
-    """The records of ``skipped`` that no handler accepts."""
 
 
 class ReceivedBatch:
@@ -136,10 +136,9 @@ def _batch_report(serial: int, messages: Sequence[Message], noted: Deviations) -
         [carried(failure) for failure in failures],
         failed,
         [places[id(message)] for message in noted.held],
-        [places[id(message)] for message in noted.skipped],
+        [(places[id(message)], noted.outcome_of(message)) for message in noted.skipped],
         [
             ([places[id(message)] for message in each.messages], each.results, each.handler)
             for each in noted.returned
         ],
-        [places[id(message)] for message in noted.filtered],
     )

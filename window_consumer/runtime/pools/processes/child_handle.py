@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from attrs import frozen
+
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
 from window_consumer.model.record import Message
 from window_consumer.runtime.error_report import handlers_lines
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from window_consumer.runtime.pools.processes.pool import ProcessPool
 
 
-BACKOFF_S = 0.1
+BACKOFF_S: Final = 0.1
 MAX_BACKOFF_S: Final = 5.0
 """A dead child is replaced after a delay up to this one, which doubles while children live for
 less."""
@@ -42,7 +44,8 @@ less."""
 class Replacement:
     """The deaths of one slot's children. Owner: the keeper's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff_s: float = BACKOFF_S) -> None:
+        self._backoff_s = backoff_s
         self._quick = 0
         """The number of consecutive deaths soon after the start."""
 
@@ -59,19 +62,40 @@ class Replacement:
         if is_halving:
             return 0.0
         self._quick += 1
-        return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** min(self._quick - 1, 16))
+        return min(MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(self._quick - 1, 16))
 
 
 STUCK_S: Final = 0.015
 """A remote slice that has waited this long behind one record goes to another child."""
 
-LEAVE_S = 10.0
+REST_S: Final = 60.0
+"""How long an unneeded child stays. Starting one takes a good part of a second, and a concurrency
+limit under trial returns within seconds."""
+
+LEAVE_S: Final = 10.0
 """How long an unneeded child may take to leave its lifespan, and one that closed its pipe to
 end."""
 
 MAX_STARTS: Final = 5
 """After this many consecutive children that never became ready, the worker stops: retrying will not
 help."""
+
+AWAITED_S: Final = 5.0
+"""How often a line reports children that are slow to begin."""
+
+
+@frozen
+class ProcessPoolRules:
+    """How long a pool waits for its children, in seconds, and how often it starts them."""
+
+    rest_s: float = REST_S
+    leave_s: float = LEAVE_S
+    backoff_s: float = BACKOFF_S
+    awaited_s: float = AWAITED_S
+    max_starts: int = MAX_STARTS
+
+
+DEFAULT_RULES: Final = ProcessPoolRules()
 
 
 class ChildHandle:
@@ -209,21 +233,22 @@ class ChildHandle:
             self._thread = WatchedThread(self._keep, f"{self.name}-keeper", self._pool.stop_worker)
             self._thread.start()
 
-    def rest(self, now: float, at_most_s: float) -> RemoteSlice | None:
-        """Take no more work, and end the child once it has been unused for ``at_most_s``.
+    def rest(self, now: float) -> RemoteSlice | None:
+        """Take no more work, and end the child once it has been unused for long.
 
         Returns its queued slice that it had not begun, if there was one.
         """
         if self._thread is None:
             return None
+        rules = self._pool.rules
         if self._rests_since is None:
             self._rests_since = now
         if self._leaves_since is not None:
-            if now - self._leaves_since > LEAVE_S:
+            if now - self._leaves_since > rules.leave_s:
                 self._leaves_since = now
-                self._pool.log_killed(self, LEAVE_S)
+                self._pool.log_killed(self, rules.leave_s)
                 self.kill()
-        elif self.is_idle and now - self._rests_since >= at_most_s:
+        elif self.is_idle and now - self._rests_since >= rules.rest_s:
             self._leaves_since = now
             self.end()
             self.child = None
@@ -253,7 +278,8 @@ class ChildHandle:
 
     def _keep(self) -> None:
         pool = self._pool
-        unready, replacement = 0, Replacement()
+        rules = pool.rules
+        unready, replacement = 0, Replacement(rules.backoff_s)
         while not pool.stopping.is_set():
             born = perf_counter()
             was_ready, was_killed = self._one_life()
@@ -263,11 +289,11 @@ class ChildHandle:
             wait_s = replacement.wait_s(
                 perf_counter() - born, was_killed=was_killed, is_halving=self._is_halving
             )
-            if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
+            if not was_ready and (not pool.started.is_set() or unready >= rules.max_starts):
                 pool.gave_up(self)
                 return
             if unready:
-                pool.log_not_begun(self, wait_s, unready, MAX_STARTS)
+                pool.log_not_begun(self, wait_s, unready, rules.max_starts)
             pool.stopping.wait(wait_s)
 
     def _is_over(self) -> bool:
@@ -303,7 +329,7 @@ class ChildHandle:
                 else:
                     self._receive(said)
         except EOFError:
-            end = end_in_words(child.wait(LEAVE_S))
+            end = end_in_words(child.wait(pool.rules.leave_s))
         except Exception as error:
             # A handler may write to any file. The slot continues, because only it keeps its
             # records.

@@ -236,6 +236,7 @@ class SlotLoop:
             shared_slot = self._slot_memory.shared_slots[serialized.shared_slot]
             before = self._equipment.attempts_before if serialized.is_copy else None
             call = ReceivedCall(serialized.attempt, state, before, shared_slot, numbers)
+            call.assignment = serialized.assignment
             call.whose = self._equipment.caller.whose
             if not shared_slot.take_whole():
                 pass  # another slot has it

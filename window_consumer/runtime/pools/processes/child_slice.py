@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from window_consumer.engine.scheduling.lanes import LaneOf
 from window_consumer.engine.scheduling.slices import Deviations
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.pools.processes import child_batch as forks
@@ -30,13 +31,11 @@ class RecordReport(NamedTuple):
     place: int
     """The record's position in the slice."""
     failure: CarriedFailure | None
-    is_skip: bool
-    """Whether the record was skipped."""
+    skipped_as: Outcome | None
+    """How it ended if no handler handled it."""
     results: Sequence[Produce]
     """Results to produce. Without failure, skip and results the record was held back."""
     handler: str
-    is_filtered: bool = False
-    """Whether it was skipped because no handler accepts it."""
 
 
 class ReceivedCall(Call):
@@ -132,11 +131,8 @@ class ReceivedSlice:
         assert noted is not None
         failure = carried(noted.failed[0][1]) if noted.failed else None
         results = noted.returned[0].results if noted.returned else ()
-        skipped = bool(noted.skipped)
-        filtered = bool(noted.filtered)
-        told = RecordReport(
-            self._serial, place, failure, skipped, results, self.call.handler, filtered
-        )
+        skipped_as = next(map(noted.outcome_of, noted.skipped), None)
+        told = RecordReport(self._serial, place, failure, skipped_as, results, self.call.handler)
         self._say(told)
         self._told += 1
         self._shared_slot.words[TOLD] = self._told

@@ -48,7 +48,11 @@ from window_consumer.runtime.error_report import (
 )
 from window_consumer.runtime.figures.stack_dump import ChildPicture
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
-from window_consumer.runtime.pools.processes.child_handle import ChildHandle
+from window_consumer.runtime.pools.processes.child_handle import (
+    DEFAULT_RULES,
+    ChildHandle,
+    ProcessPoolRules,
+)
 from window_consumer.runtime.pools.processes.child_process import (
     STACK_S,
     Child,
@@ -59,15 +63,8 @@ from window_consumer.runtime.pools.processes.remote_slice import (
     WatchedCall,
 )
 
-REST_S = 60.0
-"""How long an unneeded child stays. Starting one takes a good part of a second, and a concurrency
-limit under trial returns within seconds."""
-
 LEAVE_S: Final = 2.0
 """The least time that children get to leave their lifespan."""
-
-_SAY_S: Final = 5.0
-"""How often a line reports children that are slow to begin."""
 
 _DEATH_S: Final = 5.0
 """How long to wait for a killed process. It ends within milliseconds, unless the kernel holds
@@ -89,9 +86,11 @@ class ProcessPool:
         *,
         equip: bytes,
         logger: logging.Logger,
+        rules: ProcessPoolRules = DEFAULT_RULES,
     ):
         self.equip = equip
         """A pickled ``child_main.Equip``."""
+        self.rules = rules
         self.news = threading.Condition()
         """Guards all state of the children; notified when it changes."""
         self.stopping = threading.Event()
@@ -121,7 +120,7 @@ class ProcessPool:
         with self.news:
             for slot in self._used:
                 slot.engage()
-        while not self._have_begun(_SAY_S):
+        while not self._have_begun(self.rules.awaited_s):
             self._logger.info(
                 "%s: %d of %d child processes have not begun after %.0f s: they import the"
                 " application and enter its lifespan",
@@ -158,7 +157,7 @@ class ProcessPool:
     def use(self, slots: int) -> None:
         """Limit the number of children that take slices from now on; running calls may end.
 
-        Starts missing children. Surplus ones rest, and end after REST_S.
+        Starts missing children. Surplus ones rest, and end after ``rules.rest_s``.
         """
         now = perf_counter()
         with self.news:
@@ -171,7 +170,7 @@ class ProcessPool:
             for slot in self._used:
                 slot.engage()
             for slot in self._slots[slots:]:
-                ready = slot.rest(now, REST_S)
+                ready = slot.rest(now)
                 if ready is not None:
                     self.put_back(ready)
             self.deal()

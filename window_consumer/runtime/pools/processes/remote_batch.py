@@ -35,8 +35,8 @@ class RemoteBatch(RemoteSlice):
         failures = [restored(each) for each in told.failures]
         noted.failed += [(messages[place], failures[number]) for place, number in told.failed]
         noted.held += [messages[place] for place in told.held]
-        noted.skipped += [messages[place] for place in told.skipped]
-        noted.filtered += [messages[place] for place in told.filtered]
+        for place, outcome in told.skipped:
+            noted.add_skipped(messages[place], outcome)
         noted.returned += [
             RecordsReturned([messages[place] for place in places], results, handler)
             for places, results, handler in told.returned

@@ -149,9 +149,8 @@ class RemoteSlice:
         message, noted = self.messages[told.place], self.slice_.deviate()
         if told.failure is not None:
             noted.failed.append((message, restored(told.failure)))
-        elif told.is_skip:
-            noted.skipped.append(message)
-            noted.filtered += [message] if told.is_filtered else ()
+        elif told.skipped_as is not None:
+            noted.add_skipped(message, told.skipped_as)
         elif told.results:
             noted.returned.append(RecordsReturned((message,), told.results, told.handler))
         else:

@@ -16,7 +16,7 @@ from window_consumer.engine.offsets import (
 )
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.record import Message
+from window_consumer.model.record import AssignmentEpoch, Message
 
 Column = Sequence[Any]
 Row = tuple[Any, ...]
@@ -31,6 +31,7 @@ class SerializedSlice(NamedTuple):
     topic: str
     partition: int
     attempt: int
+    assignment: AssignmentEpoch
     is_copy: bool
     is_batch: bool
     """Whether one call gets all of its records."""
@@ -63,7 +64,8 @@ def packed(
         shared_slot,
         first.topic(),
         first.partition(),
-        slice_.call.attempt,
+        slice_.call.attempt - slice_.call.uncalled,
+        slice_.call.assignment,
         slice_.call.before is not None,
         slice_.is_batch,
         None if slice_.lane_of is None else type(slice_.partition.ordering),

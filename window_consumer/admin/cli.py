@@ -1,0 +1,38 @@
+"""The commands that ask an admin address: ``top``, ``doctor``, ``skip`` and ``dead-letter``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import click
+
+COMMANDS: Final = MappingProxyType(
+    {
+        "top": "window_consumer.admin.commands.top:top_command",
+        "doctor": "window_consumer.admin.commands.doctor:doctor_command",
+        "skip": "window_consumer.admin.commands.intervene:skip_command",
+        "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
+    }
+)
+"""Each command's ``module:attribute``, imported when it is called."""
+
+DEFAULT_URL: Final = "http://127.0.0.1:8090"
+"""The admin address of the examples in the documentation."""
+
+token_option = click.option(
+    "--token",
+    envvar="WINDOW_CONSUMER_TOKEN",
+    metavar="TOKEN",
+    default=None,
+    help="The token of the admin address. [env: WINDOW_CONSUMER_TOKEN]",
+)
+authority_option = click.option(
+    "--ca",
+    "authority",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Certificates (PEM) to trust with https://. [default: the machine's]",
+)

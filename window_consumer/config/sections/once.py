@@ -1,0 +1,46 @@
+"""The section `workers.X.once`: what the file says instead of the decorator's ``once=``."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from window_consumer.config import kinds
+from window_consumer.config.options import about
+
+_LONGEST_KEEP_S = 366 * 86_400.0
+
+
+@frozen(kw_only=True)
+class OnceConfig:
+    """Values that replace those of the handler's ``once=``."""
+
+    keep: float | None = field(
+        default=None,
+        metadata=about(
+            "How long the database remembers a record's id: a repetition after that is another "
+            "effect.",
+            kind=kinds.duration(1.0, _LONGEST_KEEP_S),
+            default="what Once() says: 24h",
+            decorators="never",
+        ),
+    )
+    lock_timeout: float | None = field(
+        default=None,
+        metadata=about(
+            "How long a call waits for another one with the same id. Then it occupies its slot no "
+            "longer and comes again after 1 s, without an attempt.",
+            kind=kinds.duration(0.001, 60.0),
+            default="what Once() says: 2s",
+            decorators="never",
+        ),
+    )
+    fenced: bool | None = field(
+        default=None,
+        metadata=about(
+            "Whether a member that the group has thrown out is kept from writing, by a counter in "
+            "the database.",
+            kind=kinds.boolean(),
+            default="what Once() says: false",
+            decorators="never",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Effects that happen once: the table of ids, the transactions of calls, the cleaner."""

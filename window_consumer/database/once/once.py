@@ -1,0 +1,178 @@
+"""``Once``: a handler's changes of a database happen once for each record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, get_type_hints
+
+import sqlalchemy as sa
+from attrs import frozen
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from window_consumer.config import WorkerConfig
+from window_consumer.config.units import parse_duration
+from window_consumer.database.dialects import dialect_of
+from window_consumer.database.once.calls import NO_OUTBOX, BusinessId, OnceCalls, OnceRules
+from window_consumer.database.once.fence import Fences
+from window_consumer.database.once.session import Engine
+from window_consumer.database.once.statements import EffectOwner
+from window_consumer.database.once.tables import OnceTables
+from window_consumer.database.outbox.table import Outbox
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.calls.batch_steps import layered
+
+Duration = str | float
+_KEEPALIVES: Final = {
+    "tcp_keepalives_idle": 30,
+    "tcp_keepalives_interval": 10,
+    "tcp_keepalives_count": 3,
+}
+"""PostgreSQL ends the transaction of a host that is gone within 60 s, in seconds."""
+
+
+@frozen
+class OnceValues:
+    """What holds for one worker."""
+
+    keep_s: float
+    lock_timeout_s: float
+    fenced: bool
+
+
+class Once:
+    """Makes each call of a handler one transaction, in which its record's id is inserted first.
+
+    Per worker and id, the changes of exactly one call are committed, whatever crashes, as long as
+    a repetition comes within ``keep``. ``engine`` is SQLAlchemy's Engine, for coroutines an
+    AsyncEngine; or a function that returns one, which workers with child processes need. A second
+    call of an id waits for the first, at most ``lock_timeout``. ``by`` takes the id from the
+    record, instead of ``record.id``. ``fenced`` keeps members from writing that the group has
+    thrown out. ``tables`` has the tables: ``once.tables.metadata.create_all(engine)``.
+    """
+
+    def __init__(  # noqa: PLR0913 - what the issue of a table and its rules takes
+        self,
+        engine: Engine | Callable[[], Engine],
+        outbox: Outbox | None = None,
+        keep: Duration = "24h",
+        lock_timeout: Duration = "2s",
+        by: BusinessId | None = None,
+        *,
+        fenced: bool = False,
+        table: str = "wc_once",
+    ):
+        self._given = engine
+        self._made: tuple[int, Engine] | None = None
+        self.outbox = outbox
+        self.tables = OnceTables(table)
+        self.by = by
+        self._values = OnceValues(_seconds(keep), _seconds(lock_timeout), fenced)
+        if not self.is_factory:
+            _prepare(engine)  # type: ignore[arg-type] # it is no factory
+
+    @property
+    def table(self) -> sa.Table:
+        """The table of ids."""
+        return self.tables.ids
+
+    @property
+    def is_factory(self) -> bool:
+        """Each process makes an engine of its own."""
+        return not isinstance(self._given, sa.Engine | AsyncEngine)
+
+    def engine(self) -> Engine:
+        """Return the engine of this process."""
+        if isinstance(self._given, sa.Engine | AsyncEngine):
+            return self._given
+        if self._made is None or self._made[0] != os.getpid():
+            self._made = os.getpid(), _prepare(self._given())
+        return self._made[1]
+
+    def values_for(self, worker: WorkerConfig) -> OnceValues:
+        """Return what holds for a worker: the configuration's values replace those given here."""
+        mine, said = self._values, worker.once
+        return OnceValues(
+            mine.keep_s if said.keep is None else said.keep,
+            mine.lock_timeout_s if said.lock_timeout is None else said.lock_timeout,
+            mine.fenced if said.fenced is None else said.fenced,
+        )
+
+    def keep_s(self, worker: WorkerConfig) -> float:
+        """Return for how long the database remembers an id, in seconds."""
+        return self.values_for(worker).keep_s
+
+    def around(self, handler: Any, worker: WorkerConfig, *, batches: bool, coroutines: bool) -> Any:
+        """Return the handler within transactions."""
+        values = self.values_for(worker)
+        rules = OnceRules(
+            owner=EffectOwner(worker.group, worker.name),
+            keep_s=values.keep_s,
+            lock_timeout_s=values.lock_timeout_s,
+            by=self.by,
+            outbox=self.outbox,
+        )
+        fences = Fences(self.tables, worker.group, values.lock_timeout_s) if values.fenced else None
+        calls = OnceCalls(handler, self.engine, self.tables, rules, fences)
+        steps: Any = calls.batch if batches else calls.one
+        return layered(steps, coroutines=coroutines)
+
+    def refuse(
+        self, function: object, worker: WorkerConfig, *, is_async: bool, forks: bool
+    ) -> None:
+        """Raise UsageError for a handler that cannot be called in these transactions."""
+        whose = f"worker {worker.name}: once="
+        if forks and not self.is_factory:
+            raise UsageError(
+                f"{whose}: the handler runs in child processes, and connections do not survive a"
+                " fork: give Once() a function that makes the engine, as in Once(lambda:"
+                ' create_engine("..."))'
+            )
+        if forks and self.values_for(worker).fenced:
+            raise UsageError(
+                f"{whose}: fenced needs one process for each partition, and child processes share"
+                " them: use pool: threads, or take fenced out"
+            )
+        if self.outbox is None and _returns_records(function):
+            raise UsageError(f"{whose}: {NO_OUTBOX}")
+        is_async_engine = isinstance(self.engine(), AsyncEngine)
+        if is_async_engine and not is_async:
+            raise UsageError(
+                f"{whose}: the handler is a plain function and the engine an AsyncEngine: use"
+                " create_engine, or write the handler as async def"
+            )
+        if is_async and not is_async_engine:
+            raise UsageError(
+                f"{whose}: the handler is a coroutine and the engine would block its event loop:"
+                " use create_async_engine"
+            )
+
+
+def _prepare(engine: Engine) -> Engine:
+    """Return an engine whose new connections end soon after their host is gone."""
+    sync = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    dialect = dialect_of(sync.dialect.name)
+    if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", _keep_alive):
+        sa.event.listen(sync, "connect", _keep_alive)
+    return engine
+
+
+def _keep_alive(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    for name, value in _KEEPALIVES.items():
+        cursor.execute(f"SET {name} = {value}")
+    cursor.close()
+    connection.commit()
+
+
+def _seconds(duration: Duration) -> float:
+    return parse_duration(duration) if isinstance(duration, str) else float(duration)
+
+
+def _returns_records(function: object) -> bool:
+    """Return whether the function's annotation says that it returns records to produce."""
+    try:
+        returned = get_type_hints(function).get("return")
+    except Exception:
+        return False
+    return "Produce" in str(returned)
