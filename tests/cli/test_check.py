@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ def test_a_sound_configuration_is_fine_and_its_bounds_are_told(window_consumer: 
     ended = window_consumer("check", "shop:app")
     assert (ended.code, ended.err) == (0, "")
     assert "workers.yaml: fine" in ended.out
-    assert "16000 records a partition" in ended.out
+    assert "holds at most 16000 records a partition" in ended.out
     assert "called 3 times" in ended.out
     assert "16000 / X records/s" in ended.out
 
@@ -33,18 +32,18 @@ def test_the_bounds_as_json(window_consumer: Run) -> None:
 def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(window_consumer: Run) -> None:
     ended = window_consumer("check", "shop:app", "--set", "workers.charge.window.cells=64")
     assert ended.code == 0
-    assert "warning: window: 32000 " in ended.out
+    assert "warning: window: 32000 records can need" in ended.out
 
 
 @pytest.mark.parametrize(
     ("override", "warning"),
     [
-        ("workers.charge.retry.when_spent=drop", "when_spent: drop"),
-        ("workers.charge.stall.after=10m", "27 records/s"),
-        ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds"),
-        ("workers.charge.kafka.group.instance.id=a", "group.instance.id"),
-        ("workers.charge.kafka.fetch.wait.max.ms=10", "fetch.wait.max.ms"),
-        ("workers.charge.kafka.queued.max.messages.kbytes=900000", "queued.max.messages.kbytes"),
+        ("workers.charge.retry.when_spent=drop", "loses records that keep failing"),
+        ("workers.charge.stall.after=10m", "its partition does at most 27 records/s"),
+        ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds is at least 67"),
+        ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
+        ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),
+        ("workers.charge.kafka.queued.max.messages.kbytes=900000", "bound of memory"),
         ("workers.charge.kafka.producer.message.timeout.ms=29999", "kafka.message.timeout.ms"),
         ("workers.charge.kafka.producer.delivery.timeout.ms=5000", "kafka.delivery.timeout.ms"),
         ("workers.charge.kafka.retries=3", "kafka.retries"),
@@ -55,8 +54,7 @@ def test_settings_with_a_catch_are_warned_of(
 ) -> None:
     ended = window_consumer("check", "shop:app", "--set", override)
     assert ended.code == 0
-    warnings = [line for line in ended.out.splitlines() if "warning: " in line]
-    assert any(warning in line for line in warnings), ended.out
+    assert warning in ended.out
 
 
 def test_set_wins_over_the_file_and_only_chooses_workers(
@@ -79,21 +77,21 @@ MISTAKES = [
     ("workers: {charge: {}}", "group"),
     ("workers: {charge: {group: g, ordering: key}}", "overtake"),
     ("workers: {charge: {group: '${NO_SUCH_VARIABLE}'}}", "NO_SUCH_VARIABLE"),
-    ("workers: {charge: {group: g}, bill: {group: h, topics: [t]}}", "'bill'"),
+    ("workers: {charge: {group: g}, bill: {group: h, topics: [t]}}", "no handler 'bill'"),
     ("workers: {other: {handler: charge, group: g, retry: {fatal: [shop.No]}}}", "shop.No"),
     ("workers: {charge: {group: g, retry: {levels: [10s, 1s]}}}", "levels"),
-    ("kafka: {enable.auto.commit: true}\nworkers: {charge: {group: g}}", "enable.auto.commit"),
-    ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "-1 or all"),
-    ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "fetch.wait.max.sm"),
+    ("kafka: {enable.auto.commit: true}\nworkers: {charge: {group: g}}", "may not be set"),
+    ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks has to be -1 or all"),
+    ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "No such configuration"),
     ("kafka: {session.timeout.ms: 1000}\nworkers: {charge: {group: g}}", "classic"),
-    ("workers: {charge: {group: g}}", "workers.yaml:1: kafka.bootstrap.servers: "),
-    ("kafka: {bootstrap.servers: ' '}\nworkers: {charge: {group: g}}", "bootstrap.servers: "),
-    ("kafka: {bootstrap.servers: 'a:1,b:c'}\nworkers: {charge: {group: g}}", "'b:c'"),
-    ("kafka: {bootstrap.server: h:1}\nworkers: {charge: {group: g}}", " bootstrap.servers?"),
+    ("workers: {charge: {group: g}}", "workers.yaml:1: kafka.bootstrap.servers: is missing"),
+    ("kafka: {bootstrap.servers: ' '}\nworkers: {charge: {group: g}}", "is missing"),
+    ("kafka: {bootstrap.servers: 'a:1,b:c'}\nworkers: {charge: {group: g}}", "'b:c' is not an"),
+    ("kafka: {bootstrap.server: h:1}\nworkers: {charge: {group: g}}", "mean bootstrap.servers?"),
     ("kafka: {consumer: {bootstrap.servers: h}}\nworkers: {charge: {group: g}}", "the producer"),
     (
         "kafka:\n  bootstrap.servers: h:1\n  max.poll.records: 5\nworkers: {charge: {group: g}}",
-        "workers.yaml:3: kafka: max.poll.records ",
+        "workers.yaml:3: kafka: max.poll.records is a property of the Java client",
     ),
     (
         "workers: {charge: {group: g, revoke_timeout: 3m}}",
@@ -101,7 +99,7 @@ MISTAKES = [
     ),
     (
         "workers: {charge: {group: g}, two: {handler: charge, topics: [orders], group: g}}",
-        "workers.two",
+        "of the same group",
     ),
 ]
 
@@ -121,10 +119,10 @@ def test_a_mistake_in_the_file_ends_with_2_and_says_where(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("@app.handler\ndef one(record): ...", "@app.handler"),
-        ("class Shop:\n    @app.handler('a')\n    def one(self, record): ...", "'self'"),
-        ("@app.middleware\ndef one(record): ...", "(record, call_next)"),
-        ("@app.lifespan\ndef one(): open(__file__)", "yield"),
+        ("@app.handler\ndef one(record): ...", "without parentheses"),
+        ("class Shop:\n    @app.handler('a')\n    def one(self, record): ...", "is a method"),
+        ("@app.middleware\ndef one(record): ...", "is called with (record, call_next)"),
+        ("@app.lifespan\ndef one(): open(__file__)", "has no yield"),
     ],
 )
 @pytest.mark.parametrize("how", ["check", "run"])
@@ -163,13 +161,12 @@ def test_a_file_that_is_not_there_is_told_where_it_is_configured(
     )
     ended = window_consumer("check", "shop:app")
     assert ended.code == 2
-    places = [
-        "workers.yaml:4: kafka: ssl.ca.location: /nowhere/ca.pem ",
-        f"workers.yaml:5: kafka: ssl.certificate.location: mine.pem (in {project}) ",
-        "workers.yaml:9: kafka: ssl.key.location: / ",
+    gone = "does not exist: put the file there, or correct the path"
+    assert sorted(ended.err.removeprefix("error: ").splitlines()) == [
+        f"workers.yaml:4: kafka: ssl.ca.location: /nowhere/ca.pem {gone}",
+        f"workers.yaml:5: kafka: ssl.certificate.location: mine.pem (in {project}) {gone}",
+        "workers.yaml:9: kafka: ssl.key.location: / is a directory: name the file in it",
     ]
-    told = sorted(ended.err.removeprefix("error: ").splitlines())
-    assert all(line.startswith(place) for line, place in zip(told, places, strict=True))
     (project / "workers.yaml").write_text(
         "kafka:\n  bootstrap.servers: h:1\n  security.protocol: ssl\n"
         "  ssl.ca.location: probe\n  ssl.certificate.location: workers.yaml\n"
@@ -177,7 +174,7 @@ def test_a_file_that_is_not_there_is_told_where_it_is_configured(
     )
     ended = window_consumer("check", "shop:app")
     assert "workers.yaml:5: kafka: " in ended.err
-    assert "(workers.yaml " in ended.err
+    assert "(workers.yaml is there: has it the right kind of content?)" in ended.err
 
 
 def test_a_file_for_the_collector_that_is_not_there_is_warned_of(
@@ -187,7 +184,7 @@ def test_a_file_for_the_collector_that_is_not_there_is_warned_of(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
     ended = window_consumer("check", "shop:app")
     assert ended.code == 0
-    said = "OpenTelemetry: OTEL_EXPORTER_OTLP_CERTIFICATE: /nowhere/ca.pem "
+    said = "OpenTelemetry: OTEL_EXPORTER_OTLP_CERTIFICATE: /nowhere/ca.pem does not exist"
     assert f"  warning: {said}" in ended.out
     (warning,) = window_consumer("check", "shop:app", "--json").json["process"]["warnings"]
     assert warning.startswith(said)
@@ -200,7 +197,7 @@ def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled
         file.write("\n@app.handler('refunds')\ndef refund(record: Record) -> None: ...\n")
     ended = window_consumer("check", "shop:app")
     assert ended.code == 2
-    assert "'refund'" in ended.err
+    assert "no worker runs the handler 'refund'" in ended.err
     assert "enabled: false" in ended.err
     with (project / "workers.yaml").open("a") as file:
         file.write("  refund: {group: g, enabled: false}\n")
@@ -210,10 +207,10 @@ def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled
 @pytest.mark.parametrize(
     ("source", "spec", "told"),
     [
-        ("", "nowhere:app", "'nowhere'"),
+        ("", "nowhere:app", "no module 'nowhere'"),
         ("", "shop.py", "MODULE:APP"),
-        ("", "shop:application", "'application'; it has app"),
-        ("import nowhere", "shop:app", "ModuleNotFoundError"),
+        ("", "shop:application", "no App named 'application'; it has app"),
+        ("import nowhere", "shop:app", "cannot be imported"),
         ("1 / 0", "shop:app", "shop.py:"),
         ("def", "shop:app", "SyntaxError"),
         ("raise SystemExit(5)", "shop:app", "SystemExit"),
@@ -256,4 +253,4 @@ def test_wrong_usage_ends_with_2(window_consumer: Run) -> None:
 
 def test_help_and_version_end_with_0(window_consumer: Run) -> None:
     assert "run" in window_consumer("--help").out
-    assert version("window-consumer") in window_consumer("--version").out
+    assert "window-consumer, version" in window_consumer("--version").out

@@ -240,12 +240,13 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
     print_findings(report, "workers.yaml")
     told, shown = capsys.readouterr().out, page(report, "workers.yaml")
     for text in (told, shown):
-        assert re.search(r"\b14 .* put back, 16 ", text)
-        assert re.search(r"\b4 .* put back, 6 ", text)
-        assert re.search(r"\ball .* put back\b", text)
+        assert "14 of them were put back, 16 are waiting" in text
+        assert "4 of them were put back, 6 are waiting" in text
+        assert "all of them were put back: none is waiting" in text
         assert text.count("dlq redrive") == 2
-    assert re.search("<dt>Waiting</dt><dd>16<small>14 ", shown)
-    assert re.search(r"<dd>2<small>.*\b3\b.*</small>", shown)
+        assert "none of them is waiting any more" in text
+    assert "<dt>Waiting</dt><dd>16<small>14 were put back</small>" in shown
+    assert "<dt>Still going on</dt><dd>2<small>of the 3 listed</small>" in shown
     rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
     assert [(row[3], row[4]) for row in rows] == [("10", "6"), ("10", "10"), ("10", "0")]
     assert [" ".join(row[-2:]) for row in rows] == ["going on", "going on", "put back"]
@@ -315,9 +316,9 @@ def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
     check_output(output)
     other = tmp_path / "workers.yaml"
     other.write_text("kafka: {}")
-    with pytest.raises(UsageError, match=r"workers\.yaml"):
+    with pytest.raises(UsageError, match="is no page"):
         check_output(other)
-    with pytest.raises(UsageError, match=str(tmp_path / "missing")):
+    with pytest.raises(UsageError, match="there is no directory"):
         check_output(tmp_path / "missing" / "report.html")
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
@@ -340,12 +341,12 @@ def test_a_page_without_jinja2_says_what_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("dlq: {patterns: ['.+-dlt']}", "^"),
+        ("dlq: {patterns: ['.+-dlt']}", "does not begin with ^"),
         ("dlq: {topics: [a/b]}", "contains '/'"),
         ("dlq: {patterns: []}", "name some"),
         ("dlq: {keys: hmac}", "dlq.key_secret"),
         ("dlq: {kays: raw}", "keys"),
-        ("mask: [{topics: [orders]}]", "mask"),
+        ("mask: [{topics: [orders]}]", "hides nothing"),
     ],
 )
 def test_a_wrong_configuration_is_told_with_its_place(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import Any
 
 import attrs
@@ -82,15 +81,11 @@ def test_it_shows_how_far_each_partition_is_behind_and_what_calls_take() -> None
     )
     assert "orders[2]" in text
     assert "2, 2 s" in text
-    for shown_numbers in (
-        r"3 processed \(1,234/s\), 0 retried, 0 dead-lettered; 1 of 8 slots",
-        r"lag 3 records, 2 s; calls p50 7\.78 ms p95 87\.5 ms p99 97\.5 ms",
-        r"50% busy.*\b90 s\b",
-    ):
-        assert re.search(shown_numbers, text)
+    assert "3 processed (1,234/s), 0 retried, 0 dead-lettered; 1 of 8 slots busy" in text
+    assert "lag 3 records, 2 s; calls p50 7.78 ms p95 87.5 ms p99 97.5 ms" in text
+    assert "in the last minute 50% busy; at that pace the lag takes 90 s" in text
     still = drawn(shown(a_snapshot(), busy_ratio=0.0, time_to_drain_s=float("inf")))
-    (line,) = (line for line in still.splitlines() if "0% busy" in line)
-    assert not re.search(r"\d s\b", line)
+    assert "in the last minute 0% busy; no progress, so the lag stays" in still
 
 
 def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None:
@@ -107,23 +102,24 @@ def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None
             state="draining",
         )
     )
-    assert re.search(r"retry topics: 7 10s; dead letters: 2 FATAL, 1 STALLED", text)
-    assert re.search(r"breaker open .*2\.5 s.*\b30 of 40\b", text)
-    assert "concurrency 5: " in text
-    assert "draining; " in text
+    assert "to retry topics: 7 10s; dead letters: 2 FATAL, 1 STALLED" in text
+    assert "breaker open for 2.5 s: 30 of 40 calls failed" in text
+    assert "concurrency 5: more do not help" in text
+    assert "draining; 3 processed" in text
 
 
 def test_what_a_person_has_paused_is_told() -> None:
     (one,) = windows(1)
     seen = attrs.evolve(a_snapshot(), partitions=(attrs.evolve(one, halted=True),), halted=True)
     text = drawn(shown(seen))
-    assert re.search(r"\bpaused .*; 3 processed", text)
+    assert "1 by hand" in text
+    assert "paused manually; 3 processed" in text
 
 
 def test_a_cell_that_hovers_and_the_call_that_holds_it_are_to_be_seen() -> None:
     text = drawn(shown(a_snapshot()))
     assert "[H■__]" in text
-    assert re.search(r"orders\[0\]@0 attempt 1 .*\b3\.0 s", text)
+    assert "orders[0]@0 attempt 1 has been running for 3.0 s" in text
 
 
 @pytest.mark.parametrize("cells", [4, 32, 40, 64, 1000])
@@ -208,7 +204,7 @@ def test_a_short_name_is_no_markup_either() -> None:
 
 
 def test_what_is_gone_is_told() -> None:
-    assert "http://a:1: refused" in drawn(gone={"http://a:1": "refused"})
+    assert "http://a:1: gone: refused" in drawn(gone={"http://a:1": "gone: refused"})
 
 
 def test_rates_are_of_the_last_seconds() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from tests import reading
 from tests.commands import DEADLINE_S, Command, Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import os
@@ -120,10 +118,10 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     command.wait_for("entered ", times=5)  # two at first, and one for each that ended
     ended = command.stop()
     assert ended.code == 0, ended.said
-    assert ended.summary()["processed"] == 3
-    exits = ended.lines_of(LogEvent.CALL_FAILED, offset=1, handler="leave")
-    assert exits[0]["attempt"] == 1
-    assert ended.line_of(LogEvent.CALL_STALLED, offset=3)["ended"]
+    assert "3 processed" in ended.err
+    assert "@1 failed at attempt 1 (crash 1 of 2) with" in ended.err
+    assert "while it was on this record, in the handler leave; next attempt in" in ended.err
+    assert "it is killed with its process, which is replaced; it stands at:" in ended.err
     assert ended.out.count("calling hang\n") == 1
     assert sorted(pids_of(command, "left")) == sorted(pids_of(command)[-2:])
     assert not any(map(is_alive, pids_of(command)))
@@ -181,7 +179,7 @@ def test_a_batch_that_kills_is_halved_and_every_record_has_its_own_end(
     assert ended.code == 0, ended.said
     reasons = sorted(each["wc-reason"] for each in found)
     assert reasons == [b"CRASHED", b"DECODE", b"FATAL"]
-    assert ended.summary()["processed"] == 5
+    assert "5 processed" in ended.err
     calls = [line for line in ended.out.splitlines() if line.startswith("calling")]
     parts = [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [6, 7], [6], [7]
     assert calls == [f"calling {offsets}" for offsets in parts]
@@ -204,18 +202,18 @@ def test_signals_to_the_whole_group_are_the_parents(
 ) -> None:
     settings = ["--set=workers.charge.concurrency=1", "--set=workers.charge.stall.after=1m"]
     command = shop.start("run", "shop:app", *settings)
-    command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, partitions=2)
+    command.wait_for("reads 2 partitions")
     (child,) = pids_of(command)
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(child, number)
     command.signal(signal.SIGUSR1)
-    command.wait_for(f" wc-charge-slot-0 ({child}) ")
+    command.wait_for(f"  the process wc-charge-slot-0 ({child}) has nothing to do")
     embedded.produce("orders", b"wait", partition=0)
     command.wait_for("calling wait")
     command.signal(signal.SIGUSR1)
     command.wait_for("in charge")
     shown = command.said[command.said.index("  orders[0]@0 attempt 1 for ") :]
-    assert re.search(rf"\n    .* wc-charge-slot-0 \({child}\), .*\bcharge\n", shown)
+    assert f"\n    in the process wc-charge-slot-0 ({child}), handler charge\n" in shown
     assert "in charge\n" in shown
     (shop.directory / "go on").touch()
     os.kill(child, signal.SIGINT)
@@ -231,7 +229,7 @@ def test_a_lifespan_that_fails_in_a_child_ends_the_start(shop: Commands) -> None
     assert ended.code == 1
     assert "@app.lifespan failed at" in ended.err
     assert "OSError: no database" in ended.err
-    ended.line_of(LogEvent.CONCURRENCY_EXCEEDED)
+    assert "charge: concurrency 2 with pool: processes, and this process may use 1" in ended.err
 
 
 def test_an_application_that_children_cannot_import_is_refused(shop: Commands) -> None:
@@ -258,6 +256,7 @@ except UsageError as error:
 """)
     assert "refused: " in ended.out
     assert "workers.charge.pool is processes" in ended.out
+    assert "is not an attribute of any module" in ended.out
     assert "shop.py:6" in ended.out
     shop.application(SHOP)
     ended = shop.script("""
@@ -270,9 +269,8 @@ try:
 except UsageError as error:
     print("refused:", error)
 """)
-    assert re.search(
-        r"refused: .*shop:app .*resources, told .*resources, told, <lambda> ", ended.out
-    )
+    assert "shop:app has resources, told as lifespan and middleware when a child" in ended.out
+    assert "resources, told, <lambda> in its parent" in ended.out
     ended = shop.script(
         SHOP
         + """
@@ -284,5 +282,4 @@ except UsageError as error:
     print("refused:", error)
 """
     )
-    assert "refused: " in ended.out
-    assert "script.py:" in ended.out
+    assert "is defined in the program itself" in ended.out

@@ -113,13 +113,13 @@ def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--seeds", "many"], "200..300"),
-        (["--seeds", "0"], "--seeds"),
-        (["--seeds", "9..3"], "--seeds"),
-        (["--seed", "1"], "--only (charge, post)"),
+        (["--seeds", "many"], "neither a number nor a range such as 200..300"),
+        (["--seeds", "0"], "has no seed"),
+        (["--seeds", "9..3"], "has no seed"),
+        (["--seed", "1"], "choose one with --only (charge, post)"),
         (["--values", "values"], "add --call-handlers"),
-        (["--call-handlers", "--values", "nowhere"], "--values nowhere: "),
-        (["--call-handlers", "--values", "empty"], "--values empty: "),
+        (["--call-handlers", "--values", "nowhere"], "--values nowhere: cannot be read"),
+        (["--call-handlers", "--values", "empty"], "--values empty: has no value"),
         (["--only", "chrage"], "charge, post"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -57,8 +56,8 @@ def test_a_missing_table_says_what_makes_it(trace: Trace) -> None:
     for arguments in (("show", "a"), ("search",), ("delete", "--key", "k")):
         ended = trace(*arguments)
         assert ended.code == 2
-        assert str(trace.directory / "wh" / "tables" / "trace") in ended.err
-        assert "`window-consumer pipeline run trace`" in ended.err
+        assert "there is no table of trace events at " in ended.err
+        assert "`window-consumer pipeline run trace` makes it" in ended.err
 
 
 def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace) -> None:
@@ -68,12 +67,12 @@ def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace) -> None:
     lines = [line.lstrip("│├└─ ") for line in ended.out.splitlines()]
     told = [" ".join(line.split()) for line in lines]
     assert told[0] == "orders/0/17 orders[0]@17 · key k · tags a,b"
-    assert re.match(r"\+ 5\.0 ms sent .*5\.0 ms · orders\[0\]@17 · .*10\.0\.0\.1", told[2])
-    assert any(re.match(r"group g 4 .* 1 .*processed$", line) for line in told)
-    assert any(re.match(r"\+ 60\.0 ms failed .*3 · RETRIES_EXHAUSTED$", line) for line in told)
+    assert told[2].startswith("+ 5.0 ms sent after 5.0 ms · orders[0]@17 · by 10.0.0.1")
+    assert "group g 4 attempts · put back 1 time processed" in told
+    assert "+ 60.0 ms failed attempt 3 · RETRIES_EXHAUSTED" in told
     assert "g.orders.retry.1s[0]@1 on 10.0.0.2" in told
     assert "then bill bills[0]@3" in told
-    assert re.fullmatch(r"14 steps .*9\.0 s", told[-1])
+    assert told[-1] == "14 steps in 9.0 s"
 
 
 def test_what_is_not_known_ends_with_3(trace: Trace) -> None:
@@ -88,7 +87,7 @@ def test_steps_of_two_clusters_are_told_apart(trace: Trace) -> None:
     theirs = event("received", 3, event_id="theirs", cluster="two:9092")
     write(trace.directory / "wh" / "tables" / "trace", [*ours, theirs])
     both = trace("show", "orders/0/17", "--indexed-only")
-    assert re.search(r"\bone:9092\b.*\btwo:9092\b", both.err)
+    assert "name their clusters one:9092 and two:9092" in both.err
     one = ("--cluster", "one:9092", "--indexed-only", "--json")
     ended = trace("show", "orders/0/17", *one)
     assert [json.loads(line)["step"] for line in ended.out.splitlines()] == ["sent", "received"]
@@ -104,7 +103,7 @@ def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace) -> No
     ]
     write(trace.directory / "wh" / "tables" / "trace", events)
     both = trace("show", "orders/0/17", "--indexed-only")
-    assert len(re.findall(r"\bone:9092\b.*\btwo:9092\b", both.err)) == 1
+    assert both.err.count("name their clusters one:9092 and two:9092") == 1
     assert "one" in both.out
     assert "two" in both.out
     theirs = trace("show", "orders/0/17", "--cluster", "two:9092", "--indexed-only", "--json")
@@ -126,11 +125,11 @@ def test_what_strangers_wrote_does_not_command_the_terminal(trace: Trace) -> Non
 def test_nothing_is_deleted_without_a_yes(trace: Trace) -> None:
     with_table(trace)
     dry = trace("delete", "--key", "k", "--dry-run")
-    assert (dry.code, dry.out.split()[:2]) == (0, ["1", "steps"])
+    assert (dry.code, dry.out.split(" in ")[0]) == (0, "1 steps with this key are")
     refused = trace("delete", "--key", "k")
     assert refused.code == 2
-    assert re.search(r"\b1 steps\b", refused.err)
-    assert "--yes" in refused.err
+    assert "1 steps with this key are in" in refused.err
+    assert "add --yes to delete them for good" in refused.err
     assert trace("search", "--key", "k", "--indexed-only").code == 0
 
 
@@ -145,15 +144,15 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--since", "1h", "--from", "2026-01-01"), "--since and --from"),
-        (("--from", "2026-01-02", "--to", "2026-01-01"), "--from"),
-        (("--from", "2026-01-02", "--to", "2026-01-02"), "--from"),
-        (("--since", "1h", "--to", "2026-01-01"), "--since"),
-        (("--from", "noon"), "'noon'"),
+        (("--since", "1h", "--from", "2026-01-01"), "--since and --from exclude each other"),
+        (("--from", "2026-01-02", "--to", "2026-01-01"), "--to has to lie after --from"),
+        (("--from", "2026-01-02", "--to", "2026-01-02"), "--to has to lie after --from"),
+        (("--since", "1h", "--to", "2026-01-01"), "--to has to lie after --since"),
+        (("--from", "noon"), "'noon' is no time"),
         (("--since", "1"), "'1' "),
-        (("--at", "orders/x"), "--at orders/x: "),
-        (("--step", "lost"), "'lost'"),
-        (("--limit", "0"), "'--limit'"),
+        (("--at", "orders/x"), "--at orders/x: write orders, orders/0 or orders/0/17"),
+        (("--step", "lost"), "'lost' is not one of"),
+        (("--limit", "0"), "0 is not in the range"),
     ],
 )
 def test_what_is_asked_wrongly_is_told_before_anything_is_read(

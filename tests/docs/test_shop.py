@@ -64,13 +64,14 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def events_in(bootstrap: str) -> list[tuple[bytes, bytes]]:
+def events_in(bootstrap: str) -> list[tuple[object, object]]:
     """Return id and key of each event."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer({**settings, "fetch.wait.max.ms": 10})
     consumer.assign([TopicPartition("order-events", number, 0) for number in range(4)])
     deadline = time.monotonic() + DEADLINE_S
-    found, ends = [], 0
+    found: list[tuple[object, object]] = []
+    ends = 0
     while ends < 4:
         assert time.monotonic() < deadline, f"read {len(found)} events, {ends} of 4 ends"
         for message in consumer.consume(100, 1.0):
@@ -80,7 +81,7 @@ def events_in(bootstrap: str) -> list[tuple[bytes, bytes]]:
             headers = dict(message.headers() or ())
             found.append((headers["wc-id"], message.key()))
     consumer.close()
-    return found  # type: ignore[return-value] # the client's types
+    return found
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
