@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -33,6 +34,7 @@ from window_consumer.runtime.topic_watch import (
     LogEnds,
     TopicNews,
 )
+from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 
@@ -84,17 +86,16 @@ class LongWait:
         raise Empty
 
 
-class Warnings:
-    """Reports of which only the warnings count."""
+class Warnings(WorkerLog):
+    """A log that keeps the events of warnings."""
 
     def __init__(self) -> None:
+        super().__init__("charge", logging.getLogger("tests.poll_loop"), lambda: 0.0)
         self.events: list[LogEvent] = []
 
-    def warn(self, event: LogEvent, _text: str) -> None:
+    def warn(self, event: LogEvent, text: str, **data: object) -> None:
         self.events.append(event)
-
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
+        super().warn(event, text, **data)
 
 
 def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> PollLoopParts:
@@ -102,7 +103,7 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
     given = {
         "completions": SimpleQueue(),
         "pool": source,
-        "reports": source,
+        "reports": Warnings(),
         "on_phase": lambda _phase: None,
     }
     return PollLoopParts(
@@ -178,7 +179,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
         completions=completions,
         assignments=nothing,
         restarts=nothing,
-        reports=nothing,
+        reports=Warnings(),
         clock=clock,
         copy_of=nothing,
         on_phase=lambda _phase: None,

@@ -92,7 +92,7 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     broker.create_topic("orders")
     source = SlowSource(broker, clock)
     engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
-    reports: Any = Warnings()
+    reports = Warnings()
     assignments = Assignments(source, "earliest", reports.warn)
     drained: list[float] = []
 
