@@ -13,6 +13,7 @@ import pytest
 from tests.commands import Command, Commands, kafka_of
 from tests.telemetry.asking import asked
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 from window_consumer import App, Record
@@ -45,10 +46,9 @@ def configure(
 
 
 def address_of(command: Command) -> str:
-    command.wait_for(" for /livez, /readyz and /metrics")
-    found = re.search(r"health: (http://\S+) for", command.said)
-    assert found is not None
-    return found[1]
+    url: str = command.wait_for_event(LogEvent.HEALTH_STARTED)["url"]
+    assert url.startswith("http://")
+    return url
 
 
 def figure(where: str, name: str) -> float:
@@ -72,8 +72,8 @@ def test_a_worker_tells_how_it_is_and_what_it_has_done(
     command = shop.start("run", "shop:app")
     where = address_of(command)
     assert asked(f"{where}/livez") == (200, "live\n")
-    command.wait_for("charge: reads 2 partitions")
-    assert asked(f"{where}/readyz") == (200, "charge: in its group\n")
+    command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=2)
+    assert asked(f"{where}/readyz")[0] == 200
     embedded.produce("orders", b"broken", partition=0)
     embedded.produce("orders", b"one", partition=0)
     command.wait_for("charged one")
@@ -96,8 +96,8 @@ def test_a_worker_tells_how_it_is_and_what_it_has_done(
 def test_copies_answer_at_one_address(shop: Commands) -> None:
     command = shop.start("run", "shop:app", "--processes", "2")
     where = address_of(command)
-    command.wait_for("1/wc-charge-poll charge: reads 1 partition")
-    command.wait_for("2/wc-charge-poll charge: reads 1 partition")
+    for process in (1, 2):
+        command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, process=process, partitions=1)
     assert asked(f"{where}/livez") == (200, "live\n")
     assert asked(f"{where}/readyz")[0] == 200
     text = asked(f"{where}/metrics")[1]
@@ -115,5 +115,5 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(
         configure(shop, embedded, f"127.0.0.1:{port}")
         ended = shop.run("run", "shop:app")
     assert ended.code == 2
-    assert f"health.listen: cannot listen on 127.0.0.1:{port}: " in ended.err
-    assert "reads" not in ended.err
+    assert re.search(rf"\bhealth\.listen: .*127\.0\.0\.1:{port}\b", ended.err)
+    assert not ended.lines_of(LogEvent.PARTITIONS_ASSIGNED)

@@ -115,5 +115,6 @@ class LimitedLog:
         unsaid = self.repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
-            extra = self.fields(event, **data)
-            self.logger.log(level, "%s: %s%s", self.worker, text, more, extra=extra)
+            self.logger.log(
+                level, "%s: %s%s", self.worker, text, more, extra=self.fields(event, **data)
+            )
