@@ -155,3 +155,11 @@ def shop(embedded: EmbeddedBroker, tmp_path: Path, url: str) -> Iterator[OnceSho
     shop = OnceShop(embedded, tmp_path, url)
     yield shop
     shop.engine.dispose()
+
+
+@pytest.fixture
+def shop_in_postgres(embedded: EmbeddedBroker, tmp_path: Path, database: str) -> Iterator[OnceShop]:
+    embedded.create_topic("orders", 1)
+    shop = OnceShop(embedded, tmp_path, database)
+    yield shop
+    shop.engine.dispose()

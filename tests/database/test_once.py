@@ -399,9 +399,8 @@ def test_a_fence_grows_with_each_assignment_and_keeps_who_lost_from_writing(
     assert shop.placed == ["0", "1"]
 
 
-def test_a_deadlock_and_a_serialization_failure_are_no_attempts(shop: OnceShop) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # it has neither
+def test_a_deadlock_and_a_serialization_failure_are_no_attempts(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
     once = shop.once()
     states = ["40P01", "40001"]
 

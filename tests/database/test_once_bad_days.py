@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from confluent_kafka import Producer
 
+from tests.commands import Commands, kafka_of
 from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop, until
 from window_consumer import App, Produce, Record
 from window_consumer.database import Once
 from window_consumer.database.once.startup import OnceWorker, delete_once
-from window_consumer.kafka.embedded import NewRecord
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.errors import UsageError
+from window_consumer.testing.real_postgres import RealPostgres
 
 
 def test_a_record_that_is_redriven_after_it_was_done_has_no_second_effect(shop: OnceShop) -> None:
@@ -40,10 +45,9 @@ def test_a_record_that_is_redriven_after_it_was_done_has_no_second_effect(shop: 
 
 
 def test_a_connection_killed_inside_a_handler_costs_an_attempt_and_no_effect(
-    shop: OnceShop,
+    shop_in_postgres: OnceShop,
 ) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # it has no connections
+    shop = shop_in_postgres
     once = shop.once()
 
     def behave(order: Record) -> None:
@@ -66,9 +70,8 @@ def pids(connection: sa.Connection) -> set[int]:
     return set(connection.scalars(sa.text("SELECT pid FROM pg_stat_activity")))
 
 
-def test_a_read_only_database_is_refused_at_the_start(shop: OnceShop) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # a file has no replicas
+def test_a_read_only_database_is_refused_at_the_start(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
     once = shop.once()
     options = {"options": "-c default_transaction_read_only=on"}
     replica = sa.create_engine(shop.url, connect_args=options)
@@ -124,9 +127,8 @@ def test_once_is_within_routes_and_ttl_and_around_middleware(shop: OnceShop) -> 
     assert {row.record_id for row in shop.rows(once.table)} == {"2"}
 
 
-def test_one_member_cleans_at_a_time(shop: OnceShop) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # its writers come one after the other
+def test_one_member_cleans_at_a_time(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
     once = shop.once()
     config = shop.app(once).plan(shop.file()).workers[0].config
     worker = OnceWorker(once, config)
@@ -147,9 +149,8 @@ def test_ids_may_hold_what_sql_means_something_by(shop: OnceShop, text: str) -> 
     assert [row.record_id for row in shop.rows(once.table)] == [text]
 
 
-def test_the_wait_for_an_id_bounds_no_lock_of_the_handler(shop: OnceShop) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # it has no such setting
+def test_the_wait_for_an_id_bounds_no_lock_of_the_handler(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
     bounds: list[str] = []
     engines = [
         sa.create_engine(shop.url, connect_args={"options": "-c lock_timeout=7s"}, **more)
@@ -190,9 +191,10 @@ def test_results_are_invisible_until_the_row_commits(shop: OnceShop) -> None:
     assert len(shop.calls) == 1
 
 
-def test_results_do_not_outlive_a_transaction_that_fails_at_its_end(shop: OnceShop) -> None:
-    if shop.engine.dialect.name == "sqlite":
-        return  # a failed statement ends no transaction there
+def test_results_do_not_outlive_a_transaction_that_fails_at_its_end(
+    shop_in_postgres: OnceShop,
+) -> None:
+    shop = shop_in_postgres
     once = shop.once()
 
     def behave(order: Record) -> Produce:
@@ -205,3 +207,95 @@ def test_results_do_not_outlive_a_transaction_that_fails_at_its_end(shop: OnceSh
     with shop.start(once, **QUICK) as running:
         until(lambda: running.counters["place"].dead_lettered == 1)
     assert (shop.rows(shop.outbox.table), shop.rows(once.table), shop.placed) == ([], [], [])
+
+
+def test_a_record_that_has_expired_leaves_before_once(shop: OnceShop) -> None:
+    once = shop.once()
+    two_hours_ago = int(time.time() * 1000) - 7_200_000
+    producer = Producer({"bootstrap.servers": shop.broker.bootstrap})
+    same: dict[str, str | bytes | None] = {"wc-id": b"1"}
+    producer.produce("orders", b"late", b"k", headers=same, timestamp=two_hours_ago)
+    producer.produce("orders", b"in time", b"k", headers=same)
+    assert producer.flush(DEADLINE_S) == 0
+    with shop.start(once, ttl="1h", on_expired="drop", **OVERTAKE) as running:
+        until(lambda: running.counters["place"].finished == 2)
+        did = running.counters["place"]
+    assert (did.expired, did.processed, did.deduplicated) == (1, 1, 0)
+    assert shop.placed == ["in time"]
+
+
+def test_a_deadlock_of_two_handlers_costs_no_attempt(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
+    once = shop.once()
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE stock (item text PRIMARY KEY, sold int)"))
+        connection.execute(sa.text("INSERT INTO stock VALUES ('left', 0), ('right', 0)"))
+    both_hold_one = threading.Barrier(2, timeout=DEADLINE_S)
+
+    def behave(order: Record) -> None:
+        items = ["left", "right"] if order.text() == "a" else ["right", "left"]
+        for number, item in enumerate(items):
+            sell = sa.text("UPDATE stock SET sold = sold + 1 WHERE item = :item")
+            order.session.execute(sell, {"item": item})
+            if number == 0 and len(shop.calls) <= 2:
+                both_hold_one.wait()
+
+    shop.behave = behave
+    shop.fill("a", "b")
+    with shop.start(
+        once, retry={"attempts": 1, "on_failure": "overtake"}, concurrency=2
+    ) as running:
+        until(lambda: running.counters["place"].finished == 2)
+        assert running.counters["place"].processed == 2
+    assert len(shop.calls) == 3
+    assert {attempt for _, attempt in shop.calls} == {1}
+    assert shop.placed == ["a", "b"]
+    with shop.engine.connect() as connection:
+        assert set(connection.scalars(sa.text("SELECT sold FROM stock"))) == {2}
+
+
+@pytest.mark.usefixtures("postgres")  # skips where there is none
+def test_a_database_that_goes_away_and_comes_back_loses_and_repeats_nothing(
+    embedded: EmbeddedBroker, tmp_path: Path
+) -> None:
+    embedded.create_topic("orders", 1)
+    with RealPostgres.start(tmp_path / "own") as own:
+        shop = OnceShop(embedded, tmp_path, own.create_database("shop"))
+        once = shop.once()
+        shop.behave = lambda _: time.sleep(0.01)
+        values = [f"{number:03}" for number in range(200)]
+        shop.fill(*values)
+        breaker = {"min_calls": 10, "cool_down": "500ms"}
+        retry = {"attempts": 2, "backoff": "50ms..50ms", "on_failure": "overtake"}
+        with shop.start(once, breaker=breaker, retry=retry) as running:
+            until(lambda: running.counters["place"].processed >= 20)
+            own.kill()
+            until(lambda: running.counters["place"].breaker_opened)
+            before = running.counters["place"].processed
+            assert before < len(values)
+            own.restart()
+            until(lambda: running.counters["place"].finished == len(values))
+            did = running.counters["place"]
+        assert (did.processed + did.deduplicated, did.dead_lettered) == (len(values), 0)
+        assert shop.placed == values
+        shop.engine.dispose()
+
+
+def test_a_missing_table_ends_the_command_with_2_and_prints_the_ddl(
+    commands: Commands, embedded: EmbeddedBroker, url: str
+) -> None:
+    embedded.create_topic("orders", 1)
+    commands.application(
+        "import sqlalchemy as sa\n"
+        "from window_consumer import App, Record\n"
+        "from window_consumer.database import Once\n"
+        'app = App("shop")\n'
+        f"once = Once(sa.create_engine({url!r}))\n"
+        '@app.handler("orders", group="shop", once=once)\n'
+        "def place(order: Record) -> None: ...\n"
+    )
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"place": {}}})
+    ended = commands.run("run", "shop:app")
+    assert ended.code == 2, ended.said
+    assert "CREATE TABLE wc_once (" in ended.err
+    assert "Traceback" not in ended.said
