@@ -140,7 +140,7 @@ def turns_command(
     The exit code is 1 when the median of one is slower by more than 2 %.
     """
     if not (other / "benchmarks" / "child.py").is_file():
-        raise UsageError(f"{other} is no checkout of this project: it has no benchmarks/child.py")
+        raise UsageError(f"{other} is not a checkout of this project: no benchmarks/child.py")
     workloads = [_checked(name) for name in names]
     found = []
     with kafka_at(kafka, _report) as (bootstrap, _):

@@ -21,7 +21,7 @@ COMMAND = (sys.executable, "-m", "window_consumer")
 
 
 def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - for whoever has started it
+    print(text, flush=True)  # noqa: T201 - the output of this script
 
 
 def start(*arguments: str, **more: int) -> subprocess.Popen[str]:
