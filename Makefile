@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Made anew when the dependencies change.
 STAMP := $(VENV)/.installed
+SHOP_STAMP := $(VENV)/.installed-shop
 DEV_STAMP := $(VENV)/.installed-dev
 
 .PHONY: demo shop bytecode parts test test-consumer test-spark bench lint clean
@@ -13,8 +14,7 @@ demo: $(STAMP)
 	$(BIN)/window-consumer demo
 
 # SQLite, or the database of DATABASE_URL; see examples/shop.
-shop: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable '.[sql]' 'psycopg[binary]>=3.2'
+shop: $(SHOP_STAMP)
 	exec $(BIN)/python examples/shop/run.py
 
 # Where Python may write no bytecode, each of the commands that tests start would compile all of it.
@@ -56,6 +56,10 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
+$(SHOP_STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[sql]' 'psycopg[binary]>=3.2'
+	@touch $@ $(STAMP)
+
 $(DEV_STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(STAMP)
+	@touch $@ $(STAMP) $(SHOP_STAMP)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from attrs import evolve
 
 from benchmarks import gate, machine, report
+from benchmarks.breaker_scenes.running import narrowed
 from benchmarks.broker import kafka_at
 from benchmarks.peers.command import peers_command
 from benchmarks.results import Measured, exit_code
@@ -71,9 +73,23 @@ def list_command() -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the report into this file.",
 )
+@click.option(
+    "--only",
+    metavar="TEXT",
+    default="",
+    help="Of breaker-scenes: run the variants with this text in their name.",
+)
+@click.option("--ids", type=click.IntRange(1), help="Of once-large: how many ids the table holds.")
 @_options
-def run_command(
-    name: str, json_file: Path | None, kafka: str | None, runs: int | None, *, strict: bool
+def run_command(  # noqa: PLR0913 - each option is one
+    name: str,
+    json_file: Path | None,
+    kafka: str | None,
+    runs: int | None,
+    *,
+    only: str,
+    ids: int | None,
+    strict: bool,
 ) -> int:
     """Run a workload beside its baselines.
 
@@ -82,7 +98,16 @@ def run_command(
     _known(name)
     if json_file is not None and not json_file.parent.is_dir():
         raise click.UsageError(f"--json {json_file}: there is no directory {json_file.parent}")
-    return _run([WORKLOADS[name]], kafka, runs, lambda _: json_file, strict=strict)
+    workload = WORKLOADS[name]
+    if only:
+        if workload.work != "breaker-scenes":
+            raise click.UsageError(f"--only: {name} has no scenes")
+        workload = narrowed(workload, only)
+    if ids is not None:
+        if not workload.ids:
+            raise click.UsageError(f"--ids: {name} has no table of ids")
+        workload = evolve(workload, ids=ids)
+    return _run([workload], kafka, runs, lambda _: json_file, strict=strict)
 
 
 @cli.command("all")

@@ -26,6 +26,7 @@ from benchmarks import (
     redriving,
     stuck,
 )
+from benchmarks.breaker_scenes import playing
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
@@ -60,9 +61,9 @@ def _once(**given: Any) -> Any:
 
 def _once_member(**given: Any) -> Any:
     """Import what imports SQLAlchemy only when it is asked for."""
-    from benchmarks import once  # noqa: PLC0415 - optional, and slow
+    from benchmarks import once_kills  # noqa: PLC0415 - optional, and slow
 
-    return once.run_member(**given)
+    return once_kills.run_member(**given)
 
 
 def _outbox_relay(**given: Any) -> Any:
@@ -77,6 +78,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "audit_table": _audit_table,
     "backfill": _backfill,
     "bare_loop": bare_loop.run,
+    "breaker_scene": playing.play,
     "framework": framework.run,
     "dead_letters": redriving.fill,
     "dead_letter_topic": pipeline_dlq.fill,

@@ -37,6 +37,13 @@ class OutboxPlace:
         with self.engine.connect() as connection:
             return int(connection.scalar(sa.select(sa.func.count(self.outbox.table.c.id))) or 0)
 
+    def waiting(self) -> int:
+        """Return how many rows are neither sent nor given up."""
+        table = self.outbox.table
+        waiting = sa.select(sa.func.count(table.c.id)).where(table.c.status != "failed")
+        with self.engine.connect() as connection:
+            return int(connection.scalar(waiting) or 0)
+
     def fill(self, topic: str, workload: Workload) -> None:
         """Add the workload's records."""
         wanted = [Produce(topic, key, value) for _, key, value in records(workload.topic)]
@@ -49,14 +56,14 @@ class OutboxPlace:
 
 
 @contextmanager
-def place_with_outbox() -> Iterator[OutboxPlace]:
-    """Start PostgreSQL with an empty outbox."""
+def place_with_outbox(*, notify: bool = False) -> Iterator[OutboxPlace]:
+    """Start PostgreSQL with an empty outbox; with ``notify`` its writers wake other processes."""
     with (
         tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
         RealPostgres.start(Path(directory)) as postgres,
     ):
         metadata = sa.MetaData()
-        outbox = Outbox(metadata)
+        outbox = Outbox(metadata, notify=notify)
         url = postgres.create_database("shop")
         engine = sa.create_engine(url)
         metadata.create_all(engine)

@@ -41,8 +41,13 @@ busy machine the way to the broker and back takes a moment.
 WARM_UP_S = 1.0
 
 _SEED = 31
-_RATE_PER_S = 150
+RATE_PER_S = 150
 _BAD = b"bad"
+_TAIL = b"tail"
+TAIL_PER_S = 25
+TAIL_S = 8.0
+"""Healthy records follow until the last copies have left: a record leaves only beside successes.
+They are not measured."""
 _END_S = 60.0
 _READ_S = 20.0
 _CHECK_S = 0.01
@@ -55,9 +60,7 @@ class Scene:
     share: float
     levels: bool
     traffic: bool
-    """Records keep coming in; else all are there at the start, and only copies remain at the
-    end.
-    """
+    """Records keep coming in; else all are there at the start, and few others follow."""
 
     @property
     def name(self) -> str:
@@ -101,7 +104,8 @@ class Shop:
             raise BadRecordError
         time.sleep(self.wait_s)
         written = (record.timestamp or 0) / 1000
-        if not self.began < written < self.began + WARM_UP_S:
+        is_measured = not (record.value or b"").startswith(_TAIL)
+        if is_measured and not self.began < written < self.began + WARM_UP_S:
             self.latencies_s.append(time.time() - max(written, self.began))
         self.calls += 1
         self.places.add((record.partition, record.offset))
@@ -153,8 +157,10 @@ def run(
         app, plan = framework.planned(bootstrap, topic, group, workload, shop.handle, keys)
         return Side(topic, shop, app.start_plan(plan, start_timeout=framework.START_S))
 
+    topics = {topic: bad, alone(topic): set[int]()}
+
     def write(each_s: float) -> None:
-        _write(bootstrap, {topic: bad, alone(topic): set()}, total, each_s)
+        _write(bootstrap, topics, range(total), each_s)
 
     if not given.traffic:
         write(0.0)
@@ -163,7 +169,9 @@ def run(
     if given.traffic:
         for each in sides:
             _until_assigned(each.running)
-        write(1 / _RATE_PER_S)
+        write(1 / RATE_PER_S)
+    measured, total = total, total + round(TAIL_S * TAIL_PER_S)
+    _write(bootstrap, topics, range(measured, total), 1 / TAIL_PER_S, _TAIL)
     for each in sides:
         framework.watch(each.running, total, lambda did: did.processed + did.dead_lettered)
         framework.end(each.running)
@@ -192,15 +200,21 @@ def _drawn(total: int, share: float) -> set[int]:
     return set(random.Random(_SEED).sample(range(total), round(total * share)))
 
 
-def _write(bootstrap: str, topics: Mapping[str, set[int]], total: int, each_s: float) -> None:
+def _write(
+    bootstrap: str,
+    topics: Mapping[str, set[int]],
+    numbers: range,
+    each_s: float,
+    good: bytes = b"good",
+) -> None:
     """Write records to several topics at the same time; each names its bad ones."""
     writers = [(Writer(bootstrap, topic), bad) for topic, bad in topics.items()]
     began = time.perf_counter()
-    for number in range(total):
+    for place, number in enumerate(numbers):
         for writer, bad in writers:
             if each_s:
-                writer.serve(max(0.0, began + number * each_s - time.perf_counter()))
-            value = _BAD if number in bad else b"good"
+                writer.serve(max(0.0, began + place * each_s - time.perf_counter()))
+            value = _BAD if number in bad else good
             writer.write(number % PARTITIONS, b"%d" % number, value)
     for writer, _ in writers:
         writer.finish()

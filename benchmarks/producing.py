@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from itertools import cycle
-from pathlib import Path
 from typing import Any, cast
 
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field
 from confluent_kafka import Consumer
 from confluent_kafka import Producer as ClientProducer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from benchmarks import children, usage
+from benchmarks.cluster import Cluster, three_brokers
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer import Producer, SendFuture
 from window_consumer.model.errors import RunError
-from window_consumer.testing.real_kafka import RealKafka
 
 _SETTINGS: Mapping[str, Any] = {
     "acks": "all",
@@ -114,7 +112,6 @@ def run_send(topics: Topics, workload: Workload) -> Run:
 
 KEYS = 16
 _LOAD_S = 4.0
-_PAUSED_S = 5.0
 _PER_S = 2_000
 
 
@@ -145,23 +142,24 @@ class _Load:
 
 
 def run_kills(_: Topics, workload: Workload) -> Run:
-    """Kill, pause and restart a broker of its own, in turn, while records are sent."""
-    with (
-        tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
-        RealKafka.start(Path(directory)) as kafka,
-    ):
-        topics = Topics(kafka.bootstrap)
-        topic = f"wc-bench-kills-{time.time_ns()}"
-        topics.make(topic)
-        with Producer({"bootstrap.servers": kafka.bootstrap}, max_block="120s") as producer:
+    """Kill, pause and restart one of three brokers, in turn, while records are sent.
+
+    Partitions change their leaders each time, and once more when the broker is back.
+    """
+    topic = f"wc-bench-kills-{time.time_ns()}"
+    with three_brokers() as cluster:
+        cluster.make(topic, PARTITIONS)
+        moved = 0
+        with Producer({"bootstrap.servers": cluster.bootstrap}, max_block="120s") as producer:
             began = time.perf_counter()
             load = _Load(producer, topic)
             thread = threading.Thread(target=load.run, name="wc-bench-load")
             thread.start()
             trouble = cycle((_kill, _pause, _restart))
-            for _number in range(workload.kills):
+            for number in range(workload.kills):
                 time.sleep(_LOAD_S)
-                next(trouble)(kafka)
+                next(trouble)(cluster, topic, number % len(cluster.nodes))
+                moved += cluster.move_leaders(topic)
             time.sleep(_LOAD_S)
             load.stopped.set()
             thread.join()
@@ -169,22 +167,30 @@ def run_kills(_: Topics, workload: Workload) -> Run:
             seconds = time.perf_counter() - began
         if load.failed:
             raise RunError(f"send raised {load.failed[0]!r}")
-        return _judge(load, left, _read(kafka.bootstrap, topic), seconds)
+        if moved < workload.kills:
+            raise RunError(f"only {moved} partitions had another leader: nothing was shown")
+        run = _judge(load, left, _read(cluster.bootstrap, topic), seconds)
+        return evolve(run, notes={**run.notes, "leaders_moved": float(moved)})
 
 
-def _kill(kafka: RealKafka) -> None:
-    kafka.kill()
-    kafka.restart()
+def _kill(cluster: Cluster, topic: str, place: int) -> None:
+    cluster.nodes[place].kill()
+    cluster.wait_led_by_others(topic, place)
+    cluster.nodes[place].restart()
 
 
-def _pause(kafka: RealKafka) -> None:
-    kafka.pause()
-    time.sleep(_PAUSED_S)
-    kafka.resume()
+def _pause(cluster: Cluster, topic: str, place: int) -> None:
+    cluster.nodes[place].pause()
+    try:
+        cluster.wait_led_by_others(topic, place)
+    finally:
+        cluster.nodes[place].resume()
 
 
-def _restart(kafka: RealKafka) -> None:
-    kafka.restart()
+def _restart(cluster: Cluster, topic: str, place: int) -> None:
+    cluster.nodes[place].stop()
+    cluster.wait_led_by_others(topic, place)
+    cluster.nodes[place].restart()
 
 
 Found = tuple[str, int, str]

@@ -39,6 +39,8 @@ def as_json(measured: Measured, machine: Mapping[str, Any]) -> Json:
         "duplicates": measured.duplicates,
         "order_violations": measured.order_violations,
         "committed_equals_end": measured.committed_equals_end,
+        **({"variants": runs[-1].variants} if runs[-1].variants else {}),
+        **({"worst": runs[-1].worst} if runs[-1].worst else {}),
         "spread": {
             "records_per_s": measured.records_per_s.as_json(),
             "baselines": {name: measured.baseline(name).as_json() for name in measured.baselines},
@@ -65,8 +67,9 @@ def as_text(measured: Measured) -> str:
         for name, value in measured.ratios.items()
     )
     others = {"records_per_s": measured.records_per_s.median, **measured.notes}
+    worst = measured.runs[-1].worst
     lines.extend(
-        f"  {name:<16}{value:,.4g}{_verdict(floors.get(name), value)}"
+        f"  {name:<16}{value:,.4g}{_verdict(floors.get(name), value)}{_of(worst.get(name))}"
         for name, value in others.items()
         if name in measured.notes or name in floors
     )
@@ -132,6 +135,10 @@ def _rate(spread: Spread) -> str:
 
 def _ratio(spread: Spread, value: float) -> str:
     return f"{value:.3f}  ({min(spread.values):.3f} to {max(spread.values):.3f})"
+
+
+def _of(variant: str | None) -> str:
+    return f" ({variant})" if variant else ""
 
 
 def _verdict(floor: Floor | None, value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from attrs import field, frozen
 
@@ -26,6 +27,10 @@ class Run:
     """Ratios that need no baseline."""
     notes: dict[str, float] = field(factory=dict)
     """Other measurements; the names contain the unit."""
+    variants: dict[str, dict[str, Any]] = field(factory=dict)
+    """The measurements of each variant, where a run has several."""
+    worst: dict[str, str] = field(factory=dict)
+    """The variant that a note is of, where notes are the worst of several."""
 
 
 @frozen
@@ -139,6 +144,9 @@ class Measured:
             yield f"{self.order_violations:,} records were handled out of order"
         if late := sum(run.notes.get("dead_letters_late", 0) for run in self._watched):
             yield f"{late:,.0f} dead letters came later than the policy states"
+        for floor, value in self.missed():
+            if floor.is_guarantee:
+                yield f"{floor.ratio} is {value:,.4g} instead of {floor}"
         if not self.committed_equals_end:
             yield "the committed offsets do not reach the end of the log"
 

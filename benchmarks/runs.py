@@ -16,6 +16,7 @@ from benchmarks import (
     downstream,
     growth,
     once,
+    once_kills,
     outbox,
     outbox_kills,
     pipeline_dlq,
@@ -25,6 +26,7 @@ from benchmarks import (
     redriving,
     telemetry,
 )
+from benchmarks.breaker_scenes import running as scenes
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
@@ -35,6 +37,7 @@ _OF_THE_PIPELINE = {
     **growth.RUNS,
     **producing.RUNS,
     **once.RUNS,
+    **once_kills.RUNS,
     **outbox.RUNS,
     **outbox_kills.RUNS,
     "dead-letters": pipeline_dlq.run,
@@ -96,7 +99,11 @@ class Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
-        series = {"crowding": self._crowding, "poison": self._poison}
+        series = {
+            "crowding": self._crowding,
+            "poison": self._poison,
+            "breaker-scenes": self._scenes,
+        }
         if self.workload.work in series:
             return series[self.workload.work]()
         if self.workload.work == "redrive":
@@ -213,6 +220,9 @@ class Bench:
             self.say(f"{self.workload.name}: {_in_words(run)}, {notes}")
             found.append(run)
         return poison.joined(found)
+
+    def _scenes(self) -> Run:
+        return scenes.run_scenes(self.topics, self.workload, self.say)
 
     def _redrive(self, *, kill: bool) -> Run:
         """Run with separate topics and group, filled with dead letters before."""

@@ -55,9 +55,11 @@ class Topics:
         """Return whether there is such a topic."""
         return name in self._names()
 
-    def make(self, name: str, partitions: int = PARTITIONS) -> None:
+    def make(
+        self, name: str, partitions: int = PARTITIONS, config: dict[str, str] | None = None
+    ) -> None:
         """Make a topic and wait until the broker that answers clients knows it."""
-        new = NewTopic(name, num_partitions=partitions, replication_factor=1)
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
         try:
             self._admin.create_topics([new])[name].result(timeout=_ANSWER_S)
         except KafkaException as exception:

@@ -19,6 +19,7 @@ Work = Literal[
     "redrive",
     "outage",
     "poison",
+    "breaker-scenes",
     "crowding",
     "computing",
     "telemetry",
@@ -34,6 +35,7 @@ Work = Literal[
     "producer",
     "producer-kills",
     "once",
+    "once-large",
     "once-kills",
     "outbox-relay",
     "outbox-latency",
@@ -78,6 +80,8 @@ class Floor:
     ratio: str
     limit: float
     at_most: bool = False
+    is_guarantee: bool = False
+    """Missing it is a failure, like a lost record."""
 
     def holds(self, value: float) -> bool:
         """Return whether a measured value is good enough."""
@@ -117,11 +121,15 @@ class Workload:
     """How often the untimed run's process is killed with -9."""
     may_repeat: int = 0
     """Records that may come twice because of that."""
+    ids: int = 0
+    """How many ids the table of ``once`` holds before it begins."""
     memory: str = "256MiB"
     lasts_s: float = 0.0
     """How long records keep coming in; 0: they are all there at the start."""
     baselines: tuple[Baseline, ...] = ()
     floors: tuple[Floor, ...] = ()
+    only: str = ""
+    """Only variants with this text in their name run, where it has any."""
     runs: int = 3
     """How often it and each of its baselines run by default: once if it times nothing."""
 
@@ -353,6 +361,27 @@ _ALL = (
         runs=1,
     ),
     Workload(
+        "breaker-scenes",
+        "stretches of poison, outages, flaps, overloads and more, each in several variants",
+        TopicSpec(records=0),
+        work="breaker-scenes",
+        floors=(
+            Floor("stretch_rate", 0.9),
+            Floor("stretch_p99_s", 2.0, at_most=True),
+            Floor("outage_moved", 20, at_most=True, is_guarantee=True),
+            Floor("outage_full_speed_s", 2.0, at_most=True),
+            Floor("flap_moved", 20, at_most=True, is_guarantee=True),
+            Floor("overload_share", 0.8),
+            Floor("overload_moved", 20, at_most=True, is_guarantee=True),
+            Floor("end_left_s", 60.0, at_most=True),
+            Floor("batch_gap_s", 1.0, at_most=True),
+            Floor("retries_rate", 0.85),
+            Floor("shard_rate", 0.95),
+            Floor("scatter_p99_ratio", 1.2, at_most=True),
+        ),
+        runs=1,
+    ),
+    Workload(
         "live-window",
         "64 windows of 64 cells, looked at by Chromium five times a second for a minute",
         TopicSpec(records=20_480),
@@ -453,10 +482,10 @@ _ALL = (
     ),
     Workload(
         "producer-kills",
-        "2,000 records a second while their broker is killed, paused and restarted 10 times",
+        "2,000 records a second to three brokers, which are killed, paused, restarted: 6 times",
         TopicSpec(records=0),
         work="producer-kills",
-        kills=10,
+        kills=6,
         floors=(Floor("twice", 0, at_most=True),),
         runs=1,
     ),
@@ -468,8 +497,18 @@ _ALL = (
         floors=(Floor("once", 0.8), Floor("batches", 0.9)),
     ),
     Workload(
+        "once-large",
+        "4,000 records with once, in turn with an empty table and with one of 20 million ids",
+        TopicSpec(records=4_000),
+        work="once-large",
+        ids=20_000_000,
+        floors=(Floor("empty", 0.8),),
+        runs=1,
+    ),
+    Workload(
         "once-kills",
-        "8,000 records through once, killed 20 times with -9, with 3 rebalances and a redrive",
+        "8,000 records through once, killed 20 times with -9, with 3 rebalances and a redrive; and"
+        " 2,000 each in batches, as coroutines, in children, with levels, fenced, and frozen",
         TopicSpec(records=8_000),
         work="once-kills",
         kills=20,
@@ -485,18 +524,26 @@ _ALL = (
     ),
     Workload(
         "outbox-latency",
-        "100 transactions a second, for 20 s: from the commit to Kafka's ack",
-        TopicSpec(records=2_000),
+        "100 transactions a second, for 7 s: from the commit to Kafka's ack; then with the relay"
+        " in another process, which polls or is notified, until the record is read",
+        TopicSpec(records=700),
         work="outbox-latency",
-        floors=(Floor("p50_ms", 50, at_most=True), Floor("p99_ms", 400, at_most=True)),
+        floors=(
+            Floor("p50_ms", 50, at_most=True),
+            Floor("p99_ms", 400, at_most=True),
+            Floor("poll_p99_ms", 1_000, at_most=True),
+            Floor("notify_p99_ms", 400, at_most=True),
+        ),
     ),
     Workload(
         "outbox-kills",
-        "10,000 rows while 4 relays are killed 10 times with -9 and the broker restarts",
-        TopicSpec(records=10_000),
+        "6,000 rows of 4 writers, some too large, while 4 relays are killed 10 times with -9 and"
+        " frozen 3 times, and the broker restarts",
+        TopicSpec(records=6_000),
         work="outbox-kills",
         kills=10,
         runs=1,
+        floors=(Floor("stale_last_values", 0, at_most=True, is_guarantee=True),),
     ),
 )
 

@@ -34,6 +34,7 @@ OUTCOMES = (
     "moved",
     "dead_lettered",
     "skipped",
+    "deduplicated",
     "expired",
     "dropped",
 )
@@ -181,6 +182,7 @@ class Commands:
             if command.process.poll() is None:
                 command.process.kill()
                 command.process.wait(DEADLINE_S)
+                print(f"what still ran had said:\n{command.said[-5000:]}")  # shown by a failed test
 
     def application(self, source: str, name: str = "shop") -> None:
         (self.directory / f"{name}.py").write_text(source)

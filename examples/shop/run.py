@@ -1,7 +1,8 @@
 """Starts a broker, the worker and the web form; Ctrl-C ends all of them: `python run.py`.
 
 Set KAFKA_BOOTSTRAP to use a Kafka that has the topics, DATABASE_URL for PostgreSQL, PORT for the
-form.
+form. Everything runs in the folder in which it was called, so that a relative path of a database
+means the same file to all.
 """
 
 import os
@@ -18,6 +19,8 @@ import web
 
 HERE = Path(__file__).parent
 COMMAND = (sys.executable, "-m", "window_consumer")
+USAGE_ERROR = 2
+"""How the worker ends if it would end the same way again."""
 
 
 def say(text: str) -> None:
@@ -27,7 +30,7 @@ def say(text: str) -> None:
 def start(*arguments: str, **more: int) -> subprocess.Popen[str]:
     # A session of its own: Ctrl-C reaches this program alone, which ends the others in order.
     return subprocess.Popen(  # noqa: S603 - commands of the framework
-        [*COMMAND, *arguments], cwd=HERE, text=True, start_new_session=True, **more
+        [*COMMAND, *arguments], text=True, start_new_session=True, **more
     )
 
 
@@ -50,15 +53,19 @@ class Worker(threading.Thread):
         self.stopped = threading.Event()
         self.starting = threading.Lock()
         self.process: subprocess.Popen[str] | None = None
+        self.refused = False
 
     def run(self) -> None:
         while True:
             with self.starting:
                 if self.stopped.is_set():
                     return
-                self.process = start("run", "worker:app")
+                self.process = start("run", "worker:app", "-c", str(HERE / "workers.yaml"))
             say(f"worker: process {self.process.pid}")
-            self.process.wait()
+            if self.process.wait() == USAGE_ERROR:
+                self.refused = True
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             self.stopped.wait(1)
 
     def stop(self) -> None:
@@ -70,23 +77,31 @@ class Worker(threading.Thread):
             self.join()
 
 
-def serve() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "8080"))), web.Form)
-    say(f"form: http://127.0.0.1:{server.server_port}/")
-    server.serve_forever()
+def make_form() -> ThreadingHTTPServer:
+    port = int(os.environ.get("PORT", "8080"))
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), web.Form)
+    except OSError as error:
+        sys.exit(f"port {port}: {error.strerror}; set PORT to another one")
 
 
-def main() -> None:
+def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    form = make_form()
     tables.create()
+    worker = Worker()
     with suppress(KeyboardInterrupt), ExitStack() as ends:
         start_broker(ends)
-        worker = Worker()
         ends.callback(worker.stop)
         worker.start()
-        serve()
+        say(f"form: http://127.0.0.1:{form.server_port}/")
+        form.serve_forever()
+    return USAGE_ERROR if worker.refused else 0
 
 
 if __name__ == "__main__":
-    os.chdir(HERE)
-    main()
+    # What the worker's process needs: the modules beside this one, and the same database.
+    also = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{HERE}{os.pathsep}{also}" if also else str(HERE)
+    os.environ["DATABASE_URL"] = tables.URL
+    sys.exit(main())

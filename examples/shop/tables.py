@@ -1,12 +1,14 @@
 """The shop's database: orders, invoices, and the two tables of the framework."""
 
 import os
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from window_consumer.database import Once, Outbox
 
-URL = os.environ.get("DATABASE_URL", "sqlite:///shop.db")
+# By default shop.db in this folder, wherever a program was started.
+URL = os.environ.get("DATABASE_URL", f"sqlite:///{Path(__file__).with_name('shop.db')}")
 
 metadata = sa.MetaData()
 orders = sa.Table(

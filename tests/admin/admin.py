@@ -22,6 +22,7 @@ from window_consumer.config.sections.listening import (
     AdminConfig,
     TlsConfig,
 )
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -38,6 +39,7 @@ class MadeUpBoard:
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
         self.told_value: dict[str, Any] | None = None
+        self.answer: BreakerAnswer | None = BreakerAnswer.OBEYED
         self.verdict: InterventionResult | None = InterventionResult.SKIPPED
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
@@ -59,6 +61,10 @@ class MadeUpBoard:
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")
         return at.worker == "charge"
+
+    def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
+        self.asked.append(f"{at.worker} breaker {'release' if release else 'hold'}")
+        return self.answer if at.worker == "charge" else BreakerAnswer.NO_SUCH_WORKER
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         self.asked.append(f"{wanted} {at.worker} {at.partition}@{at.offset}")

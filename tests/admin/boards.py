@@ -84,7 +84,7 @@ class Shop(MadeUpBoard):
             "limit": None,
             "cost_s": 0.01,
             "calls": [],
-            "breaker": {"state": "closed", "failed": 0, "calls": 0, "seconds": 0.0},
+            "breaker": {"state": "closed", "failed": 0, "calls": 0, "seconds": 0.0, "why": ""},
             "did": {
                 **dict.fromkeys(
                     ("processed", "retried", "moved", "dead", "skipped", "dropped", "expired"), 1

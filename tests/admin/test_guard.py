@@ -26,6 +26,7 @@ from window_consumer.config.sections.listening import (
     AdminConfig,
     TlsConfig,
 )
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
@@ -141,6 +142,39 @@ def test_who_pauses_is_written_down(
 
 
 @pytest.mark.parametrize(
+    ("path", "answer", "status", "result"),
+    [
+        ("charge/breaker/release", BreakerAnswer.OBEYED, 200, "obeyed"),
+        ("charge/breaker/hold", BreakerAnswer.OBEYED, 200, "obeyed"),
+        ("charge/breaker/release", BreakerAnswer.NOTHING_HELD, 409, "nothing held"),
+        ("charge/breaker/hold", BreakerAnswer.SWITCHED_OFF, 409, "switched off"),
+        ("charge/breaker/hold", None, 504, None),
+        ("other/breaker/release", BreakerAnswer.OBEYED, 404, "no such worker"),
+    ],
+)
+def test_who_decides_about_the_breaker_is_answered_and_written_down(
+    path: str,
+    answer: BreakerAnswer | None,
+    status: int,
+    result: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    board = MadeUpBoard()
+    board.answer = answer
+    with asking(board) as ask:
+        answered = ask(f"/api/workers/{path}", "POST")
+        assert ask("/api/workers/charge/breaker/close", "POST").status == 404
+        assert ask("/api/workers/charge/breaker/hold").status == 405
+    assert (answered.status, answered.json.get("result")) == (status, result)
+    assert ("error" in answered.json) == (status != 200)
+    worker, _, wanted = path.split("/")
+    assert board.asked == [f"{worker} breaker {wanted}"]
+    fields = fields_of(caplog, LogEvent.ADMIN_BREAKER_DECIDED)
+    assert (fields["worker"], fields["client"]) == (worker, "127.0.0.1")
+    assert (fields["wanted"], fields["result"]) == (wanted, result)
+
+
+@pytest.mark.parametrize(
     ("method", "path", "headers"),
     [
         ("GET", "/api/windows", {"sec_fetch_site": "cross-site"}),
@@ -150,6 +184,8 @@ def test_who_pauses_is_written_down(
         ("POST", "/api/workers/a/pause", {"origin": "http://["}),
         ("POST", "/api/workers/a/pause", {"origin": "http://127.0.0.1:1"}),
         ("POST", "/api/workers/a/pause", {"cookie": "wc_admin_1=x"}),
+        ("POST", "/api/workers/a/breaker/release", {"origin": "null"}),
+        ("POST", "/api/workers/a/breaker/hold", {"sec_fetch_site": "cross-site"}),
         ("POST", "/api/workers/a/partitions/b/0/records/1/skip", {"origin": "null"}),
         ("POST", "/api/workers/a/partitions/b/0/records/1/skip", {"sec_fetch_site": "cross-site"}),
         ("POST", "/login", {"origin": "https://evil.example"}),

@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.admin.boards import Shop, call
 from window_consumer.admin.feed import FRAME_S
+from window_consumer.admin.interventions import BREAKER_WORDS
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 
 pytestmark = pytest.mark.alone
@@ -112,10 +114,53 @@ def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) ->
     troubles = look(shop).page.locator(".troubles button")
     expect(troubles).to_have_count(3)
     expect(troubles.first).to_contain_text(
-        "open for 9.0 s: calls failed one after another; no call"
+        "open for 9.0 s: calls failed one after another; single calls"
     )
     expect(troubles.nth(1)).to_contain_text("orders[2] for 20 s: offset 7, attempt 1, has been")
     expect(troubles.last).to_contain_text("orders[1] for 10 s: offset 7, attempt 1, has been")
+
+
+def with_full_windows() -> Shop:
+    shop = Shop(rows=["Hyyyyyyy"])
+    shop.worker["breaker"] |= {"state": "open", "seconds": 330.0, "why": "20 of 20 calls failed"}
+    return shop
+
+
+def test_bad_records_that_fill_all_windows_are_released_in_two_steps(look: Look) -> None:
+    looking = look(with_full_windows())
+    page = looking.page
+    trouble = page.locator(".troubles button").first
+    expect(trouble).to_contain_text("open for 5 min 30 s: 20 of 20 calls failed; single calls")
+    url = f"http://127.0.0.1:{looking.ask.port}"
+    expect(trouble).to_contain_text(
+        f"window-consumer breaker --worker charge --url {url} --release if the records are bad,"
+        " --hold if"
+    )
+    page.get_by_role("button", name="Release held records").click()
+    assert "charge breaker release" not in looking.board.asked
+    page.get_by_role("button", name="Really release?").click()
+    expect(page.locator("#news")).to_contain_text("charge: records that failed leave")
+    assert "charge breaker release" in looking.board.asked
+
+
+def test_the_page_says_why_nothing_was_released(look: Look) -> None:
+    looking = look(with_full_windows())
+    looking.board.answer = BreakerAnswer.NOTHING_HELD
+    page = looking.page
+    page.get_by_role("button", name="Release held records").click()
+    page.get_by_role("button", name="Really release?").click()
+    expect(page.locator("#news")).to_contain_text(BREAKER_WORDS[BreakerAnswer.NOTHING_HELD])
+    looking.complaints.clear()  # the browser's own line about the status 409
+
+
+@pytest.mark.parametrize("state", ["closed", "poison", "half-open", "paused"])
+def test_where_nothing_may_be_released_there_is_no_button(state: str, look: Look) -> None:
+    shop = with_full_windows()
+    shop.worker["breaker"] |= {"state": state}
+    page = look(shop).page
+    expect(page.locator(".worker h2")).to_have_text("charge")
+    expect(page.get_by_role("button", name="Pause worker")).to_be_visible()
+    expect(page.get_by_role("button", name="Release held records")).to_be_hidden()
 
 
 def test_rows_stay_within_the_page_whatever_their_other_columns_need(look: Look) -> None:

@@ -116,7 +116,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.integration.members import wait_until
-from window_consumer import App, Record
+from window_consumer import App, Produce, Producer, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
@@ -128,9 +128,13 @@ app, done = App("shop"), []
 
 
 @app.handler("orders", group="shop")
-def charge(order: Record) -> None:
+def charge(order: Record) -> Produce | None:
     with trace.get_tracer("shop").start_as_current_span("insert"):
         done.append(order)
+        if order.offset == 0:
+            producer.send("sent", value=b"1").result(60)
+            return Produce("returned", value=b"1")
+    return None
 
 
 def exported() -> dict:
@@ -140,7 +144,9 @@ def exported() -> dict:
 
 
 with EmbeddedBroker() as broker:
-    broker.create_topic("orders", 1)
+    for topic in ("orders", "sent", "returned"):
+        broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     parent = f"00-{trace_id}-b7ad6b7169203331-01".encode()
     broker.produce("orders", b"1", headers=[("traceparent", parent)])
@@ -156,10 +162,17 @@ with EmbeddedBroker() as broker:
             broker.produce("orders", b"more", headers=[("traceparent", parent)])
         wait_until(lambda: len(done) == 21, 60, "the others are done")
     assert running.failure is None
+    producer.close()
+    made = {}
+    for topic in ("sent", "returned"):
+        (record,) = broker.read_all(topic)
+        made[topic] = dict(record.headers())["traceparent"].decode().split("-")[1:3]
 by_name = {span.name: span for span in spans.get_finished_spans() if span.parent}
 assert {f"{span.context.trace_id:032x}" for span in by_name.values()} == {trace_id}
 call, insert = by_name["process orders"], by_name["insert"]
 assert insert.parent.span_id == call.context.span_id
+assert made["sent"] == [trace_id, f"{insert.context.span_id:016x}"]
+assert made["returned"] == [trace_id, f"{call.context.span_id:016x}"]
 assert consumed.value == 1
 (processed,) = exported()["window_consumer.records.processed"]
 assert dict(processed.attributes) == {"worker": "charge"}

@@ -38,6 +38,7 @@ from window_consumer.spark.backfill import (
     planning,
     ranges,
 )
+from window_consumer.spark.backfill.held_records import AtEnd
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
@@ -210,6 +211,43 @@ def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
     assert any(each.held_up for each in heard)
     assert re.search(r"one/0, task \d \(partitions [\d, ]+\): breaker (half-)?open", caplog.text)
     assert LogEvent.BACKFILL_BREAKER_CLOSED in events_in(caplog)
+
+
+def last_fail(place: Place, good: int, bad: int) -> None:
+    """Write records of which the last ones fail, all to one partition."""
+    producer = Producer({"bootstrap.servers": place.bootstrap})
+    for number in range(good + bad):
+        value = b"fine" if number < good else b"bad"
+        producer.produce(place.topic, key=b"k%d" % number, value=value, partition=0)
+    assert producer.flush(60) == 0
+
+
+HELD = ("workers.failing.breaker.max_hold=1s", "workers.failing.retry.on_failure=overtake")
+
+
+def test_a_chunk_whose_last_200_records_fail_ends_and_names_them_at_the_first_attempt(
+    spark: SparkSession, place: Place
+) -> None:
+    last_fail(place, 100, 200)
+    heard: list[BackfillProgress] = []
+    more = {"chunk_records": 1000, "on_progress": heard.append}
+    backlog = place.backlog(spark, "failing", [*HELD, "workers.failing.ordering=partition"], **more)
+    with pytest.raises(RunError, match=rf"chunk 0 of .*{place.topic}\[0\]@.*--at-end leave"):
+        backlog.run(place.spans())
+    assert max(each.tried_again for each in heard) <= 1
+    assert place.rows(spark) == []
+    assert len(place.dead_letters()) <= 20
+
+
+@pytest.mark.parametrize(("bad", "at_end"), [(200, "leave"), (20, "fail")])
+def test_the_last_records_of_a_range_leave_if_they_are_few_or_that_is_wanted(
+    spark: SparkSession, place: Place, bad: int, at_end: AtEnd
+) -> None:
+    last_fail(place, 100, bad)
+    plan = planning.worker_plan(app, place.chosen("failing", *HELD), at_end=at_end)
+    ended = place.backlog(spark, "failing", chunk_records=1000, plan=plan).run(place.spans())
+    assert (ended.left, ended.progress.failed) == ({}, bad)
+    assert len(place.dead_letters()) == bad
 
 
 def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(

@@ -10,10 +10,11 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.backfill import loops, quoting, shop
 from tests.backfill.plans import arrow, plan_of, with_rate, worker_plan
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import LostHeaders
 from window_consumer.spark.backfill.messages import messages_of
@@ -88,7 +89,10 @@ def test_a_handler_is_tried_again_after_its_backoff_as_often_as_the_policy_says(
 
 def test_hot_keys_that_always_fail_hold_up_no_backfill(tmp_path: Path) -> None:
     """... not for a cool-down of half a minute: at its end their records are all that is left."""
-    keys = "ordering: key, retry: {on_failure: overtake, when_spent: drop, backoff: 20ms..50ms}"
+    keys = (
+        "ordering: key, retry: {on_failure: overtake, when_spent: drop, backoff: 20ms..50ms},"
+        " breaker: {max_hold: 2s}"
+    )
     rows: list[Row] = [
         (0, n, b"hot%d" % (n % 3), b"bad", None)
         if n % 250 in {0, 1, 2}
@@ -96,7 +100,8 @@ def test_hot_keys_that_always_fail_hold_up_no_backfill(tmp_path: Path) -> None:
         for n in range(5000)
     ]
     began = perf_counter()
-    found = rows_of(worker_plan(tmp_path, "failing", keys), rows)
+    plan = worker_plan(tmp_path, "failing", keys)
+    found = rows_of(evolve(plan, hold=evolve(plan.hold, at_end="leave")), rows)
     assert perf_counter() - began < BreakerRules().cool_down_s
     assert Counter(row["outcome"] for row in found) == {"done": 4940, "dropped": 60}
 

@@ -14,10 +14,7 @@ from attrs import asdict, evolve
 
 from tests.backfill.plans import arrow, worker_plan
 from tests.integration.members import wait_until
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerNews,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.spark.backfill.task import BackfillTask
 from window_consumer.spark.backfill.task_reports import (
     Mailbox,
@@ -63,7 +60,7 @@ def test_a_task_tells_how_far_it_is_and_that_its_breaker_is_open(
     assert open_.done < 60
     ended = reported()
     assert ended is not None
-    assert (ended.done, ended.breaker) == (len(found), BreakerState.CLOSED)
+    assert (ended.done, ended.is_held_up) == (len(found), False)
 
 
 def test_the_last_attempt_of_a_task_counts(mailbox: Mailbox) -> None:

@@ -55,6 +55,12 @@ def test_the_json_is_json() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+def test_the_json_has_the_figures_of_each_variant_inside() -> None:
+    variants = {"frozen": {"lost": 1.0, "twice": 0.0, "invented": 0.0}}
+    assert report.as_json(noop(lost=1, variants=variants), {})["variants"] == variants
+    assert "variants" not in report.as_json(noop(), {})
+
+
 def test_the_json_counts_what_was_lost_in_any_run() -> None:
     found = report.as_json(noop(lost=2, committed_equals_end=False), {})
     assert (found["lost"], found["committed_equals_end"]) == (6, False)

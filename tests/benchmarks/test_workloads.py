@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from benchmarks.poison import SCENES
+from benchmarks.breaker_scenes.catalog import SCENES
+from benchmarks.once import TURNS
+from benchmarks.poison import SCENES as POISON_SCENES
 from benchmarks.records import records
 from benchmarks.workloads import (
     PARTITIONS,
@@ -23,6 +25,10 @@ OWN_FIGURES = {
     "twice",
     "invented",
     "once",
+    "empty",
+    "stale_last_values",
+    "poll_p99_ms",
+    "notify_p99_ms",
     "batches",
     "busy",
     "memory",
@@ -33,6 +39,18 @@ OWN_FIGURES = {
     "moved",
     "full_speed_after_s",
     "p99_ratio",
+    "stretch_rate",
+    "stretch_p99_s",
+    "outage_moved",
+    "outage_full_speed_s",
+    "flap_moved",
+    "overload_share",
+    "overload_moved",
+    "end_left_s",
+    "batch_gap_s",
+    "retries_rate",
+    "shard_rate",
+    "scatter_p99_ratio",
     "dead_letters_late",
     "metrics",
     "spans",
@@ -86,6 +104,20 @@ PROMISED = {
     "live-window": {"page": 0.02, "missed": 0},
     "breaker": {"moved": 20, "full_speed_after_s": 2.0},
     "poison": {"p99_ratio": 1.2, "dead_letters_late": 0},
+    "breaker-scenes": {
+        "stretch_rate": 0.9,
+        "stretch_p99_s": 2,
+        "outage_moved": 20,
+        "outage_full_speed_s": 2,
+        "flap_moved": 20,
+        "overload_share": 0.8,
+        "overload_moved": 20,
+        "end_left_s": 60,
+        "batch_gap_s": 1,
+        "retries_rate": 0.85,
+        "shard_rate": 0.95,
+        "scatter_p99_ratio": 1.2,
+    },
     "auto": {"best-fixed": 0.9},
     "cpu-processes": {"one-thread": 1.7},
     "noop-processes": {"records_per_s": 500_000},
@@ -104,9 +136,10 @@ PROMISED = {
     "pipeline-audit": {"seconds": 10, "missed": 0, "false": 0},
     "pipeline-dlq": {"seconds": 20},
     "outbox-relay": {"records_per_s": 8_000, "bare-loop": 0.8},
-    "outbox-latency": {"p50_ms": 50, "p99_ms": 400},
-    "outbox-kills": {},
+    "outbox-latency": {"p50_ms": 50, "p99_ms": 400, "poll_p99_ms": 1_000, "notify_p99_ms": 400},
+    "outbox-kills": {"stale_last_values": 0},
     "once": {"once": 0.8, "batches": 0.9},
+    "once-large": {"empty": 0.8},
     "once-kills": {"twice": 0, "invented": 0},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
@@ -128,7 +161,8 @@ def test_every_floor_is_about_a_figure_that_is_measured(workload: Workload) -> N
 
 @each_workload
 def test_every_workload_that_times_runs_at_least_three_times(workload: Workload) -> None:
-    runs = len(SCENES) if workload.work == "poison" else workload.runs
+    series = {"poison": len(POISON_SCENES), "breaker-scenes": len(SCENES), "once-large": TURNS}
+    runs = series.get(workload.work, workload.runs)
     assert runs >= 3 or workload.work in COUNTING
 
 

@@ -20,7 +20,7 @@ from window_consumer.admin.commands.screen import (
     WorkerScene,
 )
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,

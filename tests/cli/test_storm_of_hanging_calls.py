@@ -34,6 +34,39 @@ def ship(parcel: Record) -> None:
 """
 
 
+ORDERED = """
+import os
+import time
+
+from window_consumer import App, Record
+
+app = App("shop")
+STALL = {"after": "300ms", "max_abandoned": 2}
+RETRY = {"on_failure": "overtake"}
+
+
+@app.handler(
+    "orders", group="shop", ordering="key", concurrency=40, stall=STALL, retry=RETRY,
+    breaker={"enabled": False},
+)
+def charge(order: Record) -> None:
+    say("begins", order)
+    if not os.path.exists("timeouts"):
+        while not os.path.exists("answer"):
+            time.sleep(0.02)
+    say("ends", order)
+
+
+def say(what: str, order: Record) -> None:
+    print(f"{what} {order.key.decode()} {order.offset}\\n", end="", flush=True)
+
+
+@app.handler("parcels", group="shop-parcels", concurrency=1)
+def ship(parcel: Record) -> None:
+    print(f"shipped {parcel.text()}\\n", end="", flush=True)
+"""
+
+
 def fill(broker: EmbeddedBroker, hanging: int) -> None:
     broker.create_topic("orders", 1)
     broker.create_topic("parcels", 1)
@@ -96,3 +129,31 @@ def test_a_process_with_one_worker_ends_without_waiting(
     ended = command.wait()
     assert (ended.code, perf_counter() - began < 10) == (1, True)
     assert ended.line_of(LogEvent.CALLS_UNFINISHED, worker="charge")["calls"] > 0
+
+
+def test_keys_wait_in_the_new_worker_for_calls_of_the_old_one(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    keys = [b"key%d" % number for number in range(8)]
+    fill(embedded, 0)
+    embedded.fill("orders", [NewRecord(b"order", key, partition=0) for key in keys * 5])
+    commands.application(ORDERED)
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}, "ship": {}}})
+    command = commands.start("run", "shop:app")
+    command.wait_for_event(LogEvent.WORKER_GIVEN_UP, worker="charge")
+    (commands.directory / "timeouts").touch()
+    command.wait_for_event(LogEvent.WORKER_RESTARTED, worker="charge", calls_waited_for=len(keys))
+    embedded.fill("orders", [NewRecord(b"order", b"another", partition=0)])
+    command.wait_for("ends another")
+    (commands.directory / "answer").touch()
+    for key in keys:
+        # Their first records may have become dead letters; all others end in the new worker.
+        command.wait_for(f"ends {key.decode()} ", times=5)
+    ended = command.stop()
+    assert ended.code == 0, ended.said
+    for key in keys:
+        lines = [line.split() for line in ended.out.splitlines() if f" {key.decode()} " in line]
+        assert [line[0] for line in lines] == ["begins", "ends"] * (len(lines) // 2), lines
+        offsets = [int(line[2]) for line in lines]
+        assert offsets == sorted(offsets)
+    assert len(ended.lines_of(LogEvent.CALL_RETURNED)) == len(keys)

@@ -65,6 +65,13 @@ def acls_of(printed: Printed) -> dict[tuple[str, str, bool], set[str]]:
     return found
 
 
+def test_the_relay_of_an_outbox_may_use_its_transactional_ids(commands: Commands) -> None:
+    outbox = {"database": "postgresql+psycopg://shop@db/shop", "table": "events.out"}
+    commands.configure({"kafka": KAFKA, "workers": {"charge": CHARGE}, "outbox": outbox})
+    found = acls_of(from_shell(plan(commands, "--principal", "User:shop").out))
+    assert found["transactional", "wc-outbox-events.out-", True] == {"Write", "Describe"}
+
+
 def test_the_permissions_are_those_of_the_worker_and_of_redrive(commands: Commands) -> None:
     configure(commands)
     printed = from_shell(plan(commands, "--principal", "User:shop").out)

@@ -114,8 +114,10 @@ def relaying(
     database = bench.database()
     stop = threading.Event()
     properties = {"bootstrap.servers": bootstrap, "log_level": 0}
-    own = sender or KafkaOutboxSender(properties, ClientLog(own_logger()))
-    relay = relay_class(database, own, evolve(rules, **changed), stop)
+    rules = evolve(rules, **changed)
+    holds_keys = rules.on_refused == "block"
+    own = sender or KafkaOutboxSender(properties, ClientLog(own_logger()), holds_keys=holds_keys)
+    relay = relay_class(database, own, rules, stop)
     thread = threading.Thread(target=relay.run, name="wc-outbox-relay", daemon=True)
     thread.start()
     try:
@@ -138,8 +140,16 @@ def eventually(holds: Callable[[], object], what: str = "") -> None:
 
 def arrived(broker: EmbeddedBroker, topic: str, count: int) -> list[Message]:
     """Wait until a topic has so many records, and return them."""
-    eventually(lambda: sum(broker.end_offsets(topic).values()) >= count, f"{count} in {topic}")
-    return broker.read_all(topic)
+    found: list[Message] = []
+
+    def is_there() -> bool:
+        # A commit takes an offset, too.
+        if sum(broker.end_offsets(topic).values()) >= count:
+            found[:] = broker.read_all(topic)
+        return len(found) >= count
+
+    eventually(is_there, f"{count} in {topic}")
+    return found
 
 
 def header(message: Message, name: str) -> bytes | None:

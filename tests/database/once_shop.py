@@ -106,6 +106,12 @@ class OnceShop:
         with self.engine.connect() as connection:
             return sorted(connection.scalars(sa.select(self.orders.c.value)))
 
+    def run(self, *statements: str) -> None:
+        """Execute SQL in the database."""
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
     def rows(self, table: sa.Table) -> list[Any]:
         with self.engine.connect() as connection:
             return list(connection.execute(sa.select(table)))

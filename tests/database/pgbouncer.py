@@ -17,7 +17,9 @@ import sqlalchemy as sa
 
 from window_consumer.testing.real_kafka_settings import free_addresses
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
+"""Of a machine that does much else."""
+
 _UNPRIVILEGED = "postgres"
 """PgBouncer refuses to run as root."""
 
@@ -29,6 +31,25 @@ def bouncing(url: str, directory: Path, pool_size: int = 2) -> Iterator[str]:
     if program is None:
         pytest.skip("no PgBouncer: run `apt-get install pgbouncer`, or its like, as root")
     behind = sa.make_url(url)
+    for folder in (directory, *directory.parents):
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o011)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        port, process = _started(program, behind, directory, pool_size)
+        try:
+            if not _is_open(port, process, deadline):
+                continue  # another process has taken the port meanwhile
+            yield behind.set(port=port).render_as_string(hide_password=False)
+            return
+        finally:
+            process.kill()
+            process.wait(PATIENCE_S)
+
+
+def _started(
+    program: str, behind: sa.URL, directory: Path, pool_size: int
+) -> tuple[int, subprocess.Popen[bytes]]:
     _, _, port = free_addresses(1)[0].rpartition(":")
     file = directory / "pgbouncer.ini"
     file.write_text(
@@ -38,9 +59,6 @@ def bouncing(url: str, directory: Path, pool_size: int = 2) -> Iterator[str]:
         f"unix_socket_dir =\npool_mode = transaction\ndefault_pool_size = {pool_size}\n"
         "ignore_startup_parameters = extra_float_digits\n"
     )
-    for folder in (directory, *directory.parents):
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(folder.stat().st_mode | 0o011)
     file.chmod(0o644)
     user = _UNPRIVILEGED if os.geteuid() == 0 else None
     process = subprocess.Popen(
@@ -51,21 +69,18 @@ def bouncing(url: str, directory: Path, pool_size: int = 2) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    try:
-        _wait_for(int(port))
-        yield behind.set(port=int(port)).render_as_string(hide_password=False)
-    finally:
-        process.kill()
-        process.wait(PATIENCE_S)
+    return int(port), process
 
 
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def _is_open(port: int, process: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Wait for the port; return False if the process has ended without it."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1.0).close()
         except OSError:
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, f"PgBouncer: port {port} is not open"
+            if process.poll() is not None:
+                return False
             time.sleep(0.02)
         else:
-            return
+            return process.poll() is None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,6 +58,30 @@ def test_an_exception_leaves_neither_effect_nor_id_and_climbs_the_ladder(shop: O
     assert len(shop.rows(once.table)) == 1
 
 
+def test_workers_with_a_loop_each_share_an_asynchronous_once(shop: OnceShop) -> None:
+    engine = create_async_engine(shop.url.replace("sqlite:", "sqlite+aiosqlite:"), pool_size=2)
+    once = shop.once(engine=engine)
+    names = ("left", "right")
+    app = App("shop")
+
+    async def place(order: Record) -> None:
+        await order.session.execute(sa.insert(shop.orders).values(value=order.text()))
+        await asyncio.sleep(0.001)
+
+    for name in names:
+        app.handler("orders", group=name, name=name, once=once)(place)
+    shop.fill(*map(str, range(40)))
+    file = shop.directory / "workers.yaml"
+    worker = {"concurrency": 8, "ordering": "unordered", "retry": {"attempts": 1}}
+    kafka = {"bootstrap.servers": shop.broker.bootstrap}
+    file.write_text(json.dumps({"kafka": kafka, "workers": dict.fromkeys(names, worker)}))
+    with app.start(file, start_timeout=DEADLINE_S) as running:
+        until(lambda: all(running.counters[name].finished == 40 for name in names))
+        assert [running.counters[name].processed for name in names] == [40, 40]
+    assert shop.placed == sorted(2 * [str(number) for number in range(40)])
+    asyncio.run(engine.dispose())
+
+
 def test_a_dead_letter_leaves_no_trace_in_the_database(shop: OnceShop) -> None:
     once = shop.once()
 
@@ -101,6 +128,28 @@ def test_results_are_rows_of_the_same_transaction_with_ids_of_their_own(shop: On
     assert [row.payload for row in rows] == [b"0", b"1"]
     assert [row.headers for row in rows] == [[["a", "b"]]] * 2
     assert len({row.id for row in rows}) == 2
+
+
+def test_results_of_a_record_that_once_has_forgotten_replace_rows_that_are_kept(
+    shop: OnceShop,
+) -> None:
+    """``outbox.keep`` may be longer than ``once.keep``, and their ids are the same."""
+    once = shop.once()
+    shop.behave = lambda order: Produce("invoices", order.key, b"%d" % len(shop.calls))
+    shop.fill("a", ids=("1",))
+    table = shop.outbox.table
+    with shop.start(once, retry={"attempts": 1}) as running:
+        until(lambda: running.counters["place"].finished == 1)
+    (first,) = shop.rows(table)
+    with shop.engine.begin() as connection:
+        connection.execute(sa.update(table).values(published_at=sa.func.current_timestamp()))
+        connection.execute(sa.delete(once.table))
+    shop.fill("a", ids=("1",))
+    with shop.start(once, retry={"attempts": 1}) as running:
+        until(lambda: running.counters["place"].finished == 1)
+        assert running.counters["place"].processed == 1
+    (again,) = shop.rows(table)
+    assert (again.id, again.payload, again.published_at) == (first.id, b"2", None)
 
 
 def test_ten_thousand_results_are_one_transaction(shop: OnceShop) -> None:
@@ -307,20 +356,17 @@ def test_a_pool_smaller_than_the_concurrency_is_warned_of_with_both_numbers(
     with shop.start(shop.once(engine=engine), concurrency=4):
         pass
     (warning,) = [r for r in caplog.records if getattr(r, "event", "") == "once.pool_too_small"]
-    assert warning.args == ("place", 3, 4)
+    text = warning.getMessage()
+    assert text.startswith("place: ")
+    assert re.findall(r"\d+", text)[:2] == ["3", "4"]
     engine.dispose()
 
 
 def test_a_database_that_is_away_fails_calls_and_opens_the_breaker(
-    shop: OnceShop, caplog: pytest.LogCaptureFixture
+    shop_in_postgres: OnceShop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = shop.url
-    away = (
-        "postgresql+psycopg://nobody@127.0.0.1:1/shop"
-        if "sqlite" not in url
-        else (f"sqlite:///{shop.directory}/there/is/none.db")
-    )
-    once = Once(sa.create_engine(away))
+    shop = shop_in_postgres
+    once = Once(sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/shop"))
     shop.fill(*(str(n) for n in range(40)))
     breaker = {"min_calls": 10, "cool_down": "1h"}
     with shop.start(once, breaker=breaker, retry={"attempts": 2, "backoff": "10ms..10ms"}) as r:
@@ -332,7 +378,7 @@ def test_a_database_that_is_away_fails_calls_and_opens_the_breaker(
 
 def test_the_cleaner_deletes_old_ids_of_its_worker_only(shop: OnceShop) -> None:
     once = shop.once()
-    old = datetime.now(UTC) - timedelta(hours=25)
+    old = datetime.now(UTC) - timedelta(days=16)
     rows = [
         {"group_name": "shop", "worker": worker, "origin": "orders:0", "record_id": str(n)}
         for worker, count in (("place", MAX_DELETED + 1), ("other", 1))
@@ -356,47 +402,44 @@ def test_the_file_replaces_values_of_the_decorator(shop: OnceShop) -> None:
     assert once.values_for(config) == OnceValues(7200.0, 5.0, fenced=True)
 
 
-def test_children_make_engines_of_their_own(
-    shop: OnceShop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ONCE_TEST_URL", shop.url)
-    from tests.database import once_children  # noqa: PLC0415 - it reads the environment
-
-    once_children.once.tables.metadata.create_all(shop.engine)
-    shop.fill("a", "b", "a", ids=("1", "2", "1"))
-    file = shop.file(pool="processes", concurrency=1, ordering="partition", **OVERTAKE)
-    with once_children.app.start(file, start_timeout=DEADLINE_S) as running:
-        until(lambda: running.counters["place"].finished == 3)
-        did = running.counters["place"]
-    assert (did.processed, did.deduplicated, did.skipped) == (2, 1, 0)
-    assert shop.placed == ["a", "b"]
-
-
-def test_a_fence_grows_with_each_assignment_and_keeps_who_lost_from_writing(
-    shop: OnceShop,
-) -> None:
+def test_a_fence_grows_with_each_assignment(shop: OnceShop) -> None:
     once = shop.once(fenced=True)
     fences: list[int] = []
-    raise_it = threading.Event()
-
-    def behave(order: Record) -> None:
-        fences.append(order.fence)
-
-    shop.behave = behave
+    shop.behave = lambda order: fences.append(order.fence)
     for number in range(2):
         shop.fill(str(number))
         with shop.start(once) as running:
             until(lambda: running.counters["place"].processed == 1)
-            if number == 1:
-                with shop.engine.begin() as connection:
-                    connection.execute(sa.update(once.tables.fences).values(fence=7))
-                shop.fill("late")
-                until(lambda: len(shop.broker.read_all("orders")) == 3)
-                assert not raise_it.wait(1.5)
-                did = running.counters["place"]
-                assert (did.processed, did.finished, did.dead_lettered) == (1, 1, 0)
     assert fences == [1, 2]
     assert shop.placed == ["0", "1"]
+
+
+def test_routes_of_a_worker_share_a_fence(shop: OnceShop) -> None:
+    same, other_engine = shop.once(fenced=True), sa.create_engine(shop.url)
+    onces = [same, same, shop.once(engine=other_engine, fenced=True)]
+    app = App("shop")
+    fences: set[int] = set()
+
+    def place(order: Record) -> None:
+        fences.add(order.fence)
+        order.session.execute(sa.insert(shop.orders).values(value=order.text()))
+
+    for number, once in enumerate(onces):
+        when = partial(_begins_with, str(number))
+        app.handler("orders", group="shop", name=f"of-{number}", once=once, when=when)(place)
+    values = [f"{number % 3} {number:02}" for number in range(30)]
+    shop.fill(*values)
+    routes = {"handler": ["of-0", "of-1", "of-2"], "otherwise": "skip", "ordering": "partition"}
+    with app.start(shop.file(**routes, **OVERTAKE), start_timeout=DEADLINE_S) as running:
+        until(lambda: running.counters["place"].finished == len(values))
+        assert running.counters["place"].processed == len(values)
+    assert shop.placed == sorted(values)
+    assert fences == {1}
+    other_engine.dispose()
+
+
+def _begins_with(text: str, order: Record) -> bool:
+    return order.text().startswith(text)
 
 
 def test_a_deadlock_and_a_serialization_failure_are_no_attempts(shop_in_postgres: OnceShop) -> None:
@@ -436,6 +479,21 @@ def test_a_copy_in_a_retry_topic_has_the_id_of_its_first_delivery(shop: OnceShop
     (row,) = shop.rows(once.table)
     assert (row.record_id, row.origin.partition(":")[0]) == ("orders/0/0", "orders")
     assert row.origin.partition(":")[2] != f"{0:016x}"
+
+
+def test_check_warns_of_nothing_by_default(shop: OnceShop) -> None:
+    """The default of keep fits the default ladder and the default retention of dead letters."""
+    for retry in ({}, {"levels": ["10s", "1m", "10m", "1h"]}):
+        plan = shop.app(shop.once()).plan(shop.file(retry=retry))
+        retention_s = plan.config.topics.dlq_retention
+        assert retention_s == 14 * 86_400
+        assert bounds_of(plan.workers[0], dlq_retention_s=retention_s).warnings == ()
+
+
+def test_a_warning_writes_long_durations_as_people_do(shop: OnceShop) -> None:
+    plan = shop.app(shop.once(keep="1h")).plan(shop.file())
+    (warning,) = bounds_of(plan.workers[0], dlq_retention_s=14 * 86_400.0).warnings
+    assert "(14d)" in warning
 
 
 def test_check_warns_of_a_short_keep_and_works_out_the_size(shop: OnceShop) -> None:

@@ -57,7 +57,7 @@ def test_a_row_that_is_rolled_back_never_arrives(
         bench.add(TOPIC, b"1", b"committed")
         assert [each.value() for each in arrived(broker, TOPIC, 1)] == [b"committed"]
         eventually(lambda: bench.count() == 0)
-    assert sum(broker.end_offsets(TOPIC).values()) == 1
+    assert len(broker.read_all(TOPIC)) == 1
 
 
 def test_the_rows_of_a_key_stay_in_order(bench: OutboxBench, broker: EmbeddedBroker) -> None:
@@ -81,7 +81,7 @@ def test_what_is_kept_is_marked_and_deleted_later(
         eventually(lambda: bench.count(published) == 1)
     with relaying(bench, broker.bootstrap, keep_s=0.01):
         eventually(lambda: bench.count() == 0)
-    assert sum(broker.end_offsets(TOPIC).values()) == 1
+    assert len(broker.read_all(TOPIC)) == 1
 
 
 def test_a_delayed_row_waits_and_holds_up_nobody(

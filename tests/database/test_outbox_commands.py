@@ -163,6 +163,34 @@ def test_a_database_that_is_away_is_exit_1_without_its_password(
     assert "s3cret" not in ended.said
 
 
+@pytest.mark.parametrize("has_own_brokers", [False, True])
+def test_commands_read_only_outbox_and_kafka(
+    in_postgres: OutboxBench,
+    broker: EmbeddedBroker,
+    commands: Commands,
+    has_own_brokers: bool,  # noqa: FBT001 - of a table
+) -> None:
+    """What else is in the file may need a decorator, a variable, or be wrong."""
+    kafka = kafka_of(broker)
+    rest: dict[str, Any] = {
+        "workers": {"charge": {"retry": {"attempts": "${NOT_SET}"}}, "ship": None},
+        "admin": {"token": "${NOT_SET}"},
+        "trace": 7,
+    }
+    if has_own_brokers:
+        rest["workers"]["charge"]["kafka"] = kafka
+    else:
+        rest["kafka"] = kafka
+    commands.configure({"outbox": {"database": in_postgres.url}, **rest})
+    assert commands.run("outbox", "status", "--json").json["waiting"] == 0
+    assert commands.run("outbox", "list", "--failed", "--json").json == []
+    assert "CREATE TABLE" in commands.run("outbox", "ddl").out
+    daemon = commands.start("outbox", "run")
+    in_postgres.add(TOPIC, b"17", b"paid")
+    arrived(broker, TOPIC, 1)
+    assert daemon.stop().code == 0
+
+
 @pytest.mark.parametrize(
     "url",
     ["mysql://shop@db/shop", "postgresql+asyncpg://shop@db/shop", "sqlite:///:memory:", "nosql"],

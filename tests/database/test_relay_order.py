@@ -19,9 +19,10 @@ from tests.database.conftest import (
     relaying,
 )
 from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.sender import RelayTurn
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_sending import Answer
+from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import PublishFailedError
 
@@ -64,11 +65,13 @@ class RelayBeyondPosition(OutboxRelay):
 class RelayMarksFirst(OutboxRelay):
     """A mutant: marks what it has read, and sends then."""
 
-    def relay_shard(self, connection: sa.Connection, shard: int, held: set[str]) -> int:
+    def relay_lane(
+        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
+    ) -> int:
         with connection.begin():
-            rows = self._store.rows(connection, shard, 500, held)
+            rows = self._rows(connection, shards, held)
             self._store.mark(connection, [row.id for row in rows], keep=False)
-        self._sender.send(rows, 4.0)
+        self._sender.send(rows, 4.0, RelayTurn(f"lane-{lane}", bool))
         return len(rows)
 
 
@@ -125,7 +128,12 @@ class DeadSender:
 
     asked: int = 0
 
-    def send(self, rows: Sequence[OutboxRow], timeout_s: float) -> Sequence[Answer]:  # noqa: ARG002 - interface
+    def send(
+        self,
+        rows: Sequence[OutboxRow],
+        timeout_s: float,  # noqa: ARG002 - interface
+        turn: RelayTurn,  # noqa: ARG002 - interface
+    ) -> Sequence[Answer]:
         self.asked += 1
         return [PublishFailedError("no broker") for _ in rows]
 
@@ -151,7 +159,12 @@ class PartialSender:
     silent: set[bytes] = field(factory=set)
     taken: list[bytes] = field(factory=list)
 
-    def send(self, rows: Sequence[OutboxRow], timeout_s: float) -> Sequence[Answer]:  # noqa: ARG002 - interface
+    def send(
+        self,
+        rows: Sequence[OutboxRow],
+        timeout_s: float,  # noqa: ARG002 - interface
+        turn: RelayTurn,  # noqa: ARG002 - interface
+    ) -> Sequence[Answer]:
         return [self._answer(row.payload or b"") for row in rows]
 
     def _answer(self, value: bytes) -> Answer:
@@ -274,7 +287,7 @@ def test_another_topic_goes_on_while_one_is_silent(bench: OutboxBench) -> None:
 
 def test_sqlite_looks_for_blocked_keys_in_an_index(tmp_path: Path) -> None:
     with bench_at(f"sqlite:///{tmp_path / 'shop.db'}") as bench:
-        statement = str(OutboxStore(bench.outbox, "sqlite").selection.compile(bench.engine))
+        statement = str(OutboxStore(bench.outbox, "sqlite").reading.selection.compile(bench.engine))
         with bench.engine.connect() as connection:
             plan = connection.exec_driver_sql(
                 "EXPLAIN QUERY PLAN " + statement.replace("?", "1")

@@ -50,6 +50,7 @@ def test_a_commit_wakes_the_relay_of_another_process(
         daemon = commands.start("outbox", "run", "--log-format", "json")
         for number in range(1, 4):  # the second comes when the relay would wait for a minute
             bench.add(TOPIC, b"1", b"%d" % number)
+            daemon.wait_for(LogEvent.OUTBOX_STARTED)
             arrived(broker, TOPIC, number)
             eventually(lambda: bench.count() == 0)
         with bench.engine.begin() as connection:
@@ -177,9 +178,10 @@ def test_a_deadlock_with_another_transaction_repeats_nothing(
     """The other one locks the second row, then, while the relay waits for that, the first."""
     first, second = uuid.UUID(int=1), uuid.UUID(int=2)
     with in_postgres.engine.begin() as connection:
-        # Who waits for longer than this asks whether it is a deadlock, and is its victim.
+        # Who waits for longer than this asks whether it is a deadlock, and is its victim. A relay
+        # waits for a second.
         name = connection.engine.url.database
-        connection.exec_driver_sql(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '4s'")
+        connection.exec_driver_sql(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '800ms'")
         for row_id in (first, second):
             in_postgres.outbox.add(connection, TOPIC, b"1", row_id.bytes, id=row_id)
     ids = in_postgres.table.c.id

@@ -50,6 +50,7 @@ def test_what_stands_twice_in_our_headers_goes_back_once() -> None:
 
 def test_identity_and_history_stay_and_what_the_failure_said_goes() -> None:
     more = [("wc-tags", b"t"), ("wc-sent-at", b"9"), ("wc-level", b"10s"), ("wc-not-before", b"1")]
+    more.append(("wc-orig-topic-id", b"topic-1"))
     copy = returned(letter(7, *more), b"v", TO_ENTRY)
     assert [pair for pair in copy.headers if pair[0].startswith("wc-")] == [
         ("wc-id", b"orders/1/7"),
@@ -62,6 +63,7 @@ def test_identity_and_history_stay_and_what_the_failure_said_goes() -> None:
         ("wc-first-failure", b"1700000000000"),
         ("wc-tags", b"t"),
         ("wc-sent-at", b"9"),
+        ("wc-orig-topic-id", b"topic-1"),
         ("wc-redrives", b"1"),
     ]
 

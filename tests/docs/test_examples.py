@@ -44,7 +44,7 @@ def test_the_first_handler_stands_in_the_readme_as_it_is_in_the_examples() -> No
     for name, text in shown.items():
         assert name is not None
         assert text == (EXAMPLES / name).read_text("utf-8"), name
-    assert set(shown) == {"shop.py", "workers.yaml"}
+    assert set(shown) == {"shop.py", "workers.yaml", "shop/worker.py"}
 
 
 def test_the_first_handler_runs_the_way_that_the_readme_says() -> None:

@@ -1,10 +1,15 @@
-"""The shop of the examples: each order has one invoice, although its worker is killed."""
+"""``make shop`` as a newcomer types it: each order has one invoice, although its worker is killed.
+
+The checkout is a copy, so that no file of the real one changes; the environment is this one.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,29 +27,50 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.commands import DEADLINE_S, Command
 from tests.docs.pages import ROOT
 
-SHOP = ROOT / "examples" / "shop"
 ORDERS = 30
 
 
+def checkout_in(directory: Path) -> Path:
+    """Copy what ``make shop`` needs; return the root."""
+    (directory / "examples").mkdir(parents=True)
+    shutil.copytree(
+        ROOT / "examples" / "shop",
+        directory / "examples" / "shop",
+        ignore=shutil.ignore_patterns("shop.db*", "__pycache__"),
+    )
+    shutil.copy(ROOT / "Makefile", directory)
+    return directory
+
+
 @contextmanager
-def shop_at(url: str) -> Iterator[Command]:
-    """Start the shop with a database; nothing of it outlives the block."""
-    ours = {key: value for key, value in os.environ.items() if key != "KAFKA_BOOTSTRAP"}
+def make_shop(checkout: Path, database: str | None, *, port: int = 0) -> Iterator[Command]:
+    """Run ``make shop`` with a database, or its default; nothing of it outlives the block."""
+    ours = {**os.environ, "PORT": str(port), "PYTHONDONTWRITEBYTECODE": "1"}
+    ours = {key: ours[key] for key in ours.keys() - {"KAFKA_BOOTSTRAP", "DATABASE_URL"}}
+    if database is not None:
+        ours["DATABASE_URL"] = database
+    installed = ("-o", f"{sys.prefix}/.installed-shop")
     process = subprocess.Popen(
-        [sys.executable, str(SHOP / "run.py")],
-        env={**ours, "DATABASE_URL": url, "PORT": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+        ["make", "shop", f"VENV={sys.prefix}", *installed],
+        cwd=checkout,
+        env=ours,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
-    shop = Command(process)
     try:
-        yield shop
+        yield Command(process)
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            ctrl_c(process.pid)
             process.wait(DEADLINE_S)
+
+
+def ctrl_c(group: int) -> None:
+    """Interrupt a process group, as a terminal does."""
+    os.killpg(group, signal.SIGINT)
 
 
 def printed(shop: Command, pattern: str) -> str:
@@ -84,15 +110,28 @@ def events_in(bootstrap: str) -> list[tuple[object, object]]:
     return found
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'shop.db'}"
-    return str(request.getfixturevalue("database"))
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    return checkout_in(tmp_path / "checkout")
 
 
-def test_each_order_has_one_invoice_and_one_event_although_the_worker_is_killed(url: str) -> None:
-    with shop_at(url) as shop:
+Databases = tuple[str | None, str]
+"""What DATABASE_URL says, if anything, and where the test finds that database."""
+
+
+@pytest.fixture(params=["default", "postgresql"])
+def databases(request: pytest.FixtureRequest, checkout: Path) -> Databases:
+    if request.param == "default":
+        return None, f"sqlite:///{checkout / 'examples' / 'shop' / 'shop.db'}"
+    url = str(request.getfixturevalue("database"))
+    return url, url
+
+
+def test_each_order_has_one_invoice_and_one_event_although_the_worker_is_killed(
+    checkout: Path, databases: Databases
+) -> None:
+    named, url = databases
+    with make_shop(checkout, named) as shop:
         shop.wait_for("form: ")
         form = printed(shop, r"form: (\S+)")
         engine = sa.create_engine(url)
@@ -124,7 +163,41 @@ def test_each_order_has_one_invoice_and_one_event_although_the_worker_is_killed(
         assert len(set(events)) == len({key for _, key in events}) == ORDERS
         assert text.count("<td>1<") == text.count("<td>book") == ORDERS
         engine.dispose()
-        shop.signal(signal.SIGINT)
+        ctrl_c(shop.process.pid)
         ended = shop.wait()
-    assert ended.code == 0, ended.said
     assert "0 unfinished" in ended.said
+
+
+def test_a_relative_database_is_one_file_for_the_form_and_the_worker(checkout: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{checkout / 'mine.db'}")
+    with make_shop(checkout, "sqlite:///mine.db") as shop:
+        shop.wait_for("form: ")
+        order(printed(shop, r"form: (\S+)"), "book")
+
+        def invoices() -> int:
+            with engine.connect() as connection:
+                return int(connection.scalar(sa.text("SELECT count(*) FROM invoices")) or 0)
+
+        eventually(invoices)
+        assert invoices() == 1
+        engine.dispose()
+
+
+def test_a_worker_that_would_fail_again_ends_the_shop_with_its_message(checkout: Path) -> None:
+    file = checkout / "examples" / "shop" / "workers.yaml"
+    file.write_text(file.read_text("utf-8").replace("concurrency", "concurency"), "utf-8")
+    with make_shop(checkout, None) as shop:
+        ended = shop.wait()
+    assert ended.code != 0
+    assert "concurency" in ended.err
+    assert ended.out.count("worker: process") == 1
+
+
+def test_a_port_that_is_taken_ends_the_shop_before_anything_starts(checkout: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with make_shop(checkout, None, port=port) as shop:
+            ended = shop.wait()
+    assert ended.code != 0
+    assert f"port {port}" in ended.err
+    assert "worker" not in ended.out

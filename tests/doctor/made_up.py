@@ -10,7 +10,7 @@ from attrs import evolve, fields_dict
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import WorkerLook
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,

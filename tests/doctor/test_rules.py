@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.doctor.made_up import (
     ORDERS,
@@ -24,8 +25,11 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import GroupLook
 from window_consumer.engine.windows_snapshot import (
+    CellSnapshot,
+    CellState,
     LimitSnapshot,
     LoopSnapshot,
+    PartitionSnapshot,
 )
 from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 
@@ -223,13 +227,53 @@ def test_an_open_breaker_explains_what_waits_for_it() -> None:
     assert diagnosis.causes[0].kind == "breaker_open"
     sentence = diagnosis.causes[0].sentence
     # The reason at the time that it opened: the figures of this moment may be below the limit.
-    assert "has been open for 12 s: 25 of 30 new records failed within 30 s; most" in sentence
+    assert "has been open for 12 s: 25 of 30 new records failed within 30 s; no call" in sentence
     assert "hovering" not in [cause.kind for cause in diagnosis.causes]
 
 
 @pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.25, "250 ms"),
+        (45.04, "45 s"),
+        (300.0, "5 min"),
+        (330.0, "5 min 30 s"),
+        (7260, "2 h 1 min"),
+    ],
+)
+def test_durations_have_the_units_that_people_use(seconds: float, shown: str) -> None:
+    held = {"breaker": evolve(breaker("open"), seconds=seconds)}
+    (cause,) = diagnose([evidence(lambda _: held)]).causes
+    assert f"for {shown}: " in cause.sentence
+    assert cause.figures["open_s"] == seconds
+
+
+FULL = partition(
+    lag=900, open=400, failed=31, capacity_cells=2, cells=(CellSnapshot(CellState.RETRYING, 0),) * 2
+)
+
+
+@pytest.mark.parametrize("state", ["open", "holding"])
+def test_bad_records_that_fill_all_windows_need_somebody_who_decides(state: str) -> None:
+    held = {"breaker": breaker(state), "partitions": [FULL, partition()]}
+    cause = diagnose([evidence(lambda _: held)]).causes[0]
+    assert (cause.kind, cause.figures["windows_full"]) == ("breaker_open", True)
+    assert "`window-consumer breaker --worker charge --release`" in cause.sentence
+    assert "`--hold`" in cause.sentence
+
+
+@pytest.mark.parametrize("held", [partition(), evolve(FULL, cells=FULL.cells[:1])])
+def test_an_outage_without_full_windows_is_probably_one(held: PartitionSnapshot) -> None:
+    of_now = {"breaker": breaker("open"), "partitions": [held]}
+    (cause,) = diagnose([evidence(lambda _: of_now)]).causes
+    assert not cause.figures["windows_full"]
+    assert "`window-consumer breaker --worker charge --release`" in cause.sentence
+    assert "--hold" not in cause.sentence
+
+
+@pytest.mark.parametrize(
     ("state", "says"),
-    [("half-open", "one at a time finds out"), ("paused", "until the time that they asked")],
+    [("half-open", "more run after each round"), ("paused", "until the time that they asked")],
 )
 def test_a_breaker_that_tries_or_pauses_says_so(state: str, says: str) -> None:
     (cause,) = diagnose([evidence(lambda _: {"breaker": breaker(state)})]).causes

@@ -134,12 +134,18 @@ class Driven:
         self.out.remove(slice_)
         self.engine.on_completion(slice_, self.now)
 
-    def fail(self, slice_: Slice, *offsets: int, error: BaseException | None = None) -> None:
+    def fail(
+        self,
+        slice_: Slice,
+        *offsets: int,
+        error: BaseException | None = None,
+        elapsed: float = 0.001,
+    ) -> None:
         """Like ``finish``, but these records' handler raised."""
         for message in self.claim(slice_):
             if message.offset() in offsets:
                 slice_.deviate().failed.append((message, failure(error)))
-        self.finish(slice_)
+        self.finish(slice_, elapsed)
 
     def finish_all(self) -> None:
         while self.out:

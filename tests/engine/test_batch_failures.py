@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerRules,
-    BreakerState,
-)
+from tests.engine.support import Driven, failure, notes, spent_after
+from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.slices import Slice
@@ -232,29 +229,23 @@ def test_a_record_that_is_held_back_again_comes_with_the_failed_one() -> None:
     assert batches(it) == [(3 + 0, [1])]
 
 
-def test_each_failed_record_counts_for_the_breaker_so_that_no_outage_moves_a_batch() -> None:
+def test_of_a_batch_that_fails_at_most_twenty_records_leave_before_others_succeed() -> None:
     it = driven(attempts=1, most=1000, breaker=BreakerRules())
     it.deliver(*notes(*range(50)))
     it.tick()
     end(it, it.out[0], broken(*range(50)))
-    assert it.tick(0.1).publish == []
-    assert it.engine.breaker.state in (BreakerState.HOLDING, BreakerState.OPEN)
+    left = [each for _ in range(5) for each in it.tick(0.1).publish]
+    assert len(left) == 20
+    assert it.engine.breaker.state is BreakerState.HOLDING
 
 
-def test_a_batch_that_probes_is_one_call() -> None:
-    it = driven(attempts=9, breaker=BreakerRules(min_calls=5, cool_down_s=100.0))
-    it.deliver(*notes(*range(6)))
+def test_a_failed_batch_counts_once() -> None:
+    it = driven(attempts=3, most=25, breaker=BreakerRules())
+    it.deliver(*notes(*range(25)))
     it.tick()
-    end(it, it.out[0], broken(*range(6)))
-    it.tick(1.0)
-    it.tick(100.0)
-    it.tick(1.0)
-    for _ in range(2):
-        assert [len(offsets) for _, offsets in batches(it)] == [6]
-        end(it, it.out[0], broken(*range(6)))
-        assert it.engine.breaker.state is BreakerState.HALF_OPEN
-        it.tick(9.0)
-    end(it, it.out[0], broken(*range(5)))
+    end(it, it.out[0], broken(*range(25)))
+    it.tick()
+    assert it.engine.breaker.calls_within_window(it.now) == (1, 1)
     assert it.engine.breaker.state is BreakerState.CLOSED
 
 
@@ -281,18 +272,19 @@ def test_a_batch_that_hangs_is_given_up_as_a_whole() -> None:
     assert it.committable == 5
 
 
-def test_a_probe_of_new_records_is_a_batch_of_one() -> None:
+def test_a_sample_is_a_batch_of_one() -> None:
     it = driven(attempts=1, breaker=BreakerRules(min_calls=2, cool_down_s=1.0), ordering="key")
     it.deliver(*notes(0, 1, keys=[b"a", b"b"]))
     it.tick()
     end(it, it.out[0], broken(0, 1))
     it.deliver(*notes(2, 3, keys=[b"c", b"c"]))
     it.tick(0.001)
-    while it.engine.breaker.state is not BreakerState.HALF_OPEN:
-        it.tick(0.6)
-    it.tick()
-    assert all(len(slice_.messages) <= 2 for slice_ in it.out)
-    assert it.engine.partitions[ORDERS].window.open == 4
+    it.engine.breaker.hold(it.now)
+    it.deliver(*notes(4, 5, keys=[b"d", b"e"]))
+    sampled = [
+        len(slice_.messages) for _ in range(3) for slice_ in it.tick(0.6).dispatch if slice_.is_new
+    ]
+    assert sampled == [1] * len(sampled) != []
 
 
 def test_records_without_a_key_are_no_lane_that_blocks() -> None:

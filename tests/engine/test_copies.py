@@ -20,6 +20,7 @@ from window_consumer.engine.retry.policy import (
     Detail,
     FailedRecord,
 )
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model.fault import Fault
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Copy
@@ -81,6 +82,21 @@ def test_our_headers_say_where_from_who_why_and_when() -> None:
         "wc-first-failure": b"1700000100000",
         "wc-last-failure": b"1700000101500",
     }
+
+
+@pytest.mark.parametrize("carried", [None, b"topic-1"])
+def test_the_topics_id_goes_along_from_the_first_copy_on_and_is_never_replaced(
+    carried: bytes | None,
+) -> None:
+    failed = a_failed(Note(7, headers=[("wc-orig-topic-id", b"of another system")]))
+    failed.partition.topic_id = "topic-1"
+    first = copied(failed)
+    assert headers_of(first)["wc-orig-topic-id"] == b"topic-1"
+    headers = {**headers_of(first), "wc-orig-topic-id": carried}
+    again = a_failed(Note(8, headers=[pair for pair in headers.items() if pair[1]]))
+    again.partition.topic_id = "of the level"
+    again.partition.retry_level = RetryTopicLevel("orders", Level("10s", 10.0), is_copy=True)
+    assert headers_of(copied(again)).get("wc-orig-topic-id") == carried
 
 
 def test_the_producers_own_id_is_kept() -> None:

@@ -56,6 +56,25 @@ def test_an_unchanged_commit_is_not_sent_again() -> None:
     assert driven.tick(10.0).commit == []
 
 
+def test_a_question_about_the_membership_is_answered_by_a_commit_made_after_it() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish(driven.out[0])
+    membership = driven.engine.partitions[ORDERS].assignment.membership
+    (first,) = driven.tick(1.0).commit
+    question = membership.ask()
+    driven.engine.on_committed({ORDERS: None}, driven.now)
+    assert not membership.has_proven(question)
+    for error in (CommitFailedError("unknown member"), None):
+        assert driven.tick(10.0).commit == [first]
+        driven.engine.on_committed({ORDERS: error}, driven.now)
+        assert membership.has_proven(question) is (error is None)
+    assert driven.tick(10.0).commit == []
+    driven.engine.on_lost([ORDERS], driven.now)
+    assert membership.is_over
+
+
 def test_a_refused_commit_is_made_again() -> None:
     driven = Driven()
     driven.deliver(*notes(0))
@@ -340,7 +359,7 @@ def test_an_oversized_copy_stops_the_worker_where_the_rule_says_so() -> None:
         driven.engine.on_published(failed, too_large, driven.now)
     stop = driven.tick().stop
     assert stop is not None
-    assert "orders[0]@0" in stop
+    assert "orders[0]@0" in str(stop)
 
 
 def test_when_spent_is_drop_the_record_is_finished_and_counted() -> None:
@@ -359,7 +378,7 @@ def test_when_spent_is_stop_the_worker_stops_and_the_offset_is_held() -> None:
     driven.fail(driven.out[0], 0)
     stop = driven.tick().stop
     assert stop is not None
-    assert "orders[0]@0 failed at attempt 1" in stop
+    assert "orders[0]@0 failed at attempt 1" in str(stop)
     assert driven.committable == 0
 
 

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, failure, notes
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerRules,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batch_bisection import parted
 from window_consumer.engine.scheduling.batching import BatchRules
@@ -245,26 +242,22 @@ def test_a_death_in_a_batch_is_no_outage_for_the_breaker() -> None:
     assert it.engine.breaker.state is BreakerState.CLOSED
 
 
-def test_a_probe_that_ended_its_process_says_nothing_and_its_half_is_the_next_one() -> None:
-    it = driven(
-        ordering="partition",
-        retry={"attempts": 9},
-        breaker=BreakerRules(min_calls=4, cool_down_s=100.0),
-    )
+def test_a_sample_that_ended_its_process_says_nothing_and_its_half_is_the_next_one() -> None:
+    it = driven(ordering="partition", retry={"attempts": 9}, breaker=BreakerRules(cool_down_s=1.0))
     it.deliver(*notes(*range(4)))
     it.tick()
     it.fail(it.out[0], *range(4))
-    it.tick(1.0)
-    it.tick(100.0)
-    for probed in ([0, 1, 2, 3], [0, 1]):
-        it.tick(1.0)
-        assert out(it) == [(2, probed)]
-        assert it.engine.breaker.state is BreakerState.HALF_OPEN
-        die(it, it.out[0])
+    it.engine.breaker.hold(it.now)
     it.tick()
+    for sampled in ([0, 1, 2, 3], [0, 1]):
+        it.tick(2.0)
+        assert out(it) == [(2, sampled)]
+        assert it.engine.breaker.state is BreakerState.OPEN
+        die(it, it.out[0])
+    it.tick(2.0)
     assert out(it) == [(2, [0])]
     it.finish(it.out[0])
-    assert it.engine.breaker.state is BreakerState.CLOSED
+    assert it.engine.breaker.state is BreakerState.HALF_OPEN
     it.tick()
     assert out(it) == [(2, [1])]
     it.finish(it.out[0])

@@ -12,7 +12,7 @@ from window_consumer.engine.decisions import (
     Assigned,
     OwnerAway,
 )
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.scheduling.lane_ownership import (
     AGAIN_S,

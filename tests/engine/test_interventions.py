@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, OTHERS, Driven, failure, note_of, notes, spent_after
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,

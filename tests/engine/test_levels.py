@@ -13,7 +13,7 @@ from tests.engine.laddered import (
     SHORT,
     Laddered,
 )
-from tests.engine.support import ORDERS, Driven, Note, spent_after
+from tests.engine.support import ORDERS, Driven, Note, notes, spent_after
 from window_consumer.engine.retry.copy_record import (
     CopyOrigin,
     Target,
@@ -369,3 +369,18 @@ def test_a_lane_stays_busy_while_a_call_of_a_partition_that_is_given_up_runs() -
     driven.finish(driven.out[0])
     driven.tick()
     assert driven.running_offsets == [0]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_hovering_copy_is_reported_with_the_attempts_before_it(*, runs: bool) -> None:
+    driven = Laddered(ordering="key", hover_s=30.0)
+    if not runs:
+        driven.deliver(*notes(0, keys=[b"k"]))
+        driven.tick()
+        driven.claim(driven.out[0])
+    driven.deliver(driven.copy(5, due_in=0.0, attempts=3), name=RETRIED)
+    driven.tick()
+    if runs:
+        driven.claim(driven.out[0])
+    hovering = {each.name: each.attempt for each in driven.tick(31.0).hovering}
+    assert hovering[RETRIED] == 4

@@ -75,7 +75,9 @@ def test_an_expired_record_may_be_dropped_and_is_counted() -> None:
 def test_a_worker_may_stop_at_an_unroutable_record() -> None:
     driven = after(Unroutable("is for none of the handlers a, b", "stop"))
     assert driven.last.stop is not None
-    assert "orders[0]@0 is for none of the handlers a, b, and otherwise is stop" in driven.last.stop
+    assert "orders[0]@0 is for none of the handlers a, b, and otherwise is stop" in str(
+        driven.last.stop
+    )
     assert driven.committable == 0
 
 

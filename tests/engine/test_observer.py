@@ -7,10 +7,7 @@ from typing import Any
 
 from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerNews,
-    BreakerRules,
-)
+from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
 from window_consumer.engine.guards.stalls import (
     Stalled,
     StallRules,

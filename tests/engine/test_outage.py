@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Literal
 
 import pytest
 
 from tests.engine.support import ORDERS, OTHERS, Driven, failure, notes, spent_after
-from window_consumer.engine.guards.circuit_breaker import (
-    AT_ONCE,
-    PROBES,
-    SETTLE_S,
-    BreakerRules,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
+from window_consumer.engine.guards.departures import AT_ONCE, SETTLE_S
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
@@ -29,10 +23,14 @@ LONG_S = SETTLE_S * 2
 
 
 def worker(
-    attempts: int = 1, *, records: int = 200, when_spent: WhenSpent = "dead_letter"
+    attempts: int = 1,
+    *,
+    records: int = 200,
+    when_spent: WhenSpent = "dead_letter",
+    slots: int = 4,
 ) -> Driven:
     retry = spent_after(attempts, when_spent=when_spent)
-    driven = Driven(slots=4, retry=retry, breaker=BreakerRules())
+    driven = Driven(slots=slots, retry=retry, breaker=BreakerRules())
     if records:
         driven.deliver(*notes(*range(records)))
         driven.tick()
@@ -60,18 +58,35 @@ def state(driven: Driven) -> BreakerState:
     return driven.engine.breaker.state
 
 
-def opened(attempts: int = 1, *, records: int = 200) -> Driven:
-    driven = worker(attempts, records=records)
-    outage(driven, 40)
-    assert state(driven) is BreakerState.OPEN
+def until(driven: Driven, *states: BreakerState, within_s: float = 60.0) -> int:
+    """Let all calls fail until the breaker has one of these states; return how many moved."""
+    moved, end = 0, driven.now + within_s
+    while state(driven) not in states:
+        moved += outage(driven, 1)
+        if not driven.out:
+            driven.tick(LONG_S)
+        assert driven.now < end, state(driven)
+    return moved
+
+
+def go_well(driven: Driven, *, within_s: float = 60.0) -> None:
+    """Let all calls return, and time pass, until everything is done."""
+    end = driven.now + within_s
+    while driven.out or any(each.window.open for each in driven.engine.partitions.values()):
+        for slice_ in list(driven.out):
+            driven.finish(slice_)
+        driven.tick(0.05)
+        assert driven.now < end, state(driven)
+
+
+def opened(attempts: int = 1, *, records: int = 200, slots: int = 4) -> Driven:
+    driven = worker(attempts, records=records, slots=slots)
+    until(driven, BreakerState.OPEN)
     return driven
 
 
 def test_at_most_twenty_records_leave_before_it_opens() -> None:
-    driven = worker(1)
-    moved = outage(driven, 1000)
-    assert state(driven) is BreakerState.OPEN
-    assert moved <= 20
+    assert until(worker(1), BreakerState.OPEN) <= 20
 
 
 def test_after_a_long_time_without_trouble_even_fewer_leave() -> None:
@@ -81,7 +96,7 @@ def test_after_a_long_time_without_trouble_even_fewer_leave() -> None:
             driven.finish(slice_, elapsed=0.001 * len(slice_.messages))
         driven.tick(0.001)
     moved = outage(driven, 1000)
-    assert state(driven) in (BreakerState.HOLDING, BreakerState.OPEN)
+    assert state(driven) is not BreakerState.CLOSED
     assert moved <= 20
 
 
@@ -149,12 +164,15 @@ def test_of_windows_with_fewer_records_than_tell_something_at_most_twenty_leave(
     assert state(driven) is not BreakerState.CLOSED
 
 
-def test_nothing_starts_while_it_is_open() -> None:
-    driven = opened()
-    assert driven.out == []
+def test_while_it_is_open_single_records_are_called_and_nothing_leaves() -> None:
+    driven = opened(records=2000)
     for _ in range(20):
         decisions = driven.tick(1.0)
-        assert (decisions.dispatch, decisions.publish) == ([], [])
+        assert decisions.publish == []
+        for slice_ in list(driven.out):
+            assert len(slice_.messages) == 1
+            fail_all(driven, slice_)
+    assert state(driven) is BreakerState.OPEN
 
 
 def test_what_has_not_started_is_taken_back_when_it_opens() -> None:
@@ -167,8 +185,7 @@ def test_what_has_not_started_is_taken_back_when_it_opens() -> None:
     again = [slice_ for slice_ in driven.out if slice_.call.attempt == 2]
     assert again
     before = driven.engine.counters.retried
-    for _ in range(30):
-        driven.engine.breaker.failed(driven.now, "outage")
+    driven.engine.breaker.hold(driven.now)
     driven.tick()
     assert state(driven) is BreakerState.OPEN
     assert all(next(slice_.unclaimed, None) is None for slice_ in driven.out)
@@ -176,113 +193,96 @@ def test_what_has_not_started_is_taken_back_when_it_opens() -> None:
     for slice_ in list(driven.out):
         driven.finish(slice_)
     assert driven.engine.counters.processed == len(running.messages)
-    driven.tick(30.0)
-    while driven.out:
-        driven.finish_all()
+    go_well(driven)
     assert driven.committable == 200
 
 
-def test_after_the_cool_down_one_call_at_a_time_is_made() -> None:
-    driven = opened()
-    (probe,) = driven.tick(30.0).dispatch
-    assert len(probe.messages) == 1
-    driven.claim(probe)
-    assert driven.tick(1.0).dispatch == []
-    driven.finish(probe)
-    assert len(driven.tick().dispatch) > 1
-    assert state(driven) is BreakerState.CLOSED
+def test_the_number_of_calls_doubles_while_they_return() -> None:
+    driven = opened(records=2000, slots=16)
+    driven.tick(1.0)
+    most = []
+    while state(driven) in (BreakerState.OPEN, BreakerState.HALF_OPEN):
+        most.append(len(driven.out))
+        for slice_ in list(driven.out):
+            assert len(slice_.messages) == 1
+            driven.finish(slice_)
+        driven.tick(0.05)
+    assert most == [1, 2, 4, 8]
+    assert state(driven) is BreakerState.POISON
 
 
 def test_records_that_were_held_are_called_once_more_and_done() -> None:
     driven = worker(1, records=100)
-    moved = outage(driven, 100)
-    driven.tick(30.0)
-    driven.finish_all()
+    moved = until(driven, BreakerState.OPEN)
+    go_well(driven)
     assert driven.engine.counters.processed == 100 - moved
     assert driven.engine.counters.dead_lettered == moved
 
 
-def test_a_record_that_was_held_and_fails_again_leaves() -> None:
-    driven = opened(records=40)
-    offset = 39
-    assert offset in {each.message.offset() for each in driven.engine.failures._leaving}
-    driven.tick(30.0)
+def test_a_record_that_was_held_and_fails_again_beside_others_leaves() -> None:
+    driven = opened(records=400)
+    offset = max(each.message.offset() for each in driven.engine.partitions[ORDERS].failed.values())
     left = []
-    for _ in range(200):
+    for _ in range(400):
         for slice_ in list(driven.out):
             driven.fail(slice_, offset)
         left += driven.tick(LONG_S).publish
     ours = [each for each in left if each.message.offset() == offset]
-    assert [each.attempts for each in ours] == [2]
+    assert len(ours) == 1
+    assert len(left) == 1
 
 
-def test_probes_take_new_records_although_those_that_failed_are_due() -> None:
+def test_samples_are_new_records_although_those_that_failed_are_due() -> None:
     driven = opened(2)
-    driven.tick(30.0)
-    for _ in range(PROBES):
-        (probe,) = driven.out
-        assert probe.call.attempt == 1
-        fail_all(driven, probe)
-        driven.tick()
-    assert state(driven) is BreakerState.OPEN
-    assert driven.out == []
-
-
-def test_probes_one_after_another_have_other_keys_and_come_from_other_partitions() -> None:
-    names = (ORDERS, OTHERS)
-    driven = Driven(slots=4, names=names, retry=spent_after(1), breaker=BreakerRules())
-    for name in names:
-        keys = [b"bad"] * 30 + [b"%d" % offset for offset in range(70)]
-        driven.deliver(*notes(*range(100), keys=keys), name=name)
-    driven.tick()
-    outage(driven, 20)
-    probed: list[tuple[TopicPartition, bytes | None]] = []
-    while len(probed) < 4 * PROBES:
-        for probe in list(driven.out):
-            if state(driven) is BreakerState.HALF_OPEN:
-                probed.append((probe.partition.name, probe.messages[0].key()))
-            fail_all(driven, probe)
-        driven.tick(LONG_S)
-        if not driven.out:
-            driven.tick(30.0)
-    assert len({key for _, key in probed}) == len(probed)
-    assert all(one[0] != other[0] for one, other in pairwise(probed))
-
-
-def test_without_a_new_record_retries_run_one_at_a_time_until_one_returns() -> None:
-    driven = worker(3, records=40)
+    driven.deliver(*notes(*range(200, 300)))
     for _ in range(10):
-        driven.tick(30.0)
-        for _ in range(200):
-            for slice_ in list(driven.out):
-                fail_all(driven, slice_)
-            driven.tick()
-            if state(driven) is BreakerState.HALF_OPEN:
-                assert sum(len(slice_.messages) for slice_ in driven.out) <= 1
-    driven.tick(30.0)
-    moved = driven.engine.counters.dead_lettered
-    assert moved == 0
-    while driven.out or driven.engine.partitions[ORDERS].failed:
-        for slice_ in list(driven.out):
-            driven.finish(slice_)
         driven.tick(1.0)
-        assert driven.now < 2000.0
-    assert state(driven) is BreakerState.CLOSED
+        (sample,) = driven.out
+        assert sample.call.attempt == 1
+        fail_all(driven, sample)
+    assert state(driven) is BreakerState.OPEN
+
+
+def test_samples_have_other_keys_and_come_from_other_partitions() -> None:
+    names = (ORDERS, OTHERS)
+    driven = Driven(
+        slots=4, names=names, ordering="key", retry=spent_after(1), breaker=BreakerRules()
+    )
+    for name in names:
+        keys = [b"bad"] * 30 + [b"%d" % n for n in range(3000)]
+        driven.deliver(*notes(*range(3030), keys=keys), name=name)
+    driven.tick()
+    until(driven, BreakerState.OPEN)
+    sampled: list[tuple[TopicPartition, bytes | None]] = []
+    while len(sampled) < 12:
+        for sample in list(driven.out):
+            sampled.append((sample.partition.name, sample.messages[0].key()))
+            fail_all(driven, sample)
+        driven.tick(0.2)
+    assert len(set(sampled)) == len(sampled)
+    assert {name for name, _ in sampled[:2]} == set(names)
+
+
+def test_without_a_new_record_retries_are_the_samples_until_one_returns() -> None:
+    driven = worker(3, records=40)
+    until(driven, BreakerState.OPEN)
+    for _ in range(200):
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        driven.tick(1.0)
+        assert sum(len(slice_.messages) for slice_ in driven.out) <= 1
+    assert driven.engine.counters.dead_lettered == 0
+    go_well(driven)
     assert driven.committable == 40
 
 
 def test_intake_goes_on_by_itself_when_the_handler_does() -> None:
     driven = opened(3)
-    for _ in range(5):
-        driven.tick(30.0)
-        while driven.out:
-            for slice_ in list(driven.out):
-                fail_all(driven, slice_)
-            driven.tick()
-    driven.tick(30.0)
     for _ in range(50):
-        driven.finish_all()
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
         driven.tick(1.0)
+    go_well(driven)
     assert driven.committable == 200
     assert driven.engine.counters.dead_lettered == 0
 
@@ -334,11 +334,9 @@ def test_when_most_new_records_ask_to_be_called_later_nothing_starts_and_nobody_
 
 def test_what_is_dropped_when_spent_is_held_as_well() -> None:
     driven = worker(1, when_spent="drop")
-    outage(driven, 1000)
-    assert state(driven) is BreakerState.OPEN
+    until(driven, BreakerState.OPEN)
     assert driven.engine.counters.dropped <= 20
-    driven.tick(30.0)
-    driven.finish_all()
+    go_well(driven)
     assert driven.engine.counters.processed + driven.engine.counters.dropped == 200
 
 
@@ -361,24 +359,88 @@ def test_what_is_spent_leaves_at_once_when_its_partition_is_about_to_go() -> Non
     assert len(driven.tick().publish) == 1
 
 
-def test_a_probe_of_a_lost_partition_is_followed_by_another() -> None:
-    driven = opened()
-    (probe,) = driven.tick(30.0).dispatch
-    driven.claim(probe)
-    driven.engine.on_lost([ORDERS], driven.now)
-    driven.finish(probe)
-    assert driven.engine.breaker.wants_probe
-    assert state(driven) is BreakerState.HALF_OPEN
+def test_a_sample_of_a_lost_partition_is_followed_by_another() -> None:
+    driven = Driven(slots=4, names=(ORDERS, OTHERS), retry=spent_after(1), breaker=BreakerRules())
+    for name in (ORDERS, OTHERS):
+        driven.deliver(*notes(*range(100)), name=name)
+    driven.tick()
+    until(driven, BreakerState.OPEN)
+    driven.tick(1.0)
+    (sample,) = driven.out
+    driven.claim(sample)
+    driven.engine.on_lost([sample.partition.name], driven.now)
+    driven.finish(sample)
+    driven.tick(1.0)
+    assert [each.partition.owned for each in driven.out] == [True]
+    assert state(driven) is BreakerState.OPEN
 
 
 def test_the_news_are_told_once() -> None:
     driven = worker(1)
-    for slice_ in list(driven.out):
-        fail_all(driven, slice_)
     told = []
-    for _ in range(10):
+    while state(driven) is not BreakerState.OPEN:
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
         told += driven.tick(LONG_S).breaker
     assert [each.state.value for each in told if each.worth_a_line] == ["open"]
     assert driven.engine.counters.breaker_opened == 1
+
+
+def test_what_always_fails_at_the_end_leaves_after_max_hold_one_at_a_time() -> None:
+    driven = Driven(slots=4, retry=spent_after(1), breaker=BreakerRules(max_hold_s=30.0))
+    driven.deliver(*notes(*range(60)))
+    driven.tick()
+    moved = until(driven, BreakerState.OPEN)
+    began = driven.now
+    while driven.engine.partitions[ORDERS].window.open:
+        for slice_ in list(driven.out):
+            if moved > 20:
+                assert [len(each.messages) for each in driven.out] == [1]
+            fail_all(driven, slice_)
+        for each in driven.tick(LONG_S).publish:
+            assert moved < 20 or driven.now - began >= 30.0
+            driven.engine.on_published(each, None, driven.now)
+            moved += 1
+        assert driven.now - began < 60.0
+    assert moved == 60
+    driven.tick()
+    assert state(driven) is BreakerState.CLOSED
+
+
+def test_a_new_record_ends_the_departures_after_max_hold() -> None:
+    driven = Driven(slots=4, retry=spent_after(1), breaker=BreakerRules(max_hold_s=30.0))
+    driven.deliver(*notes(*range(60)))
+    driven.tick()
+    until(driven, BreakerState.OPEN)
+    while not driven.engine.breaker.samples.ends_hold:
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        driven.tick(LONG_S)
+    driven.deliver(*notes(60))
+    left = []
+    for _ in range(100):
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        left += driven.tick(LONG_S).publish
+    assert len(left) <= 1  # the one that was being called
+
+
+def test_a_user_releases_what_is_held() -> None:
+    driven = opened(2, records=60)
+    driven.engine.on_breaker_decision(release=True, now=driven.now)
+    moved = 0
+    while driven.engine.partitions[ORDERS].window.open:
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        for each in driven.tick(LONG_S).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved += 1
+        assert driven.now < 1100.0
+    assert driven.engine.counters.dead_lettered == 60
+
+
+def test_a_user_declares_an_outage() -> None:
+    driven = worker(1)
+    driven.engine.on_breaker_decision(release=False, now=driven.now)
+    driven.tick()
+    assert state(driven) is BreakerState.OPEN

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.producing import LOST, REFUSED, TOO_LARGE, ProducingDriven, invoice
-from tests.engine.support import ORDERS, failure, notes, spent_after
+from tests.engine.support import ORDERS, notes, spent_after
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerRules,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.retry.output import (
     COPIES_HELD,
     MAX_UNACKED_RESULTS,
@@ -342,23 +339,21 @@ def test_refused_results_open_the_breaker_as_failed_calls_do() -> None:
         driven.produce_all(invoice())
         driven.answer_all(REFUSED)
     driven.tick()
-    assert driven.engine.breaker.state is BreakerState.OPEN
+    assert driven.engine.breaker.state is BreakerState.HOLDING
 
 
-def test_a_probe_whose_results_are_on_their_way_is_the_only_one_and_their_ack_closes() -> None:
+def test_a_sample_counts_as_returned_when_its_results_are_acked() -> None:
     rules = BreakerRules(min_calls=2, cool_down_s=5.0)
     driven = ProducingDriven(slots=4, retry=spent_after(1), breaker=rules)
     driven.deliver(*notes(*range(20)))
-    while driven.engine.breaker.lets_start:
-        driven.tick()
-        for slice_ in list(driven.out):
-            offsets = [each.offset() for each in slice_.messages]
-            driven.fail(slice_, *offsets, error=failure().error)
-    driven.tick(6.0)
+    driven.engine.breaker.hold(driven.now)
+    driven.tick(1.0)
     assert len(driven.out) == 1
     driven.produce_all(invoice())
+    states = []
     driven.tick(0.1)
-    assert driven.out == []
+    states.append(driven.engine.breaker.state)
     driven.answer()
     driven.tick()
-    assert driven.engine.breaker.state is BreakerState.CLOSED
+    states.append(driven.engine.breaker.state)
+    assert states == [BreakerState.OPEN, BreakerState.HALF_OPEN]

@@ -337,7 +337,7 @@ def test_a_crashed_record_can_stop_the_worker_and_the_next_start_calls_it_again(
     life.go()
     stop = life.go().stop
     assert stop is not None
-    assert "orders[0]@0" in stop
+    assert "orders[0]@0" in str(stop)
     assert life.out == []
     next_life = process(life.engine.on_revoked([ORDERS], life.now)[0][0], retry=rules)
     assert 0 in next_life.until_out()

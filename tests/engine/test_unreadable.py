@@ -120,7 +120,7 @@ def test_when_spent_says_what_becomes_of_them(end: Any) -> None:
     assert (decisions.stop is not None) == (end == "stop")
     if end == "stop":
         assert decisions.stop is not None
-        assert "orders[0]@0" in decisions.stop
+        assert "orders[0]@0" in str(decisions.stop)
     driven.finish_all()
     assert driven.committable == (2 if end == "drop" else 0)
 

@@ -274,7 +274,9 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
     provoked: tuple[EmbeddedBroker, Shop],
 ) -> None:
     broker, orders = provoked
-    broker.push_request_errors(ApiKey.OFFSET_FETCH, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    # The first one answers whether the coordinator is there at all.
+    broker.push_request_errors(ApiKey.OFFSET_FETCH, refusal, refusal)
     broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
     with orders.running():
         orders.until_logged(LogEvent.PARTITION_POSTPONED)

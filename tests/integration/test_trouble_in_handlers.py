@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer import Record
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.kafka.embedded import (
     EmbeddedBroker,
     NewRecord,
@@ -119,12 +119,12 @@ def test_an_outage_moves_next_to_nothing_and_the_worker_goes_on_by_itself(
         retry={"attempts": 1}, breaker={"cool_down": "500ms"}, concurrency=4
     ) as running:
         orders.until_logged(LogEvent.BREAKER_CHANGED, state=BreakerState.OPEN)
-        orders.produce(range(500, 1000))  # only new records open it again
-        orders.until_logged(LogEvent.BREAKER_CHANGED, state=BreakerState.OPEN, times=2)
+        orders.produce(range(500, 1000))
+        orders.until(lambda: any(call.offset >= 500 for call in orders.calls), "samples are new")
         bank.is_up = True
         orders.until_logged(LogEvent.BREAKER_CHANGED, state=BreakerState.CLOSED)
         orders.until_committed()
         counters = running.counters["work"]
         assert counters.dead_lettered <= 20
         assert counters.processed + counters.dead_lettered == 1000
-        assert counters.breaker_opened >= 2
+        assert counters.breaker_opened == 1

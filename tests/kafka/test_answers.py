@@ -14,6 +14,7 @@ from window_consumer.kafka.cluster.answers import (
     NoGroupError,
     UnsupportedError,
     first_answer,
+    patience_s,
 )
 from window_consumer.model.errors import (
     BrokerUnavailableError,
@@ -96,3 +97,10 @@ def test_answers_that_are_no_failure_have_errors_of_their_own(
 ) -> None:
     with pytest.raises(kind):
         Questions(code).first_answer()
+
+
+def test_first_requests_wait_briefly_as_their_broker_may_have_died() -> None:
+    assert [patience_s(n, 5.0, 20.0) for n in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert patience_s(2, 5.0, 1.5) == 1.5
+    assert patience_s(0, 0.5, 20.0) == 0.5
+    assert 0 < patience_s(3, 5.0, -1.0) <= 0.5

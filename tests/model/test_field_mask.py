@@ -35,7 +35,34 @@ def test_what_is_hidden_is_hidden_wherever_else_it_is_told() -> None:
     mask = FieldMask(["iban", "x-*"])
     mask.json({"iban": {"no": "DE4711", "of": [True, None, "x"]}})
     mask.header("X-Auth", "sesame")
-    assert mask.text("no DE4711 with sesame, x and True") == "no *** with ***, x and True"
+    assert mask.text("no DE4711 with sesame, x and True") == "no *** with ***, *** and True"
+
+
+@pytest.mark.parametrize(
+    ("value", "told", "shown"),
+    [
+        ("123", "card 4711, cvv 123: refused", "card 4711, cvv ***: refused"),
+        (123, "KeyError: 123", "KeyError: ***"),
+        ("123", "cvv123 or cvv=123.", "cvv*** or cvv=***."),
+        ("123", "no 1234 and no 0123", "no 1234 and no 0123"),
+        ("DE", "country DE of INDEED", "country *** of INDEED"),
+        (7, '  File "shop.py", line 7, in charge\nKeyError: 7', None),
+        ("", "nothing", "nothing"),
+    ],
+)
+def test_a_short_text_is_hidden_where_it_is_a_word_or_number_of_its_own(
+    value: object, told: str, shown: str | None
+) -> None:
+    mask = FieldMask(["cvv"])
+    mask.json({"cvv": value})
+    expected = '  File "shop.py", line 7, in charge\nKeyError: ***' if shown is None else shown
+    assert mask.text(told) == mask.error_text(told) == expected
+
+
+def test_a_short_number_of_a_part_without_fields_is_hidden_from_errors() -> None:
+    mask = FieldMask(["cvv"])
+    mask.close(b"4711;123;")
+    assert mask.error_text("cvv 123 of 12 at 4711") == "cvv *** of 12 at ***"
 
 
 def test_a_name_that_is_too_long_to_be_compared_is_hidden() -> None:

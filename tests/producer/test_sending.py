@@ -157,13 +157,6 @@ def test_a_hook_may_change_a_record_or_refuse_it(broker: EmbeddedBroker) -> None
     assert found == {(b"anna", b"7"), (b"bert", b"8")}
 
 
-def test_what_belongs_to_a_later_release_is_refused(producer: Producer) -> None:
-    with pytest.raises(UsageError):
-        producer.send("orders", value=b"7", delay="30m")
-    with pytest.raises(UsageError):
-        producer.send("orders", value=b"7", deliver_at=5)
-
-
 @pytest.mark.parametrize(
     "properties",
     [

@@ -12,12 +12,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ConsumerOf, MakeTopic
+from tests.integration.members import wait_until
 from tests.topics import make
 from window_consumer import Producer, SendFuture
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
 from window_consumer.model.errors import WrongProcessError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import (
+    BufferFullError,
     InvalidRecordError,
     MayHaveArrivedError,
     NeverSentError,
@@ -288,6 +291,44 @@ def test_a_topic_that_stays_missing_fails_its_records_alone(
         began = time.monotonic()
         assert type(producer.send(missing, b"anna", b"2").exception(30)) is NoSuchTopicError
         assert time.monotonic() - began < 1
+
+
+def await_event(caplog: pytest.LogCaptureFixture, event: LogEvent) -> None:
+    wait_until(
+        lambda: any(getattr(each, "event", None) is event for each in caplog.records),
+        PATIENCE_S,
+        event.value,
+    )
+
+
+def fill(producer: Producer, topic: str, futures: list[SendFuture]) -> None:
+    while len(futures) < 2_000:
+        futures.append(producer.send(topic, b"anna", b"x" * 1024))
+
+
+def test_records_of_a_missing_topic_count_against_the_bound_and_leave_room_for_others(
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    missing, there = unique_name("missing"), make_topic("there")
+    settings = {"bootstrap.servers": kafka.bootstrap, "topic.metadata.propagation.max.ms": 60_000}
+    producer = Producer(settings, memory="1MiB", max_block="100ms")
+    held = [producer.send(missing, b"anna", b"x")]
+    await_event(caplog, LogEvent.PRODUCER_TOPIC_MISSING)
+    with pytest.raises(BufferFullError):
+        fill(producer, missing, held)
+    assert len(held) < 1024
+    # Half of it is left for topics that are there.
+    written = [producer.send(there, b"anna", b"x" * 1024) for _ in range(400)]
+    assert {each.result(PATIENCE_S).topic for each in written} == {there}
+    _remake(AdminClient({"bootstrap.servers": kafka.bootstrap}), missing)
+    assert producer.flush(PATIENCE_S) == 0
+    # What was held has given its room back.
+    held += [producer.send(missing, b"anna", b"x" * 1024) for _ in range(900)]
+    producer.close()
+    assert [each.result(0).offset for each in held] == list(range(len(held)))
 
 
 def test_a_topic_without_permission_fails_its_records_alone(

@@ -50,6 +50,24 @@ class BrokenCounter:
     acked = failed = sent
 
 
+def test_a_record_that_is_sent_within_a_span_has_its_traceparent(
+    embedded: EmbeddedBroker,
+) -> None:
+    embedded.create_topic("orders", 1)
+    span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))
+    with Producer({"bootstrap.servers": embedded.bootstrap}) as producer:
+        with trace.use_span(span):
+            producer.send("orders", value=b"1").result(10)
+            producer.send("orders", value=b"2", headers={"traceparent": "mine"}).result(10)
+        producer.send("orders", value=b"3").result(10)
+    records = sorted(embedded.read_all("orders"), key=lambda each: int(each.offset() or 0))
+    assert [dict(each.headers() or ()).get("traceparent") for each in records] == [
+        b"00-00000000000000000000000000000abc-0000000000000def-01",
+        b"mine",
+        None,
+    ]
+
+
 @pytest.fixture
 def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
     embedded.create_topic("orders", 1)

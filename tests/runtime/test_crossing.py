@@ -10,7 +10,8 @@ import pytest
 
 from tests.engine.support import ORDERS, Driven, Note
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.record import Message
+from window_consumer.model.record import Call, Message
+from window_consumer.runtime.pools.processes.remote_slice import WatchedCall
 from window_consumer.runtime.pools.processes.serialization import (
     ReceivedMessage,
     SerializedSlice,
@@ -81,3 +82,11 @@ def test_values_headers_and_times_cross() -> None:
     assert list(map(fields, crossed(messages, range(3)))) == list(map(fields, messages))
     for each in messages:
         assert list(map(fields, crossed([each], range(1)))) == [fields(each)]
+
+
+def test_a_call_for_another_process_is_the_slices_call_in_all_its_fields() -> None:
+    call = Call()
+    for number, name in enumerate(Call.__slots__):
+        setattr(call, name, number)
+    watched = WatchedCall(call)
+    assert [getattr(watched, name) for name in Call.__slots__] == list(range(len(Call.__slots__)))

@@ -11,9 +11,11 @@ from window_consumer.engine.decisions import (
     Assigned,
     Decisions,
     EngineRules,
+    Outlived,
 )
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.backpressure import PartitionLoad
+from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
@@ -254,7 +256,7 @@ class LosesTheWaySoFar(Engine):
 class KeepsLanesOfCopiesApart(Engine):
     """A copy does not wait for a record of its lane, nor the other way round."""
 
-    def _lanes_of(self, _siblings: Sequence[Partition]) -> Lanes:
+    def _lanes_of(self, _siblings: Sequence[Partition], _home: TopicPartition) -> Lanes:
         return Lanes()
 
 
@@ -309,7 +311,7 @@ class NeverHolds(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.breaker.lets_leave = lambda *_, **__: True  # type: ignore[method-assign] # a planted bug
+        self.breaker.departure = lambda *_, **__: Departure.LEAVE  # type: ignore[method-assign] # a planted bug
         self.breaker._judge = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - as above
 
 
@@ -341,6 +343,17 @@ class FreesTheLaneOfAnAbandonedCall(Engine):
         super().on_looked_at(stalled, failure, now)
         if stalled.slice_ in self.dispatcher.abandoned:
             stalled.slice_.hold.release()
+
+
+class FreesTheLaneOfAnOutlivedCall(Engine):
+    """The lane of a call that outlived its partition goes on when the partition comes back."""
+
+    def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
+        found = super().on_lost(names, now)
+        for call in self.outlived.calls:
+            call.end()
+            self.outlived.ended(call.slice_)
+        return found
 
 
 class FreesTheLaneOfACallThatIsEnding(Engine):
@@ -384,7 +397,7 @@ class ChargesNoRetries(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.failures.rates = None
+        self.failures.ready.rates = None
         if self.rates is not None:
             charge = self.rates.charge
             honest = self.dispatcher.again

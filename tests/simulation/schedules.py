@@ -8,7 +8,7 @@ from typing import Literal
 
 from attrs import evolve
 
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
@@ -149,19 +149,25 @@ def many_results(rng: Random) -> SchedulePlan:
 
 
 def outages(rng: Random) -> SchedulePlan:
-    """Every call fails now and then, for long, with a breaker that should hold."""
+    """Every call fails now and then, for long, with a breaker that should hold.
+
+    Many records come meanwhile: more than may leave without a success between them.
+    """
     plan = draw(rng)
     while "weather" not in plan.actions:
         plan = draw(rng)
     weights = [after - before for before, after in pairwise((0.0, *plan.weights))]
-    more = ({"weather": 4.0, "turn": 2.0, "work": 3.0}.get(name, 1.0) for name in plan.actions)
+    often = {"turn": 2.0, "work": 4.0, "produce": 4.0}
+    more = (often.get(name, 1.0) for name in plan.actions)
     retry = evolve(
         plan.engine.retry, attempts=1, on_failure="overtake", levels=(), when_spent="dead_letter"
     )
     breaker = evolve(plan.engine.breaker, enabled=True, min_calls=2)
     return evolve(
         plan,
-        engine=evolve(plan.engine, retry=retry, breaker=breaker, slots=2, batch=None),
+        engine=evolve(
+            plan.engine, retry=retry, breaker=breaker, slots=2, batch=None, window_bytes=100_000
+        ),
         handlers=evolve(
             plan.handlers, fails=0.0, fatal=0.0, skips=0.0, later=0.0, leaves=0.0, hangs=0.0
         ),

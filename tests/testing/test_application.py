@@ -207,7 +207,7 @@ def test_what_never_settles_is_told(shop: Shop) -> None:
 
 
 def test_an_outage_opens_the_breaker_and_what_waits_is_done_after_it(shop: Shop) -> None:
-    breaker = {"cool_down": "30s", "min_calls": 5}
+    breaker = {"cool_down": "30s", "min_calls": 5, "max_hold": "never"}
     with shop.run({**PATIENT, "concurrency": 1, "breaker": breaker}) as wc_app:
         shop.down = True
         results = wc_app.send_many("orders", range(100))

@@ -21,6 +21,7 @@ from window_consumer.admin.interventions import intervene
 from window_consumer.admin.shown_records import ShownRecords
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -63,6 +64,12 @@ class Board(Protocol):
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition; return False if it is unknown.
+
+        None if it did not answer in time.
+        """
+
+    def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
+        """Release what a worker's breaker holds, or declare an outage, and return the result.
 
         None if it did not answer in time.
         """
@@ -170,6 +177,13 @@ class WorkersBoard:
         """Pause or resume a worker or a partition."""
         worker = self._worker(at.worker)
         return False if worker is None else worker.halt(at.partition, halted=halted)
+
+    def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
+        """Release what a worker's breaker holds, or declare an outage, and return the result."""
+        worker = self._worker(at.worker)
+        if worker is None:
+            return BreakerAnswer.NO_SUCH_WORKER
+        return worker.decide_breaker(release=release)
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         """Skip a failed record or dead-letter it, and return the result."""

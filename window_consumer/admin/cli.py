@@ -14,6 +14,7 @@ COMMANDS: Final = MappingProxyType(
         "doctor": "window_consumer.admin.commands.doctor:doctor_command",
         "skip": "window_consumer.admin.commands.intervene:skip_command",
         "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
+        "breaker": "window_consumer.admin.commands.breaker:breaker_command",
     }
 )
 """Each command's ``module:attribute``, imported when it is called."""

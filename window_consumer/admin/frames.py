@@ -47,6 +47,7 @@ def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
             "failed": breaker.failed,
             "calls": breaker.calls,
             "seconds": breaker.seconds,
+            "why": breaker.why,
         },
         "did": {
             "processed": did.processed,

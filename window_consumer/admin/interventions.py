@@ -1,4 +1,4 @@
-"""Manual removal of one record: runs it and puts the poll thread's answer into words."""
+"""What users decide about records: runs it and puts the poll thread's answer into words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from http import HTTPStatus
 from time import monotonic, sleep
 from typing import Final
 
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -48,6 +49,14 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
     " ask again",
     InterventionResult.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent):"
     " skip it",
+}
+
+
+BREAKER_WORDS: Final[Mapping[BreakerAnswer, str]] = {
+    BreakerAnswer.OBEYED: "done",
+    BreakerAnswer.NOTHING_HELD: "its circuit breaker is closed: it holds nothing",
+    BreakerAnswer.SWITCHED_OFF: "its circuit breaker is switched off (breaker.enabled)",
+    BreakerAnswer.NO_SUCH_WORKER: "there is no such worker here",
 }
 
 

@@ -19,6 +19,7 @@ from window_consumer.admin.board import (
     now_ms,
 )
 from window_consumer.admin.interventions import DEADLINE_S
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -76,7 +77,24 @@ class ReplicasBoard:
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition of one replica, or of all that have it."""
-        what = "pause" if halted else "resume"
+        return self._of_all(at, "pause" if halted else "resume")
+
+    def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
+        """Decide about the breaker of a worker in one replica, or in all; any that obeys will do.
+
+        None if one did not answer: it may hold what was to be released.
+        """
+        numbers = [at.process] if at.process else list(self.sockets)
+        path = _path(at.worker, None, f"breaker/{'release' if release else 'hold'}")
+        answers = self._ask(numbers, path, "POST", _HALT_S)
+        results = {_breaker_answer(each) for each in answers.values()}
+        if None in results:
+            return None
+        found = (each for each in BreakerAnswer if each in results)
+        return next(found, BreakerAnswer.NO_SUCH_WORKER)
+
+    def _of_all(self, at: BoardAddress, what: str) -> bool | None:
+        """Send a command to one replica, or to all; return whether any obeyed, None if unknown."""
         numbers = [at.process] if at.process else list(self.sockets)
         path = _path(at.worker, at.partition, what)
         answers = self._ask(numbers, path, "POST", _HALT_S)
@@ -132,6 +150,12 @@ def _verdict_of(answer: HttpAnswer | None) -> InterventionResult | None:
     if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
         return None
     return InterventionResult(json.loads(answer.text)["verdict"])
+
+
+def _breaker_answer(answer: HttpAnswer | None) -> BreakerAnswer | None:
+    if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
+        return None
+    return BreakerAnswer(json.loads(answer.text)["result"])
 
 
 def _json_of(answer: HttpAnswer | None) -> dict[str, Any] | None:

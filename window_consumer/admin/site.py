@@ -31,10 +31,12 @@ from window_consumer.admin.guard import (
     log_out,
 )
 from window_consumer.admin.interventions import (
+    BREAKER_WORDS,
     DONE,
     STATUS,
     WORDS,
 )
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -92,6 +94,7 @@ class Site:
             Route(_PARTITION + "/records/{offset}", self._cell),
             Route(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
             Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
+            Route(_WORKER + "/breaker/{what}", self._decide_breaker, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
             *(() if self._trace is None else self._trace.routes()),
@@ -209,6 +212,23 @@ class Site:
             return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
         return Json({"paused": what == "pause"})
 
+    async def _decide_breaker(self, request: Request) -> Response:
+        given = request.path_params
+        what, process = given["what"], request.query_params.get("process", "")
+        if what not in {"release", "hold"}:
+            return error(HTTPStatus.NOT_FOUND, "there are release and hold")
+        at = BoardAddress(given["worker"], None, process)
+        release = what == "release"
+        result = await _elsewhere(lambda: self._board.decide_breaker(at, release=release))
+        _log_decision(request, at, what, result)
+        if result is None:
+            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+        if result is BreakerAnswer.OBEYED:
+            return Json({"breaker": what, "result": result})
+        missing = result is BreakerAnswer.NO_SUCH_WORKER
+        status = HTTPStatus.NOT_FOUND if missing else HTTPStatus.CONFLICT
+        return Json({"result": result, "error": BREAKER_WORDS[result]}, status)
+
 
 def _cell_fields(event: LogEvent, request: Request, at: CellPlace) -> dict[str, object]:
     return {
@@ -232,6 +252,27 @@ def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | Non
             "the worker" if at.partition is None else at.partition,
             _NO_ANSWER if done is None else "done" if done else "not here",
             extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED},
+        )
+
+
+def _log_decision(
+    request: Request, at: BoardAddress, what: str, result: BreakerAnswer | None
+) -> None:
+    """Log who decided what, like ``_log_intervention``."""
+    if request.client is not None and request.client.host:
+        _log.warning(
+            "%s: %s asked to %s what its circuit breaker holds: %s",
+            at.worker,
+            request.client.host,
+            what,
+            _NO_ANSWER if result is None else BREAKER_WORDS[result],
+            extra={
+                "event": LogEvent.ADMIN_BREAKER_DECIDED,
+                "worker": at.worker,
+                "client": request.client.host,
+                "wanted": what,
+                "result": result,
+            },
         )
 
 

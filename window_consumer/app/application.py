@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
@@ -12,6 +13,7 @@ from window_consumer.app.calls import (
 )
 from window_consumer.app.child_spec import ChildSpec, blueprints_of
 from window_consumer.app.definition import AppDefinition, Token
+from window_consumer.app.embedding import OnFailure, embedded
 from window_consumer.app.handler_types.batch_parameters import batch_parameters_of
 from window_consumer.app.handler_types.parameters import parameters_of
 from window_consumer.app.handlers import (
@@ -268,6 +270,30 @@ class App(AppDefinition):
         """
         plan = self.plan(config, only=only, overrides=overrides, for_cluster=True)
         return self.start_plan(plan, start_timeout=start_timeout)
+
+    def running(
+        self,
+        config: str | Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        start_timeout: float | None = None,
+        on_failure: OnFailure | None = None,
+    ) -> AbstractAsyncContextManager[Running]:
+        """Run the workers beside an ``async with`` block, in any event loop.
+
+        The arguments and errors are those of ``start``. Start, drain and end happen on a thread of
+        their own, so the loop is not blocked. Leaving the block drains, commits and leaves the
+        groups. If the application fails meanwhile, the block is cancelled and the failure raised;
+        with ``on_failure`` that is called in the loop instead, with the failure, which the block
+        raises at its end.
+        """
+
+        def start_it(stop_asked: Callable[[], bool]) -> Running:
+            plan = self.plan(config, only=only, overrides=overrides, for_cluster=True)
+            return self.start_plan(plan, start_timeout=start_timeout, stop_asked=stop_asked)
+
+        return embedded(start_it, on_failure)
 
     def start_plan(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from window_consumer.app.handlers import (
     Handler,
@@ -55,6 +55,7 @@ def handler_of(
     with one handler for everything, without ``ttl`` and ``once``, has none of our layers.
     """
     is_copy = _is_copy(worker, topics)
+    shared: dict[Any, Any] = {}
     routes = [
         Route(
             route.handler.name,
@@ -62,6 +63,7 @@ def handler_of(
                 route,
                 worker,
                 with_middleware(route.handler.call, middleware, coroutines=worker.is_async),
+                shared,
             ),
             _matcher(route.when, is_copy, wall_ms),
         )
@@ -80,10 +82,16 @@ def batch_handler_of(
 ) -> BatchHandler:
     """Return what to call for each batch of a worker of batch handlers, in the same layers."""
     is_copy = _is_copy(worker, topics)
+    shared: dict[Any, Any] = {}
     routes = [
         BatchRoute(
             route.handler.name,
-            _once(route, worker, with_batch_middleware(route.handler.call_batch, middleware)),
+            _once(
+                route,
+                worker,
+                with_batch_middleware(route.handler.call_batch, middleware),
+                shared,
+            ),
             _matcher(route.when, is_copy, wall_ms),
         )
         for route in worker.routes
@@ -95,13 +103,16 @@ def batch_handler_of(
     return with_batch_expiry(handler, expiry, is_copy, wall_ms, warn, coroutines=coroutines)
 
 
-def _once(route: PlannedRoute, worker: PlannedWorker, handler: F) -> F:
-    """Return the handler within transactions, where its decorator says ``once=``."""
+def _once(route: PlannedRoute, worker: PlannedWorker, handler: F, shared: dict[Any, Any]) -> F:
+    """Return the handler within transactions, where its decorator says ``once=``.
+
+    ``shared`` keeps what all routes of the worker have in common.
+    """
     once = route.handler.once
     if once is None:
         return handler
     around: F = once.around(
-        handler, worker.config, batches=worker.is_batch, coroutines=worker.is_async
+        handler, worker.config, shared, batches=worker.is_batch, coroutines=worker.is_async
     )
     return around
 

@@ -39,7 +39,15 @@ When = Condition | Callable[[Record], object]
 class Transactional(Protocol):
     """``Once``, as far as the application knows it: SQLAlchemy need not be there."""
 
-    def around(self, handler: Any, worker: WorkerConfig, *, batches: bool, coroutines: bool) -> Any:
+    def around(
+        self,
+        handler: Any,
+        worker: WorkerConfig,
+        shared: dict[Any, Any],
+        *,
+        batches: bool,
+        coroutines: bool,
+    ) -> Any:
         """Return the handler within transactions."""
 
     def keep_s(self, worker: WorkerConfig) -> float:
@@ -49,6 +57,9 @@ class Transactional(Protocol):
         self, function: object, worker: WorkerConfig, *, is_async: bool, forks: bool
     ) -> None:
         """Raise UsageError where the handler cannot be called within transactions."""
+
+    def close_loops(self) -> None:
+        """Close the connections of further event loops, once these have ended."""
 
 
 @frozen

@@ -67,7 +67,7 @@ class Listeners:
         return ProcessFigures(
             None if self.tracing is None else self.tracing.writer.figures(),
             None if self.auditing is None else self.auditing.audit.figures(),
-            None if self.outbox is None else self.outbox.relay.figures(),
+            None if self.outbox is None else self.outbox.figures(),
         )
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:

@@ -58,7 +58,7 @@ def load_app(spec: str) -> App:
 def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> LoadedConfig:
     """Load a configuration for a command that calls no handler, with or without its application.
 
-    Raises ConfigError, which names --app if the application may supply what is missing.
+    Raises ConfigError, which asks for the application if it may supply what is missing.
     """
     defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
     try:
@@ -66,7 +66,10 @@ def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str])
     except ConfigError as error:
         if app is not None or _MISSING not in str(error):
             raise
-        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
+        hint = (
+            "(where decorators give what is missing, name the application: MODULE:APP, or"
+            " --app MODULE:APP)"
+        )
         raise ConfigError(f"{error}\n{hint}") from error
 
 

@@ -20,7 +20,7 @@ from window_consumer.config.sections.concurrency import AutoConcurrency
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
@@ -72,6 +72,7 @@ class PlannedWorker:
                 window_s=config.breaker.window,
                 min_calls=config.breaker.min_calls,
                 cool_down_s=config.breaker.cool_down,
+                max_hold_s=config.breaker.max_hold,
                 enabled=config.breaker.enabled,
             ),
             batch=BatchRules(

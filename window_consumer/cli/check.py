@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs import frozen
@@ -27,10 +27,15 @@ from window_consumer.app.limits.process import (
 )
 from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import (
+    brief_duration,
     format_duration,
     format_size,
 )
+from window_consumer.database.wire import database_findings, database_warnings
 from window_consumer.metrics.otel.wire import export_problems
+
+if TYPE_CHECKING:
+    from window_consumer.database.wire import DatabaseFindings
 
 
 @frozen
@@ -41,12 +46,13 @@ class CheckReport:
     workers: tuple[WorkerBounds, ...]
     process: ProcessBounds
     cluster: tuple[ClusterFindings, ...] = ()
-    telemetry_warnings: tuple[str, ...] = ()
+    other_warnings: tuple[str, ...] = ()
+    databases: tuple[DatabaseFindings, ...] = ()
 
     @property
     def process_warnings(self) -> list[str]:
         """Return the warnings that concern the whole process."""
-        return [*self.process.warnings, *self.telemetry_warnings]
+        return [*self.process.warnings, *self.other_warnings]
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values; times in seconds, sizes in bytes."""
@@ -66,6 +72,7 @@ class CheckReport:
                 }
                 for bounds in self.workers
             },
+            "databases": [attrs.asdict(each) for each in self.databases],
         }
 
     def as_text(self) -> str:
@@ -78,6 +85,8 @@ class CheckReport:
             if bounds.worker in connected:
                 lines.extend(connected[bounds.worker].in_words())
             lines.extend(f"  warning: {warning}" for warning in bounds.warnings)
+        for database in self.databases:
+            lines += ["", *database.in_words()]
         lines += ["", *_of_the_process(self.process)]
         lines += [f"  warning: {warning}" for warning in self.process_warnings]
         return "\n".join(lines)
@@ -92,7 +101,8 @@ def check(
     processes: int = 1,
     rate: float | None = None,
 ) -> CheckReport:
-    """Compute the bounds of a plan, and ask the cluster if ``connect`` is set."""
+    """Compute the bounds of a plan; ask databases and the cluster if ``connect`` is set."""
+    databases = database_findings(plan.config, plan.workers, start_timeout) if connect else ()
     found = findings_of(app, plan, start_timeout) if connect else ()
     times = {each.worker: each.group_times for each in found}
     bounds = tuple(
@@ -105,7 +115,8 @@ def check(
         for worker in plan.workers
     )
     process = process_bounds_of(bounds, container_limit(), processes)
-    return CheckReport(plan.file, bounds, process, found, tuple(export_problems(os.environ)))
+    warnings = (*export_problems(os.environ), *database_warnings(plan.config, plan.workers))
+    return CheckReport(plan.file, bounds, process, found, warnings, databases)
 
 
 def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:
@@ -221,7 +232,7 @@ def _rounded(size: int) -> int:
 
 
 def _retries(bounds: WorkerBounds) -> Iterator[str]:
-    later = _short(bounds.retry_later_longest_s)
+    later = brief_duration(bounds.retry_later_longest_s)
     if bounds.calls is None or bounds.retry_elapsed_s is None:
         yield "a failing record is called again without end; its lane waits"
         yield f"  RetryLater waits at most {later}, the upper end of backoff"
@@ -230,7 +241,7 @@ def _retries(bounds: WorkerBounds) -> Iterator[str]:
     if not bounds.retry_waits:
         yield f"a failing record is called once, then {end}; with RetryLater, too"
         return
-    shortest, longest = map(_short, bounds.retry_elapsed_s)
+    shortest, longest = map(brief_duration, bounds.retry_elapsed_s)
     yield (
         f"a failing record is called {bounds.calls} times, over {shortest} to {longest} and the"
         f" calls themselves, then {end}"
@@ -241,7 +252,7 @@ def _retries(bounds: WorkerBounds) -> Iterator[str]:
             yield f"  again where it is after {_listed(waits)}"
             continue
         first, *others = waits
-        late = _short(first.longest_s - first.shortest_s)
+        late = brief_duration(first.longest_s - first.shortest_s)
         then = f", then after {_listed(others)}" if others else ""
         yield f"  again at level {level}, at most {late} late{then}"
     if any(wait.level is not None for wait in bounds.retry_waits):
@@ -267,27 +278,11 @@ _MOST_LISTED = 6
 
 
 def _listed(waits: Sequence[RetryWait]) -> str:
-    listed = [f"{_short(wait.shortest_s)}..{_short(wait.longest_s)}" for wait in waits]
+    listed = [
+        f"{brief_duration(wait.shortest_s)}..{brief_duration(wait.longest_s)}" for wait in waits
+    ]
     if len(listed) > _MOST_LISTED:
         *listed, last = listed
         left_out = len(listed) - _MOST_LISTED + 1
         listed = [*listed[: _MOST_LISTED - 1], f"{left_out} more, {last}"]
     return ", ".join(listed)
-
-
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-
-
-def _short(seconds: float) -> str:
-    """Write a time with three digits, or from a minute on with its two largest units."""
-    if seconds < 1:
-        return f"{seconds * 1000:.3g}ms"
-    if seconds < 60:
-        return f"{seconds:.3g}s"
-    left = round(seconds)
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-    return "".join(parts[:2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,13 +12,23 @@ from window_consumer.app.loading import load_app
 from window_consumer.cli import options
 from window_consumer.cli.check import check
 
+_WAIT_S: Final = 30.0
+"""A person, or a deployment, waits for the answer."""
+
 
 @click.command("check")
 @options.application
 @options.config
 @options.only
 @options.overrides
-@options.start_timeout
+@click.option(
+    "--start-timeout",
+    type=options.Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up --connect when no broker, or no database, answers for this long (exit code 1)."
+    " [default: 30s]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--processes",
@@ -33,7 +43,9 @@ from window_consumer.cli.check import check
     metavar="N",
     help="Records a second of each worker: work out the size of the tables of once.",
 )
-@click.option("--connect", is_flag=True, help="Also ask the cluster.")
+@click.option(
+    "--connect", is_flag=True, help="Also ask the cluster, and the databases of once and outbox."
+)
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and print its bounds."""
     app = load_app(given["application"])

@@ -26,6 +26,7 @@ _COMMANDS = {
     "topics": "window_consumer.topics.cli:topics_group",
     **spark.COMMANDS,
     "audit": "window_consumer.audit.cli:audit_group",
+    "once": "window_consumer.database.commands.once_group:once_group",
     "outbox": "window_consumer.database.cli:outbox_group",
     "trace": "window_consumer.trace.cli:trace_group",
     "simulate": "window_consumer.simulator.cli:simulate_command",

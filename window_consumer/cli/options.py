@@ -5,11 +5,12 @@ A start takes as long as its imports, and commands need different ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -17,6 +18,8 @@ from window_consumer.config.units import (
     UnitError,
     parse_duration,
 )
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
@@ -37,7 +40,40 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} {error}{hint}", param, ctx)
 
 
-application = click.argument("application", metavar="MODULE:APP")
+def application(command: CommandT) -> CommandT:
+    """Add the application to a command that needs it: MODULE:APP, or --app MODULE:APP."""
+    return _naming_application(command, is_required=True)
+
+
+def optional_application(command: CommandT) -> CommandT:
+    """Add the application to a command that may do without; None if it is not named."""
+    return _naming_application(command, is_required=False)
+
+
+def _naming_application(command: CommandT, *, is_required: bool) -> CommandT:
+    """Give a command the parameter ``application``, from the argument or from its alias."""
+
+    @wraps(command)
+    def named(*given: Any, application: str | None, app_alias: str | None, **more: Any) -> Any:
+        if application is not None and app_alias is not None and application != app_alias:
+            raise click.UsageError(f"{application} and --app {app_alias} are two applications.")
+        chosen = application if application is not None else app_alias
+        if chosen is None and is_required:
+            raise click.UsageError("Missing argument 'MODULE:APP'.")
+        return command(*given, application=chosen, **more)
+
+    alias = click.option(
+        "--app",
+        "app_alias",
+        metavar="MODULE:APP",
+        default=None,
+        help="Another way to name the application.",
+    )
+    metavar = "MODULE:APP" if is_required else "[MODULE:APP]"
+    argument = click.argument("application", metavar=metavar, required=False)
+    return cast("CommandT", argument(alias(named)))
+
+
 config = click.option(
     "-c",
     "--config",

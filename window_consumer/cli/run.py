@@ -15,6 +15,7 @@ from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.output import (
     FAILED,
     OK,
+    duration,
     explain,
 )
 from window_consumer.cli.signals import Signals
@@ -130,8 +131,8 @@ def _describe(name: str, picture: WindowsSnapshot, places: CallPositions) -> lis
     breaker = picture.breaker
     lines = [f"{name}: {done}, {pace}"]
     lines.append(
-        f"  breaker {breaker.state} for {breaker.seconds:.1f} s, opened {did.breaker_opened} times;"
-        f" {breaker.failed} of {breaker.calls} calls failed lately"
+        f"  breaker {breaker.state} for {duration(breaker.seconds or 0.0)}, opened"
+        f" {did.breaker_opened} times; {breaker.failed} of {breaker.calls} calls failed lately"
     )
     if picture.limit is not None:
         limit = picture.limit

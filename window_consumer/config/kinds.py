@@ -114,6 +114,28 @@ def duration(lower_s: float, upper_s: float) -> ValueKind:
     )
 
 
+NEVER = float("inf")
+
+
+def duration_or_never(lower_s: float, upper_s: float) -> ValueKind:
+    """A duration within limits, or ``never``, whose value is infinite."""
+    inner = duration(lower_s, upper_s)
+    expected = f"{inner.expected}, or never"
+
+    def read(raw: Any) -> float:
+        return NEVER if raw == "never" else float(inner.read(raw))
+
+    return ValueKind(
+        "duration",
+        expected,
+        read,
+        lambda value: "never" if value == NEVER else units.format_duration(value),
+        {"anyOf": [{"const": "never"}, inner.schema]},
+        f"{inner.limits}, or never",
+        "str",
+    )
+
+
 def duration_range() -> ValueKind:
     """Two durations; the value is a pair of seconds."""
     expected = "a range of durations such as 200ms..5s"

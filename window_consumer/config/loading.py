@@ -43,6 +43,7 @@ from window_consumer.config.tree import (
     walk,
 )
 from window_consumer.config.yaml_file import read_file
+from window_consumer.kafka.settings import BOOTSTRAP
 from window_consumer.model.redaction import Mask
 from window_consumer.runtime.pools.registry import KINDS
 
@@ -69,14 +70,19 @@ class LoadedConfig:
         """
         return self._tree.origin(path).where
 
+    def is_set(self, path: Path) -> bool:
+        """Return whether a value is set somewhere, so that no default applies."""
+        return path in self._tree.origins
 
-def load(
+
+def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     path: pathlib.Path,
     handler_defaults: HandlerDefaults = _NONE,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     *,
     without_handlers: bool = False,
+    for_outbox: bool = False,
     cores: Callable[[], int] = usable_cores,
 ) -> LoadedConfig:
     """Read a configuration file and merge it with decorators and ``--set``.
@@ -88,7 +94,8 @@ def load(
     configuration's directory. References in overridden values are ignored and may be missing.
 
     ``without_handlers`` is for commands without an application: then keys that its decorators may
-    give, topics and ``on_failure``, may be missing.
+    give, topics and ``on_failure``, may be missing. ``for_outbox`` reads what the outbox's commands
+    need, and nothing of workers: see ``_of_outbox``.
 
     Raises ConfigError with all problems found, secrets masked.
     """
@@ -97,6 +104,8 @@ def load(
     except InvalidError as error:
         raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
     tree = _with_overrides(tree, overrides, problems)
+    if for_outbox:
+        tree = _of_outbox(tree)
     interpolation = Interpolation(environ, path.parent)
     tree, not_filled_in = interpolation.apply(tree)
     tree = with_handler_defaults(tree, handler_defaults, problems)
@@ -104,8 +113,8 @@ def load(
     config, not_structured = structure(tree)
     config = _with_cores(config, tree, cores)
     problems += [*not_filled_in, *not_structured]
-    problems += check(config, tree, problems, without_handlers=without_handlers)
-    if without_handlers and config.outbox.database is not None:
+    problems += check(config, tree, problems, without_handlers=without_handlers or for_outbox)
+    if for_outbox or (without_handlers and config.outbox.database is not None):
         # The outbox of a program without workers is relayed by a command.
         problems = [problem for problem in problems if problem.path != ("workers",)]
     if problems:
@@ -113,6 +122,30 @@ def load(
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
     return LoadedConfig(evolve(config, workers=workers), secrets, tree, path)
+
+
+def _of_outbox(tree: Tree) -> Tree:
+    """Return the sections ``outbox`` and ``kafka``.
+
+    Where ``kafka`` names no brokers, each worker that has a ``kafka`` of its own is left with that.
+    """
+    if not isinstance(tree.value, dict):
+        return tree
+    kafka = tree.get(("kafka",))
+    is_enough = isinstance(kafka, dict) and not BOOTSTRAP.isdisjoint(kafka)
+    for section in tuple(tree.value):
+        if section not in {"outbox", "kafka"} and (section != "workers" or is_enough):
+            tree = tree.without((section,))
+    workers = tree.get(("workers",))
+    for name, worker in (workers if isinstance(workers, dict) else {}).items():
+        if not isinstance(worker, dict) or "kafka" not in worker:
+            tree = tree.without(("workers", name))
+            continue
+        for key in worker:
+            if key != "kafka":
+                tree = tree.without(("workers", name, key))
+        tree = Tree({"workers": {name: {"group": name}}}, {}).over(tree)  # every worker has one
+    return tree
 
 
 def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:

@@ -77,6 +77,27 @@ def format_duration(seconds: float) -> str:
     return f"{_shifted(seconds, shift)}{unit}"
 
 
+_BRIEF_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def brief_duration(seconds: float) -> str:
+    """Write seconds for people: three digits, or from a minute on the two largest units.
+
+    As in ``1.25s``, ``2m30s``, ``14d``. It may be rounded, so it is not for configurations.
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.3g}ms"
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in _BRIEF_UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts[:2])
+
+
 def parse_duration_range(text: str) -> tuple[float, float]:
     """Return the two ends, in seconds, of a range such as ``200ms..5s``. Raises UnitError."""
     lower_text, dots, upper_text = text.partition("..")

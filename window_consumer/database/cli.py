@@ -20,7 +20,7 @@ from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.database import require_sqlalchemy
 from window_consumer.database.wire import start_relay
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.model.errors import RunError, UsageError
+from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _chosen(ids: tuple[uuid.UUID, ...], *, every: bool) -> list[uuid.UUID] | Non
 
 
 def _loaded(config: Path, overrides: tuple[str, ...]) -> LoadedConfig:
-    return load(config, overrides=overrides, without_handlers=True)
+    return load(config, overrides=overrides, for_outbox=True)
 
 
 def _database(loaded: LoadedConfig) -> OutboxDatabase:
@@ -230,14 +230,16 @@ def _with_database(config: Path, overrides: tuple[str, ...], action: Action) -> 
     database = _database(loaded)
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
 
+    from window_consumer.database.connection_errors import refusal_of  # noqa: PLC0415 - likewise
+    from window_consumer.database.outbox.setup import OUTBOX  # noqa: PLC0415 - likewise
+
     mask = Mask(loaded.secrets)
     try:
         with database.engine.begin() as connection:
             database.check_table(connection)
             return action(database, connection)
     except SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or error
-        return explain(RunError(f"outbox: the database does not answer: {reason}"), mask)
+        return explain(refusal_of(error, database.engine.url, OUTBOX) or error, mask)
     except UsageError as error:
         return explain(error, mask)
     finally:

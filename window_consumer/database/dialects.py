@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +20,7 @@ LONGEST_TRANSACTION_S: Final = 5.0
 """No transaction of ours stays open for longer, whatever Kafka does."""
 
 _SQLITE_BUSY_S: Final = 10.0
+_LOCK_TIMEOUT: Final = "55P03"
 RETRYABLE: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's codes for a serialization failure and a deadlock."""
 
@@ -35,11 +37,22 @@ class SqlDialect(Protocol):
         """Return SQLAlchemy's name for it."""
 
     @property
+    def has_one_writer(self) -> bool:
+        """Return whether a transaction that writes keeps all others from writing."""
+
+    @property
     def now(self) -> str:
         """Return SQL of the current time, in the form that timestamps are stored in."""
 
     def engine(self, url: sa.URL) -> sa.Engine:
         """Return an engine for one thread of ours; nothing connects yet."""
+
+    def blocking(self, url: sa.URL) -> sa.URL | None:
+        """Return the URL for a driver of the standard library; None without one."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether a relay may remember how far it has read: it can see who may still add rows."""
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
         """Return the next ``seq`` of the shard ``of_shard``; None with an identity column."""
@@ -56,6 +69,14 @@ class SqlDialect(Protocol):
     def check_writable(self, connection: sa.Connection, table: sa.Table) -> None:
         """Raise ReadOnlyDatabaseError where rows could be sent and not be marked."""
 
+    def missing_rights(
+        self, connection: sa.Connection, table: sa.Table, rights: Sequence[str]
+    ) -> list[str]:
+        """Return those of the rights, such as INSERT, that we do not have on a table."""
+
+    def identity(self, connection: sa.Connection) -> str:
+        """Return what tells this database from all others, whatever its address is."""
+
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """Return the condition that a row has one of these ids."""
 
@@ -64,6 +85,15 @@ class SqlDialect(Protocol):
 
     def check_listens(self, url: sa.URL) -> None:
         """Raise UsageError where nobody can listen to a channel."""
+
+    def limit_statements(self, connection: sa.Connection) -> None:
+        """Bound statements of this transaction to ``LONGEST_TRANSACTION_S``, waits to 1 s."""
+
+    def read_by_index(self, connection: sa.Connection) -> None:
+        """Have this transaction read rows in the order of an index, as one with ``lock`` does.
+
+        Estimates know nothing of the deleted rows that lie in front of a position.
+        """
 
 
 class ReadOnlyDatabaseError(UsageError):
@@ -81,7 +111,9 @@ class PostgresDialect:
     """PostgreSQL 13 and later."""
 
     name: str = "postgresql"
+    has_one_writer: bool = False
     now: str = "now()"
+    has_positions: bool = True
 
     def engine(self, url: sa.URL) -> sa.Engine:
         """See SqlDialect."""
@@ -98,6 +130,10 @@ class PostgresDialect:
         )
         _prepare_where_possible(engine)
         return engine
+
+    def blocking(self, url: sa.URL) -> sa.URL | None:  # noqa: ARG002 - whatever it is
+        """See SqlDialect."""
+        return None
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:  # noqa: ARG002 - an identity
         """See SqlDialect."""
@@ -129,6 +165,24 @@ class PostgresDialect:
         if not may:
             raise ReadOnlyDatabaseError(_READ_ONLY.format(table=quoted))
 
+    def missing_rights(
+        self, connection: sa.Connection, table: sa.Table, rights: Sequence[str]
+    ) -> list[str]:
+        """See SqlDialect."""
+        quoted = connection.dialect.identifier_preparer.format_table(table)
+        asked = sa.text("SELECT has_table_privilege(:t, :right)")
+        return [
+            right for right in rights if not connection.scalar(asked, {"t": quoted, "right": right})
+        ]
+
+    def identity(self, connection: sa.Connection) -> str:
+        """See SqlDialect."""
+        server = ""
+        if connection.scalar(sa.text(_MAY_IDENTIFY)):
+            server = connection.scalar(sa.text(_IDENTIFY))
+        ours = "SELECT oid FROM pg_database WHERE datname = current_database()"
+        return f"{server}/{connection.scalar(sa.text(ours))}"
+
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """See SqlDialect."""
         return column == sa.any_(sa.bindparam("ids", ids, type_=sa.ARRAY(sa.Uuid())))
@@ -144,6 +198,15 @@ class PostgresDialect:
                 f"outbox.notify needs the driver {_LISTENS}, not {driver}: write"
                 f" postgresql+{_LISTENS}://..., or leave notify out"
             )
+
+    def limit_statements(self, connection: sa.Connection) -> None:
+        """See SqlDialect."""
+        bound = {"ms": str(round(LONGEST_TRANSACTION_S * 1000))}
+        connection.execute(_LIMIT, bound)
+
+    def read_by_index(self, connection: sa.Connection) -> None:
+        """See SqlDialect."""
+        connection.execute(_BY_INDEX)
 
 
 def _prepare_where_possible(engine: sa.Engine) -> None:
@@ -167,10 +230,19 @@ _LOCK: Final = sa.text(
     "SELECT set_config('synchronous_commit', 'off', true),"
     " set_config('idle_in_transaction_session_timeout', :ms, true),"
     " set_config('statement_timeout', :ms, true),"
+    " set_config('lock_timeout', '1000', true),"
+    " set_config('enable_sort', 'off', true),"
     " current_setting('transaction_read_only') = 'on' AS read_only,"
     " pg_try_advisory_xact_lock(:name, :shard) AS locked"
 )
 
+_LIMIT: Final = sa.text(
+    "SELECT set_config('statement_timeout', :ms, true), set_config('lock_timeout', '1000', true)"
+)
+
+_BY_INDEX: Final = sa.text("SELECT set_config('enable_sort', 'off', true)")
+_MAY_IDENTIFY: Final = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+_IDENTIFY: Final = "SELECT system_identifier FROM pg_control_system()"
 _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
 _LISTENS: Final = "psycopg"
 """The driver whose connections can wait for notifications."""
@@ -181,7 +253,9 @@ class SqliteDialect:
     """SQLite in WAL mode, in a file: one relay at a time."""
 
     name: str = "sqlite"
+    has_one_writer: bool = True
     now: str = "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+    has_positions: bool = False
 
     def engine(self, url: sa.URL) -> sa.Engine:
         """See SqlDialect."""
@@ -190,6 +264,10 @@ class SqliteDialect:
         engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_S})
         sa.event.listen(engine, "connect", _use_wal)
         return engine
+
+    def blocking(self, url: sa.URL) -> sa.URL | None:
+        """See SqlDialect."""
+        return url.set(drivername="sqlite")
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
         """See SqlDialect. Writers come one after the other, so it is unique within its shard."""
@@ -223,6 +301,21 @@ class SqliteDialect:
         if query_only or not os.access(file, os.W_OK):
             raise ReadOnlyDatabaseError(_READ_ONLY.format(table=table.fullname))
 
+    def missing_rights(
+        self,
+        connection: sa.Connection,
+        table: sa.Table,  # noqa: ARG002 - a file has no rights for each table
+        rights: Sequence[str],
+    ) -> list[str]:
+        """See SqlDialect."""
+        file = connection.engine.url.database or ""
+        is_writable = not file or os.access(file, os.W_OK)
+        return [right for right in rights if right != "SELECT" and not is_writable]
+
+    def identity(self, connection: sa.Connection) -> str:
+        """See SqlDialect."""
+        return f"{socket.gethostname()}/{Path(connection.engine.url.database or '').resolve()}"
+
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """See SqlDialect."""
         return column.in_(ids)
@@ -233,6 +326,12 @@ class SqliteDialect:
     def check_listens(self, url: sa.URL) -> None:  # noqa: ARG002 - whatever it is
         """See SqlDialect."""
         raise UsageError("outbox.notify needs PostgreSQL: with SQLite leave it out")
+
+    def limit_statements(self, connection: sa.Connection) -> None:
+        """See SqlDialect: its statements only wait for other writers, which is bounded."""
+
+    def read_by_index(self, connection: sa.Connection) -> None:
+        """See SqlDialect: it has no positions."""
 
 
 def _use_wal(connection: Any, _record: object) -> None:
@@ -252,6 +351,12 @@ def dialect_of(name: str) -> SqlDialect:
     if name not in _DIALECTS:
         raise UsageError(f"{name} is not supported: {' and '.join(_DIALECTS)} are")
     return _DIALECTS[name]
+
+
+def is_lock_timeout(error: DBAPIError) -> bool:
+    """Return whether PostgreSQL ended a statement that waited for another session's lock."""
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return code == _LOCK_TIMEOUT
 
 
 def is_retryable(error: BaseException) -> bool:

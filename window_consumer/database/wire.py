@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.start_timeout import LOGGER
@@ -15,11 +15,13 @@ from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.errors import UsageError
+from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.figures.measures import OutboxBacklog
+from window_consumer.runtime.figures.measures import OutboxBacklog, OutboxFigures
 
 if TYPE_CHECKING:
+    from window_consumer.database.findings import DatabaseFindings as DatabaseFindings  # noqa: PLC0414 - exported
+    from window_consumer.database.once.startup import OnceWorker
     from window_consumer.database.outbox.relay import OutboxRelay
     from window_consumer.database.outbox.sender import OutboxSender
     from window_consumer.database.outbox.table import Outbox
@@ -48,6 +50,13 @@ class RelayThread:
     def is_alive(self) -> bool:
         """Return whether it still relays."""
         return self._threads[0].is_alive()
+
+    def figures(self) -> OutboxFigures:
+        """Return what it has done, and why it does no more. Any thread may ask."""
+        found = self.relay.figures()
+        if self.is_alive() or self._stop.is_set():
+            return found
+        return evolve(found, failure=found.failure or "its thread has ended")
 
 
 def relay_beside(
@@ -85,14 +94,18 @@ def backlog_of(config: Config) -> OutboxBacklog | None:
 
 
 def sender_of(
-    properties: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
+    properties: Mapping[str, Any],
+    log: ClientLog,
+    oauth_token: OauthToken | None,
+    *,
+    holds_keys: bool = True,
 ) -> OutboxSender:
     """Return what sends rows to Kafka, with these properties of a producer."""
     from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - SQLAlchemy is optional
         KafkaOutboxSender,
     )
 
-    return KafkaOutboxSender(properties, log, oauth_token)
+    return KafkaOutboxSender(properties, log, oauth_token, holds_keys=holds_keys)
 
 
 def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
@@ -101,8 +114,9 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     A database that is away is waited for.
     """
     require_sqlalchemy("outbox")
-    from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - SQLAlchemy is optional
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
 
+    from window_consumer.database.connection_errors import reason_of, refusal_of  # noqa: PLC0415 - likewise
     from window_consumer.database.outbox.listening import (  # noqa: PLC0415 - likewise
         THREAD as LISTENS,
     )
@@ -111,6 +125,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     )
     from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
     from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
+        OUTBOX,
         OutboxDatabase,
         producer_properties,
     )
@@ -119,14 +134,19 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     try:
         database.check()
         database.check_shards()
-    except OperationalError as error:
+        database.report_missing_indexes()
+    except SQLAlchemyError as error:
+        refusal = refusal_of(error, database.engine.url, OUTBOX)
+        if not isinstance(refusal, RunError):
+            raise refusal or error from error
         LOGGER.warning(
             "outbox: the database does not answer yet: %s",
-            error.orig,
+            reason_of(error),
             extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
         )
     stop = threading.Event()
-    sender = sender_of(producer_properties(config), log, oauth_token)
+    holds_keys = config.outbox.on_refused == "block"
+    sender = sender_of(producer_properties(config), log, oauth_token, holds_keys=holds_keys)
     relay = OutboxRelay(database, sender, database.rules(), stop)
     threads = [threading.Thread(target=relay.run, name=THREAD, daemon=True)]
     if config.outbox.notify:
@@ -138,20 +158,69 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     return RelayThread(relay, stop, threads)
 
 
+def database_findings(
+    config: Config, workers: Sequence[PlannedWorker], timeout_s: float | None
+) -> tuple[DatabaseFindings, ...]:
+    """Return what the databases of ``once`` and the outbox say, see ``databases_of``."""
+    if not _has_once(workers) and config.outbox.database is None:
+        return ()
+    require_sqlalchemy("outbox")
+    from window_consumer.database.findings import (  # noqa: PLC0415 - SQLAlchemy is optional
+        databases_of,
+    )
+
+    return databases_of(config, once_workers(config, workers), timeout_s)
+
+
+def database_warnings(config: Config, workers: Sequence[PlannedWorker]) -> tuple[str, ...]:
+    """Return what ``check`` has to say of the databases of ``once``, without asking a database."""
+    if not _has_once(workers):
+        return ()
+    from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
+        pool_warning,
+        writer_warning,
+    )
+
+    found = [
+        warning_of(each)
+        for each in once_workers(config, workers)
+        for warning_of in (pool_warning, writer_warning)
+    ]
+    return tuple(dict.fromkeys(warning for warning in found if warning is not None))
+
+
 def once_beside(config: Config, workers: Sequence[PlannedWorker], beside: ExitStack) -> None:
     """Check what workers with ``once`` need and start their cleaner; it ends with ``beside``.
 
     Raises UsageError for tables that are missing or have other columns, and for an outbox with
     another number of shards than the configured one.
     """
-    if not any(route.handler.once for worker in workers for route in worker.routes):
+    if not _has_once(workers):
         return
-    from window_consumer.database.once.once import Once  # noqa: PLC0415 - likewise
     from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
-        OnceWorker,
         check_before_start,
         clean_beside,
+        close_loops_beside,
+        watch_calls_beside,
     )
+
+    found = once_workers(config, workers)
+    check_before_start(found)
+    close_loops_beside(found, beside)
+    clean_beside(found, beside)
+    watch_calls_beside(found, beside)
+
+
+def _has_once(workers: Sequence[PlannedWorker]) -> bool:
+    return any(route.handler.once for worker in workers for route in worker.routes)
+
+
+def once_workers(config: Config, workers: Sequence[PlannedWorker]) -> list[OnceWorker]:
+    """Return the workers with ``once``; raise UsageError for shards that differ."""
+    if not _has_once(workers):
+        return []
+    from window_consumer.database.once.once import Once  # noqa: PLC0415 - SQLAlchemy is optional
+    from window_consumer.database.once.startup import OnceWorker  # noqa: PLC0415 - likewise
 
     found = [
         OnceWorker(route.handler.once, worker.config, worker.pool.has_children)
@@ -161,8 +230,7 @@ def once_beside(config: Config, workers: Sequence[PlannedWorker], beside: ExitSt
     ]
     for each in found:
         _check_shards(config, each.config.name, each.once.outbox)
-    check_before_start(found)
-    clean_beside(found, beside)
+    return found
 
 
 def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:

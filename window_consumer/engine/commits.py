@@ -12,6 +12,7 @@ from window_consumer.engine.guards.crash_history import (
     HURRY_S,
     CrashHistory,
 )
+from window_consumer.model.membership import MembershipProof
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -38,6 +39,7 @@ class CommitState:
         self._name = name
         self._interval_s = interval_s
         self.topic_hash = topic_hash
+        self.membership = MembershipProof()
         self.known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
@@ -80,7 +82,8 @@ class CommitState:
         """Return whether a commit should be made now."""
         if self.crash_history is not None and self.crash_history.unsaid:
             return self._in_flight is None and now >= self._affordable_at
-        return self.changed and self._in_flight is None and now >= self._due_at
+        is_wanted = self.changed or self.membership.is_asked
+        return is_wanted and self._in_flight is None and now >= self._due_at
 
     def make(
         self,
@@ -116,11 +119,12 @@ class CommitState:
         self._affordable_at = now + len(text) / MAX_BYTES_PER_S
         self._due_at = max(now + interval_s, self._affordable_at)
         commit = Commit(self._name, next_offset, text)
-        if commit == self._acked:
+        if commit == self._acked and not self.membership.is_asked:
             if crash_history is not None:
                 crash_history.acked()
             return None
         self._in_flight, self.sent_at = commit, now
+        self.membership.sending()
         if commit not in self._perhaps:
             self._perhaps.append(commit)
         return commit
@@ -129,6 +133,7 @@ class CommitState:
         """Record that the broker accepted the commit in flight."""
         self._acked = self._known = self._in_flight
         self._in_flight = None
+        self.membership.accepted()
         self._perhaps.clear()
         if self.crash_history is not None:
             self.crash_history.acked()

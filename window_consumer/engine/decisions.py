@@ -7,10 +7,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerNews,
-    BreakerRules,
-)
+from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
 from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.stalls import (
     AbandonedReturned,
@@ -31,6 +28,7 @@ from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -92,6 +90,8 @@ class Assigned:
     kept: PartitionOutcomes | None = None
     """What this member had finished when it lost the partition, if still valid. ``finished`` is the
     part of it beyond next_offset."""
+    topic_id: str | None = None
+    """What ``topic_hash`` is the hash of; None where the cluster does not tell it."""
 
 
 @frozen
@@ -161,5 +161,5 @@ class Decisions:
     stalled: list[Stalled] = field(factory=list)
     """Calls to inspect; ``Engine.on_looked_at`` receives the stack of each."""
     returned: list[AbandonedReturned] = field(factory=list)
-    stop: str | None = None
-    """Why the worker has to stop, if it has to."""
+    stop: WorkerStoppedError | None = None
+    """Why the worker has to stop, if it has to: the runtime raises it."""

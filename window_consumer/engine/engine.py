@@ -11,6 +11,8 @@ on_records      the Source delivered these, in offset order          dispatch, p
                                                                      records of another log
 on_completion   a slot has finished a slice                          dispatch, publish, produce,
                                                                      stop
+on_inherited_   a slot of the predecessor has finished one           dispatch
+completion
 on_looked_at    the stack of a call that does not return             dispatch, publish
 on_published    the broker acked or refused a copy                   dispatch, publish, stop
 on_produced     the broker acked or refused a result                 dispatch, publish, produce
@@ -44,10 +46,8 @@ from window_consumer.engine.decisions import (
 )
 from window_consumer.engine.deliveries import check_names
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerState,
-    CircuitBreaker,
-)
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
+from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.interventions import (
@@ -57,10 +57,11 @@ from window_consumer.engine.guards.interventions import (
 )
 from window_consumer.engine.guards.manual_pause import ManualPauses
 from window_consumer.engine.guards.stalls import (
+    AbandonedReturned,
     Stalled,
     Stalls,
 )
-from window_consumer.engine.guards.start_gate import StartGate
+from window_consumer.engine.guards.start_gate import StartGate, spent_call
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer
@@ -75,10 +76,7 @@ from window_consumer.engine.retry.policy import (
     FailedRecord,
     Jitter,
 )
-from window_consumer.engine.retry.queue import (
-    RetryQueue,
-    may_be_pardoned,
-)
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import (
     AdaptiveConcurrency,
@@ -101,11 +99,16 @@ from window_consumer.engine.scheduling.ordering import (
     Ordering,
     Unordered,
 )
+from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import (
+    CallsHangError,
+    PublishFailedError,
+    WorkerStoppedError,
+)
 from window_consumer.model.fault import Failure
 from window_consumer.model.offset_ranges import without
 from window_consumer.model.protocols import (
@@ -166,15 +169,15 @@ class Engine:
                 rules.batch_records,
                 ahead,
                 rules.batch,
-                BatchBisection(self.failures.call_again),
+                BatchBisection(self.failures.ready.add),
             )
         )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
         self.dispatcher.rates = self.rates
-        self.failures.rates = self.rates
-        self.breaker = CircuitBreaker(rules.breaker)
+        self.failures.ready.rates = self.rates
+        self.breaker = CircuitBreaker(rules.breaker, self._slots_now, self._calls_running)
         self.producing = Output(rules.slots, self.budget, jitter, self.counters)
         self.completion = Completion(
             self.breaker, self.dispatcher, self.failures, self.producing, self.counters
@@ -205,7 +208,10 @@ class Engine:
         )
         self.dispatcher.in_turn = one_by_one
         self.housekeeping = Housekeeping(
-            self.partitions, self.budget, self.completion, HeadOfLineWatch(rules.hover_s)
+            self.partitions,
+            self.budget,
+            self.completion,
+            HeadOfLineWatch(rules.hover_s, self.dispatcher),
         )
         self.lane_ownership = LaneOwnership(
             self.partitions,
@@ -221,10 +227,13 @@ class Engine:
             self.partitions, self.dispatcher, self.failures, self.completion
         )
         self.observer: Observer | None = None
+        self.outlived = OutlivedCalls()
         self.stopping = False
         self.slots_ready = True
         """False until the runtime has as many slots as the limiter wants."""
         self._passed_over: list[OutOfOrderRecords] = []
+        self._returned: list[AbandonedReturned] = []
+        """Inherited calls that have ended since the last tick."""
         self._epochs = 0
         self._doubt_until = float("-inf")
 
@@ -258,12 +267,13 @@ class Engine:
             retry_level = self._retry_levels.get(assigned.name.topic) or RetryTopicLevel(
                 assigned.name.topic
             )
-            siblings = self._siblings(assigned.name, retry_level)
+            home = TopicPartition(retry_level.source, assigned.name.partition)
+            siblings = [each for each in self.partitions.values() if each.home == home]
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
                 Window(assigned.next_offset, rules.window_cells, rules.cell_records),
-                self._ordering(self._lanes_of(siblings)),
+                self._ordering(self._lanes_of(siblings, home)),
                 commit,
                 self.budget,
                 retry_level,
@@ -271,6 +281,7 @@ class Engine:
             )
             if isinstance(partition.ordering, PacedOrdering):
                 partition.ordering.belongs_to(partition)
+            partition.topic_id = assigned.topic_id
             partition.recalled = assigned.kept
             if self.stopping:
                 partition.revoke()
@@ -351,6 +362,8 @@ class Engine:
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Process the results of a slice's records."""
         self._advance_rates(now)
+        if self.outlived and (call := self.outlived.ended(slice_)) is not None:
+            self._wake_home(call)
         if self.stalls.has_returned(slice_, now):
             return
         if self.limiter is not None:
@@ -364,7 +377,25 @@ class Engine:
         else:
             self.counters.late += len(slice_.messages)
         if slice_ not in self.completion.unacked_probes:
-            self.breaker.probe_is_back(slice_)
+            self.breaker.over(slice_)
+
+    def inherit(self, calls: Iterable[OutlivedCall]) -> None:
+        """Take over the running calls of this worker's predecessor, before anything is assigned.
+
+        Their lanes stay busy until ``on_inherited_completion`` reports their end.
+        """
+        self.outlived.inherit(calls)
+
+    def on_inherited_completion(self, slice_: Slice, now: float) -> None:
+        """Free the lanes of a call that a slot of the predecessor has finished."""
+        call = self.outlived.ended(slice_)
+        if call is None:
+            return
+        self.counters.late += 1
+        self._returned.append(
+            AbandonedReturned(slice_.partition.name, call.offset, now - slice_.started)
+        )
+        self._wake_home(call)
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         """Process the stack of a long-running call; ``failure`` is None if it has returned.
@@ -504,6 +535,7 @@ class Engine:
                     )
                     for message in slice_.all_running()
                 ]
+                self.outlived.add(slice_)
             self.dispatcher.remove(partition)
             self.suspects.remove(partition)
             self.housekeeping.remove(name)
@@ -562,6 +594,11 @@ class Engine:
         """Skip or dead-letter one failed record; see ``interventions``."""
         self._advance_rates(now)
         return self.interventions.intervene(name, offset, wanted, now)
+
+    def on_breaker_decision(self, now: float, *, release: bool) -> BreakerAnswer:
+        """Obey a user: release what the breaker holds, or declare an outage."""
+        self._advance_rates(now)
+        return self.start_gate.obey_user(now, release=release)
 
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing more; running calls may finish."""
@@ -629,6 +666,12 @@ class Engine:
             return self.in_turn.appetite(self.partitions.values())
         return self.dispatcher.appetite if self.dispatcher.hungry else 0
 
+    def _slots_now(self) -> int:
+        return self.dispatcher.slots
+
+    def _calls_running(self) -> int:
+        return min(self.dispatcher.slots, len(self.dispatcher.out))
+
     @property
     def _expects_copies(self) -> bool:
         partitions = self.partitions.values()
@@ -640,14 +683,13 @@ class Engine:
             longest_s = min(longest_s, COMPANY_S)
         elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
-        longest_s = min(longest_s, max(0.0, self.breaker.next_look() - now))
-        if self.rates is not None and (self.breaker.lets_start or self.breaker.wants_probe):
+        longest_s = min(longest_s, max(0.0, self.breaker.next_look(now) - now))
+        if self.rates is not None and self.breaker.limit != 0:
             longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
         longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
-        leaving = self.failures.next_to_leave()
-        if leaving:
-            spent_at = leaving.last_failure
-            settled_at = self.breaker.settled_at(spent_at, later=leaving.asks_later)
+        spent = self.failures.next_spent()
+        if spent:
+            settled_at = spent_call(spent).settled_at(self.breaker.state)
             longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
         due = self.housekeeping.next_due
         for another in (self.failures.next_due(), self.producing.next_due()):
@@ -668,13 +710,13 @@ class Engine:
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self.completion.take_back(slice_, now)
         decisions.stalled = self.stalls.due(self.partitions, now)
-        decisions.returned = self.stalls.take_returned()
+        decisions.returned = [*self.stalls.take_returned(), *self._returned]
+        self._returned = []
         self.failures.release_due(now)
         self.producing.resend_due(now)
         self.housekeeping.let_in(now)
-        decisions.breaker = self.breaker.advance(
-            now, may_retry=self._may_retry, unknown=self._unknown
-        )
+        outlook = self.start_gate.outlook() if self.breaker.counts_calls else None
+        decisions.breaker = self.breaker.advance(now, outlook)
         for news in decisions.breaker:
             self.start_gate.obey(news, now)
             if self.observer is not None:
@@ -687,32 +729,16 @@ class Engine:
                 self.housekeeping.is_due_at(now)
             if self.limiter is not None:
                 decisions.limit = self._adjust_limit(self.limiter, now)
-        decisions.stop = self.failures.stop or self.stalls.stop
+        decisions.stop = self._stop
         decisions.away = self.lane_ownership.owners_away(now)
         self.housekeeping.run(decisions, now, may_commit=not in_doubt)
         return decisions
 
     @property
-    def _may_retry(self) -> bool:
-        """Some failed record will be called again, or may be."""
-        if self.breaker.state is not BreakerState.HALF_OPEN:
-            return False  # the result is not used in this state
-        return any(
-            failed.reason is None or may_be_pardoned(failed)
-            for partition in self.partitions.values()
-            for failed in partition.failed.values()
-        )
-
-    @property
-    def _unknown(self) -> int:
-        """How many new records have been running since before the breaker held."""
-        if self.breaker.state is not BreakerState.HOLDING:
-            return 0  # the result is not used in this state
-        return sum(
-            len(slice_.messages) if slice_.is_batch else 1
-            for slice_ in self.dispatcher.out
-            if slice_.is_new and 0 < slice_.started <= self.breaker.since
-        )
+    def _stop(self) -> WorkerStoppedError | None:
+        if self.failures.stop is not None:
+            return WorkerStoppedError(self.failures.stop)
+        return None if self.stalls.stop is None else CallsHangError(self.stalls.stop)
 
     # ---- limit and rate
 
@@ -721,18 +747,19 @@ class Engine:
         if self.rates is not None:
             self.rates.now = now
 
-    def _siblings(self, name: TopicPartition, retry_level: RetryTopicLevel) -> list[Partition]:
-        """Return the partitions whose records may share lanes with those of ``name``."""
-        return [
-            each
-            for each in self.partitions.values()
-            if each.retry_level.source == retry_level.source
-            and each.name.partition == name.partition
-        ]
+    def _lanes_of(self, siblings: Sequence[Partition], home: TopicPartition) -> Lanes:
+        """Return the siblings' lanes; without siblings new ones, held by calls that outlived."""
+        if siblings:
+            return siblings[0].ordering.lanes
+        lanes = Lanes()
+        self.outlived.hold_in(lanes, home)
+        return lanes
 
-    def _lanes_of(self, siblings: Sequence[Partition]) -> Lanes:
-        """Return the siblings' lanes; new ones if there are no siblings."""
-        return siblings[0].ordering.lanes if siblings else Lanes()
+    def _wake_home(self, call: OutlivedCall) -> None:
+        """Wake the partitions whose records waited for a call that has ended."""
+        for partition in self.partitions.values():
+            if partition.home == call.home:
+                self.dispatcher.wake(partition)
 
     def _ordering(self, lanes: Lanes) -> Ordering:
         ordering = _ORDERINGS[self.rules.ordering](lanes)

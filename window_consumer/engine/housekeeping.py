@@ -11,6 +11,7 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -18,8 +19,9 @@ from window_consumer.model.record import TopicPartition
 class HeadOfLineWatch:
     """Reports a blocked head of line every ``hover_s`` seconds. Owner: poll thread."""
 
-    def __init__(self, hover_s: float):
+    def __init__(self, hover_s: float, dispatcher: Dispatcher):
         self._hover_s = hover_s
+        self._dispatcher = dispatcher
         self._reported: dict[TopicPartition, float] = {}
 
     def check(self, partition: Partition, now: float) -> HeadOfLineBlocked | None:
@@ -34,8 +36,20 @@ class HeadOfLineWatch:
             return None  # not blocked: it waits for its rate
         self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
-        attempt = failed.calls + 1 if failed else 1
+        attempt = failed.calls + 1 if failed else self._attempt(partition, seq)
         return HeadOfLineBlocked(partition.name, offset, attempt, now - since)
+
+    def _attempt(self, partition: Partition, seq: int) -> int:
+        """Return the number of the present or next call for a record that has not failed here."""
+        for slice_ in self._dispatcher.slices_of(partition):
+            for each, message in zip(slice_.seqs, slice_.messages, strict=True):
+                if each == seq:
+                    return slice_.call.number_of(message)
+        before = partition.retry_level.attempts_before
+        if before is None:
+            return 1
+        waiting = (message for each, message in partition.ordering.waiting() if each == seq)
+        return 1 + next(map(before, waiting), 0)
 
     def remove(self, name: TopicPartition) -> None:
         """Remove a released partition."""

@@ -16,7 +16,7 @@ from window_consumer.model.protocols import Commit
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
-    from window_consumer.engine.guards.circuit_breaker import BreakerNews
+    from window_consumer.engine.guards.breaker_state import BreakerNews
     from window_consumer.engine.guards.stalls import Stalled
     from window_consumer.engine.partition import Partition
     from window_consumer.engine.retry.policy import FailedRecord

@@ -53,6 +53,8 @@ class Partition:
     find_strays: FindStrays | None = None
     """Finds copies that belong to another partition, see ``lane_ownership``; None if none can."""
 
+    topic_id: str | None = None
+    """The topic's id, which its copies carry; None where the cluster does not tell it."""
     kept: PartitionOutcomes | None = None
     """Set when the partition is lost: what had finished, in case it returns (``kept_outcomes``)."""
     recalled: PartitionOutcomes | None = None
@@ -76,7 +78,7 @@ class Partition:
         """The other partitions with the same lanes: the source partition and those of its copies.
         """
         self.epoch = epoch
-        self.assignment = AssignmentEpoch(epoch, commit.topic_hash)
+        self.assignment = AssignmentEpoch(epoch, commit.topic_hash, commit.membership)
         self.window = window
         self.ordering = ordering
         self.commit = commit
@@ -123,6 +125,11 @@ class Partition:
         self.unreadable: set[int] = set()
         """Offsets of open records whose headers are lost."""
         self._finished_before = deque(finished_before)
+
+    @property
+    def home(self) -> TopicPartition:
+        """The source partition of its records: its lanes belong to that one."""
+        return TopicPartition(self.retry_level.source, self.name.partition)
 
     @property
     def busy(self) -> bool:
@@ -350,7 +357,7 @@ class Partition:
             for sibling in self.siblings:
                 if not sibling.retry_level.is_copy:
                     topic_hash = sibling.assignment.topic_hash
-                    self.assignment = AssignmentEpoch(self.epoch, topic_hash)
+                    self.assignment = self.assignment._replace(topic_hash=topic_hash)
 
     def join(self, siblings: Sequence[Partition]) -> None:
         """Link the partitions that share its lanes; each is woken when lanes become free."""
@@ -367,6 +374,7 @@ class Partition:
 
     def give_up(self) -> None:
         """Discard everything that waits; late results will be ignored."""
+        self.commit.membership.is_over = True
         is_revoking = self.state is PartitionState.REVOKING
         self._enter(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
         self.let_go(self.bytes)

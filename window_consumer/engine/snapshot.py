@@ -65,8 +65,10 @@ def take_snapshot(
 
 
 def running_calls(engine: Engine, now: float) -> tuple[CallSnapshot, ...]:
-    """Return the running calls, abandoned ones included."""
-    found = (_call(slice_, now, engine.dispatcher.abandoned) for slice_ in _slices(engine))
+    """Return the running calls, those abandoned and those of a predecessor included."""
+    inherited = engine.outlived.inherited
+    given_up = {*engine.dispatcher.abandoned, *inherited}
+    found = (_call(slice_, now, given_up) for slice_ in [*_slices(engine), *inherited])
     return tuple(call for call in found if call is not None)
 
 

@@ -35,6 +35,8 @@ class Found:
     log: tuple[int, int]
     """The log's first offset and its end (exclusive)."""
     topic_hash: int = 0
+    topic_id: str | None = None
+    """What ``topic_hash`` is the hash of; None where the cluster does not tell it."""
     known_partitions: int = 0
     """The topic's partition count when the group first read it, see ``partitions_known``."""
     partitions: int = 0
@@ -186,6 +188,7 @@ def _assigned(
         next_offset=next_offset,
         finished=finished,
         topic_hash=found.topic_hash,
+        topic_id=found.topic_id,
         known_partitions=found.known_partitions,
         partitions=found.partitions,
         committed=committed,

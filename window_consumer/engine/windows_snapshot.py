@@ -12,7 +12,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.model.record import TopicPartition
 

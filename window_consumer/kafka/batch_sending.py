@@ -1,114 +1,290 @@
-"""Sending a batch of records whose every answer is known within a bounded time.
+"""Sending batches of records in transactions, whose every answer is known within a bounded time.
 
 ``Producer`` keeps sending until the brokers have a record. Here a record that has no answer in time
 is given up: whoever holds a lock for it may release it then.
+
+Who sends under a transactional id ends what others send under it: Kafka refuses a process that was
+frozen when it wakes. So whoever takes an id has to look, after that, whether the lock is still its
+own: ``check_lock`` raises otherwise.
+
+A broker refuses a batch of the client as a whole, though one record may be to blame. Then the
+transaction is aborted, and what it had is sent again, with smaller batches or by halves, until
+those that are to blame are alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
+from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from window_consumer.kafka import errors, settings
+from window_consumer.kafka import errors, sending_client, settings
+from window_consumer.kafka.batch_answers import Answer, AnsweredBatch, RefusedRecord, SendingFailure
+from window_consumer.kafka.batch_limits import BatchLimits
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.kafka.sending_client import SendingClient
+from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
 
-Answer = PublishFailedError | None
-"""None: the brokers have it. ``refused``: they never will. Else nobody knows."""
-
 _PARTITION_BY_KEY: Final = -1
 _POLL_S: Final = 0.1
+_PAUSE_S: Final = 0.01
+_ABORT_S: Final = 1.0
+_TRANSACTION_MS: Final = 10_000
+"""Readers of committed records wait so long for a process that froze, or until another begins."""
+
 _MISSING_TOPIC_MS: Final = 60_000
 """A new topic takes a moment to be known everywhere."""
 
-_UNANSWERED: Final = PublishFailedError("the brokers did not answer in time")
+_LARGEST_RECORD: Final = 100_000_000
+"""Just below the broker's socket.request.max.bytes: beyond it the broker hangs up, for ever."""
+
+NO_FAULTS: Final[Mapping[int, str]] = MappingProxyType({})
+
+
+class FencedError(RunError):
+    """Another process sends under this transactional id."""
 
 
 class BatchSender:
-    """Sends batches in their order. Owner: one thread."""
+    """Sends batches in their order, each in a transaction. Owner: one thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one way to send
         self,
         user_settings: Mapping[str, Any],
         name: str,
+        transactional_id: str,
         log: ClientLog,
         oauth_token: OauthToken | None = None,
         *,
         timeout_s: float,
+        holds_keys: bool,
     ):
-        """Give a record up ``timeout_s`` after it was sent, or up to a second later."""
+        """Give a record up ``timeout_s`` after it was sent, or up to a second later.
+
+        With ``holds_keys`` no record is sent after a refused one of its topic and key.
+        """
         ours = {
             "compression.type": "zstd",
             "topic.metadata.propagation.max.ms": _MISSING_TOPIC_MS,
+            "message.max.bytes": _LARGEST_RECORD,
             **user_settings,
             "client.id": f"wc-{name}",
             "linger.ms": 0,  # a batch is there as a whole, and nothing comes after it
             "message.timeout.ms": round(timeout_s * 1000),
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": _TRANSACTION_MS,
+            "delivery.report.only.error": True,  # the commit answers for the rest
         }
         ours.pop("delivery.timeout.ms", None)  # the same by another name
-        conf = settings.producer_settings(ours, name)
-        conf.update(token_setting(conf, oauth_token))
+        self._conf = settings.producer_settings(ours, name)
+        self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
-        self._producer = ReconnectingProducer(conf, log, self._log_error)
+        self._holds_keys = holds_keys
+        self._limits = BatchLimits[RefusedRecord](self._conf)
+        self._client: SendingClient | None = None
 
-    def _log_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", errors.text_of(error))
 
-    def send(self, copies: Sequence[Copy], within_s: float) -> list[Answer]:
+    def send(
+        self,
+        copies: Sequence[Copy],
+        within_s: float,
+        check_lock: Callable[[], object],
+        faults: Mapping[int, str] = NO_FAULTS,
+    ) -> list[Answer]:
         """Send records and return the answer for each, in their order.
 
-        A record without an answer after ``within_s`` counts as unknown.
+        A record without an answer after ``within_s`` counts as unknown. ``faults`` tells, by place,
+        why some are no records: they are refused. Raises FencedError, and what ``check_lock``
+        raises: then nothing is known of any record.
         """
-        answers: list[Answer] = [_UNANSWERED] * len(copies)
-        missing = len(copies)
+        batch = AnsweredBatch(copies, holds_keys=self._holds_keys)
+        deadline = time.monotonic() + within_s
+        parts: deque[Sequence[int]] = deque([range(len(copies))])
+        while parts and time.monotonic() < deadline:
+            client = self._client_in_turn(batch, parts, deadline, check_lock)
+            if client is None:
+                break
+            attempt = _Transaction(client, batch, deadline)
+            part = parts.popleft()
+            try:
+                attempt.run(part, faults)
+            finally:
+                if not attempt.is_reusable:
+                    self._client = None
+            if attempt.is_fenced:
+                raise FencedError("another relay has taken over")
+            if not attempt.is_committed:
+                parts.extendleft(reversed(self._parts_again(batch, part, attempt)))
+        return batch.answers
 
-        def report(place: int, error: KafkaError | None, _message: Message) -> None:
-            nonlocal missing
-            missing -= 1
-            answers[place] = None if error is None else self._failure(error, copies[place].topic)
+    def _client_in_turn(
+        self,
+        batch: AnsweredBatch,
+        parts: Sequence[Sequence[int]],
+        deadline: float,
+        check_lock: Callable[[], object],
+    ) -> SendingClient | None:
+        """Return the client; a new one ends what others send, before the lock is looked at."""
+        if self._client is not None:
+            return self._client
+        conf = {**self._conf, **self._limits.properties}
+        client = SendingClient(conf, self._log, self._on_error)
+        try:
+            client.init_transactions(max(_POLL_S, deadline - time.monotonic()))
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None:
+                raise
+            for part in parts:
+                for place in part:
+                    batch.leave(place, errors.text_of(error))
+            return None
+        check_lock()
+        self._client = client
+        return client
 
-        for place, (topic, partition, key, value, headers, timestamp) in enumerate(copies):
+    def _parts_again(
+        self, batch: AnsweredBatch, part: Sequence[int], attempt: _Transaction
+    ) -> list[Sequence[int]]:
+        """Return what is sent again of a transaction that was aborted, in which parts."""
+        limits = self._limits.properties
+        done = batch.sort_out(attempt.failures, self._limits, self._limit_of)
+        again = [place for place in part if place not in done]
+        if self._limits.properties != limits:
+            self._client = None
+        elif not done and attempt.refusal is None:
+            # Nobody has answered, and nothing may pass it.
+            time.sleep(_PAUSE_S)
+            return [part]
+        elif not done and attempt.refusal is not None and len(again) == 1:
+            batch.fail(again[0], attempt.refusal)
+            return []
+        elif not done:
+            middle = len(again) // 2
+            return [again[:middle], again[middle:]]
+        return [again] if again else []
+
+    def _limit_of(self, topic: str) -> int | None:
+        return sending_client.size_limit(self._conf, topic)
+
+    def close(self) -> None:
+        """End the client; nothing is on its way between batches."""
+        self._client = None
+
+
+@define(eq=False)
+class _Transaction:
+    """Records that one client sends in a transaction."""
+
+    _client: SendingClient
+    _batch: AnsweredBatch
+    _deadline: float
+    failures: dict[int, SendingFailure] = field(factory=dict, init=False)
+    error: KafkaError | None = field(default=None, init=False)
+    """Why it was not committed."""
+    is_committed: bool = field(default=False, init=False)
+    is_fenced: bool = field(default=False, init=False)
+    is_reusable: bool = field(default=False, init=False)
+    """Whether the client may begin the next one."""
+
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Return a refusal among the reasons; it may be about any of the records."""
+        reasons = [each.error for each in self.failures.values()]
+        if self.error is not None:
+            reasons.append(self.error)
+        return next(filter(errors.is_refusal, reasons), None)
+
+    def run(self, places: Sequence[int], faults: Mapping[int, str]) -> None:
+        """Send these and commit; else abort, with the reasons in ``failures``."""
+        try:
+            self._client.begin_transaction()
+            taken = [place for place in places if self._hand_over(place, faults)]
+            self._flush()
+            self._client.commit_transaction(self._left_s())
+        except KafkaException as exception:
+            self._fail(exception)
+        else:
+            self.is_committed = self.is_reusable = True
+            for place in taken:
+                self._batch.answers[place] = None
+
+    def _flush(self) -> None:
+        """Wait until all are written, or one has failed: others would not be answered any more."""
+        while self._client.hurry(_POLL_S) and not self.failures:
+            if time.monotonic() >= self._deadline:
+                return
+        for failure in self.failures.values():
+            raise KafkaException(failure.error)
+
+    def _left_s(self) -> float:
+        return max(_POLL_S, self._deadline - time.monotonic())
+
+    def _fail(self, exception: KafkaException) -> None:
+        error = errors.cause_of(exception)
+        if error is None:
+            raise exception
+        self.error = error
+        self.is_fenced = errors.is_fenced(error)
+        if errors.is_fatal(error):
+            return
+        try:
+            self._client.abort_transaction(max(_ABORT_S, self._left_s()))
+        except KafkaException as another:
+            cause = errors.cause_of(another)
+            self.is_fenced = cause is not None and errors.is_fenced(cause)
+            return
+        self._client.serve(0)
+        self.is_reusable = True
+
+    def _hand_over(self, place: int, faults: Mapping[int, str]) -> bool:
+        """Give the client a record; False if it is refused at once."""
+        if self._batch.is_held(place):
+            return False
+        if (fault := faults.get(place)) is not None:
+            self._batch.refuse(place, fault)
+            return False
+        topic, partition, key, value, headers, timestamp = self._batch.copies[place]
+        while True:
             try:
                 # Positional: it is faster, and there are many. Timestamp 0 is the time of sending.
-                self._producer.client().produce(
+                self._client.produce(
                     topic,
                     value,
                     key,
                     _PARTITION_BY_KEY if partition is None else partition,
-                    partial(report, place),
+                    partial(self._report, place),
                     None,
                     timestamp or 0,
                     headers,  # type: ignore[arg-type] # those of a row are a list
                 )
             except BufferError:
-                missing -= 1
-                answers[place] = PublishFailedError("the client's queue is full")
+                if time.monotonic() >= self._deadline:
+                    raise errors.timed_out() from None
+                self._client.serve(_POLL_S)
             except KafkaException as exception:
-                missing -= 1
-                cause = errors.cause_of(exception)
-                answers[place] = (
-                    PublishFailedError(str(exception))
-                    if cause is None
-                    else errors.publish_failure(cause, topic)
-                )
-        deadline = time.monotonic() + within_s
-        while missing and (left_s := deadline - time.monotonic()) > 0:
-            self._producer.poll(min(left_s, _POLL_S))
-        if None in answers:
-            self._producer.on_acked()
-        return answers
+                error = errors.cause_of(exception)
+                if error is None or not errors.is_refusal(error):
+                    raise
+                self._batch.fail(place, error)
+                return False
+            except (TypeError, ValueError, OverflowError, SystemError) as error:
+                self._batch.refuse(place, f"it is no record: {error}")
+                return False
+            else:
+                return True
 
-    def _failure(self, error: KafkaError, topic: str) -> PublishFailedError:
-        return errors.publish_failure(self._producer.on_failed(error), topic)
-
-    def close(self, timeout_s: float) -> None:
-        """Wait for what is on its way, at most so long."""
-        self._producer.wait(timeout_s)
+    def _report(self, place: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures[place] = SendingFailure(error, message.partition())

@@ -272,6 +272,30 @@ def send_verdict(error: KafkaError) -> SendVerdict:
     return "invalid" if code in _INVALID else "transient"
 
 
+def is_refusal(error: KafkaError) -> bool:
+    """Tell whether brokers, or the client, refused a message or another one of its batch."""
+    return is_of_another(error) or send_verdict(error) != "transient"
+
+
+def is_of_another(error: KafkaError) -> bool:
+    """Tell whether a message was refused with another one of its batch, which is to blame."""
+    return error.code() == KafkaError._INVALID_DIFFERENT_RECORD
+
+
+def timed_out() -> KafkaException:
+    """Return what the client raises when time runs out."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Tell whether another client has taken over the transactional id."""
+    return error.code() in (
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    )
+
+
 def was_in_flight(error: KafkaError) -> bool:
     """Tell whether a purged message may have been written: it was on its way to the broker."""
     return error.code() == KafkaError._PURGE_INFLIGHT

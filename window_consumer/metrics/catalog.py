@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
 from window_consumer.engine.windows_snapshot import (
     CellState,

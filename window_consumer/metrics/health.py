@@ -18,6 +18,7 @@ from attrs import evolve
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
 from window_consumer.runtime.figures.measures import (
+    RELAY_FAILED,
     Measures,
     ProcessFigures,
     SpanFigures,
@@ -87,11 +88,15 @@ class Health:
     def ready(self) -> HttpAnswer:
         """Answer ``/readyz``: 503 if a worker is not in its group, or is stopping.
 
-        It is also 503 if the producer of its copies has given up.
+        It is also 503 if the producer of its copies has given up, or the outbox relay failed.
         """
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
-        if workers and all(is_ready(each.loop) and each.cannot_write is None for each in workers):
+        outbox = self.of_process().outbox
+        failure = None if outbox is None else outbox.failure
+        if failure is not None:
+            lines.append(f"{RELAY_FAILED}{failure}")
+        elif workers and all(is_ready(each.loop) and each.cannot_write is None for each in workers):
             return HttpAnswer(200, "".join(f"{line}\n" for line in lines))
         return HttpAnswer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
 

@@ -39,6 +39,8 @@ class Hop(NamedTuple):
     first_failure: int | None = None
     not_before: int | None = None
     level: bytes | None = None
+    topic_id: bytes | None = None
+    """The id of the topic of the first delivery, as a copy carries it."""
 
 
 def of_source(message: Message) -> Hop:
@@ -73,6 +75,7 @@ def of_copy(message: Message) -> Hop:
         first_failure=count(found.get(names.FIRST_FAILURE)),
         not_before=count(found.get(names.NOT_BEFORE)),
         level=found.get(names.LEVEL),
+        topic_id=None if first is None else found.get(names.ORIGINAL_TOPIC_ID),
     )
 
 

@@ -21,7 +21,8 @@ Part = Literal["key", "value", "headers"]
 """A part of a record that can be hidden as a whole."""
 
 _SHORTEST = 4
-"""Hidden texts shorter than this are not searched elsewhere: they would match everywhere."""
+"""Hidden texts shorter than this are hidden elsewhere only as whole words or numbers: anywhere else
+they would match everything."""
 
 MOST_HIDDEN: Final = 1000
 """The most hidden texts of a record that are searched elsewhere. If there are more, no text that
@@ -35,6 +36,10 @@ _MOST_SEARCHED: Final = 64 * 2**20
 searching."""
 
 _WORD: Final = re.compile(rf"\w{{{_SHORTEST},}}")
+_NUMBER: Final = re.compile(rf"(?<![^\W_])\d{{1,{_SHORTEST - 1}}}(?![^\W_])")
+_LINE: Final = r"(?<!\", line )"
+"""The number of a line in a stack is none of the record's."""
+
 _DIGIT: Final = re.compile(r"\d")
 
 _LONGEST_NAME: Final = 500
@@ -55,9 +60,13 @@ class FieldMask:
         self._known: dict[str, bool] = {}
         """Whether field names are hidden, for names that depend on nothing above them."""
         self._hidden: set[str] = set()
+        self._short: set[str] = set()
+        """Hidden texts of fewer than _SHORTEST characters."""
         self._closed: list[bytes] = []
         """Parts whose content must not be shown, and in which no fields can be found."""
         self._mask: Mask | None = None
+        self._shorts = _NOTHING
+        """Finds the short ones; made together with the mask."""
         self.is_full = False
         """Too much is hidden to search for: no text that may quote it is shown."""
 
@@ -130,10 +139,10 @@ class FieldMask:
         elif isinstance(value, list):
             for inner in value:
                 self.hide(inner)
-        elif not isinstance(value, bool | None) and len(str(value)) >= _SHORTEST:
-            self._hidden.add(str(value))
+        elif not isinstance(value, bool | None) and (text := str(value)):
+            (self._hidden if len(text) >= _SHORTEST else self._short).add(text)
             self._mask = None
-            self.is_full = len(self._hidden) > MOST_HIDDEN
+            self.is_full = len(self._hidden) + len(self._short) > MOST_HIDDEN
 
     def close(self, data: bytes | None) -> None:
         """Hide every word of a part in which no field can be found from error texts."""
@@ -144,11 +153,12 @@ class FieldMask:
         """Return a text without what was hidden so far: exceptions often quote it."""
         if self.is_full:
             return MASKED if text else text
-        if not self._hidden:
+        if not (self._hidden or self._short):
             return text
         if self._mask is None:
             self._mask = Mask(self._hidden)
-        return self._mask(text)
+            self._shorts = _whole_words(self._short)
+        return self._shorts.sub(MASKED, self._mask(text))
 
     def error_text(self, text: str) -> str:
         """Return an exception's text without what was hidden so far, or its words."""
@@ -165,11 +175,31 @@ class FieldMask:
             is_hidden = word in short or (_DIGIT.search(word) and word in long)
             return MASKED if is_hidden or self._is_closed(word) else word
 
-        return _WORD.sub(masked_word, told)
+        def masked_number(found: re.Match[str]) -> str:
+            return MASKED if self._is_closed(found[0], whole=True) else found[0]
 
-    def _is_closed(self, word: str) -> bool:
+        return _NUMBER.sub(masked_number, _WORD.sub(masked_word, told))
+
+    def _is_closed(self, word: str, *, whole: bool = False) -> bool:
         data = word.encode("utf-8", "replace")
+        if whole:
+            number = re.compile(rb"(?<!\d)%s(?!\d)" % data)
+            return any(number.search(each) for each in self._closed)
         return any(data in each for each in self._closed)
+
+
+_NOTHING: Final = re.compile(r"(?!)")
+
+
+def _whole_words(texts: Collection[str]) -> re.Pattern[str]:
+    """Return a pattern that finds texts as whole words or numbers."""
+    if not texts:
+        return _NOTHING
+    words = []
+    for text in sorted(texts):
+        inside = r"\d" if text.isdecimal() else r"[^\W_]"
+        words.append(rf"(?<!{inside}){_LINE}{re.escape(text)}(?!{inside})")
+    return re.compile("|".join(words))
 
 
 @lru_cache(maxsize=64)

@@ -144,6 +144,14 @@ class LogEvent(StrEnum):
         "a producer lost the cluster and is replaced",
     )
     PRODUCER_WARNED = "producer.warned", "the producer reports an error and tries to recover"
+    PRODUCER_TOPIC_MISSING = (
+        "producer.topic_missing",
+        "a topic is missing; the producer's records wait for it",
+    )
+    PRODUCER_TOPIC_REFUSED = (
+        "producer.topic_refused",
+        "the brokers refuse a topic's records; a client of their own sends them",
+    )
     SEND_CALLBACK_FAILED = "send_callback.failed", "a callback of a sent record raised"
 
     # Pools
@@ -187,6 +195,7 @@ class LogEvent(StrEnum):
     ADMIN_TOKEN_REFUSED = "admin.token_refused", "a client presented a wrong token"
     ADMIN_VALUE_SHOWN = "admin.value_shown", "a user viewed a record's value"
     ADMIN_PAUSE_REQUESTED = "admin.pause_requested", "a user requested a pause or resume"
+    ADMIN_BREAKER_DECIDED = "admin.breaker_decided", "a user decided what the breaker holds"
     ADMIN_RECORD_ENDED = "admin.record_ended", "a user requested to skip or dead-letter a record"
     ADMIN_FRAME_FAILED = "admin.frame_failed", "a frame could not be created: a bug"
     ADMIN_REQUEST_FAILED = "admin.request_failed", "a request failed: a bug"
@@ -203,6 +212,26 @@ class LogEvent(StrEnum):
     # Outbox
     ONCE_DATABASE_AWAY = "once.database_away", "the database of once does not answer at the start"
     ONCE_NOT_CLEANED = "once.not_cleaned", "old ids of once could not be deleted"
+    ONCE_FENCE_WAITS = (
+        "once.fence_waits",
+        "a new owner of a partition waits for transactions of the former one; the line names them",
+    )
+    ONCE_TRANSACTION_ENDED = (
+        "once.transaction_ended",
+        "a call was abandoned and still held its transaction, which was ended",
+    )
+    ONCE_NOT_ENDED = (
+        "once.not_ended",
+        "the transactions of abandoned calls could not be ended; they are tried again",
+    )
+    ONCE_WAITS = (
+        "once.waits",
+        "calls came to nothing, as another transaction has the id or the database gave theirs up",
+    )
+    ONCE_HOLDS_LOCK = (
+        "once.holds_lock",
+        "a call has held SQLite's write lock for long, or others wait for it; the line names it",
+    )
     ONCE_POOL_TOO_SMALL = "once.pool_too_small", "fewer connections than calls at once"
     OUTBOX_STARTED = "outbox.started", "the relay of `window-consumer outbox run` has started"
     OUTBOX_STOPPED = "outbox.stopped", "that relay has ended"
@@ -210,9 +239,29 @@ class LogEvent(StrEnum):
         "outbox.database_failed",
         "the database does not answer, or takes no changes; the relay tries again",
     )
+    OUTBOX_LANE_LOST = (
+        "outbox.lane_lost",
+        "another relay sends in a lane of this one, which leaves it to that one",
+    )
+    OUTBOX_RELAY_FAILED = (
+        "outbox.relay_failed",
+        "an unexpected error has stopped the relay, which begins again; the process is not ready",
+    )
     OUTBOX_NOT_LISTENING = (
         "outbox.not_listening",
         "with `outbox.notify`: commits of other processes do not wake the relay; it polls",
+    )
+    OUTBOX_NOT_CLEANED = (
+        "outbox.not_cleaned",
+        "rows older than `outbox.keep` could not be deleted; they are tried again",
+    )
+    OUTBOX_ROWS_LOCKED = (
+        "outbox.rows_locked",
+        "another session has locked rows: these and later ones of their keys wait for it",
+    )
+    OUTBOX_INDEX_MISSING = (
+        "outbox.index_missing",
+        "the table lacks an index: the relay works, but slowly; the line has the SQL",
     )
     OUTBOX_SHARDS_DIFFER = (
         "outbox.shards_differ",

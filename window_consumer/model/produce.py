@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
+
+from window_consumer.model import headers as names
 
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
@@ -20,6 +22,12 @@ _NOT_RUN = (GeneratorType, AsyncGeneratorType, map, filter, zip, chain)
 """Types that do nothing until they are iterated."""
 
 Bytes = bytes | str | None
+Serializer = Callable[[Any], bytes | str | None]
+Tags = str | Sequence[str]
+
+TTL: Final = "ttl"
+"""The header that ``ttl: {header: ttl, unit: s, format: text}`` reads."""
+
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
 
 
@@ -73,6 +81,19 @@ class Produce:
     def __bool__(self) -> bool:
         """Return True: a tombstone without a key is a record too."""
         return True
+
+
+def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> HeaderPairs:
+    """Return headers with those that ask consumers for something; a given one wins."""
+    if ttl_s is None and not tags:
+        return headers
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    given = {name for name, _ in pairs}
+    if ttl_s is not None and TTL not in given:
+        pairs.append((TTL, f"{ttl_s:.3f}".rstrip("0").rstrip(".")))
+    if tags and names.TAGS not in given:
+        pairs.append((names.TAGS, tags if isinstance(tags, str) else ",".join(tags)))
+    return pairs
 
 
 def results_of(returned: object) -> tuple[Produce, ...]:

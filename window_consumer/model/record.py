@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from window_consumer.model.errors import UsageError
+from window_consumer.model.membership import MembershipProof
+from window_consumer.model.produce import Produce
 from window_consumer.model.record_identity import (
     RecordOrigin,
     given_id,
@@ -67,9 +69,10 @@ class AssignmentEpoch(NamedTuple):
     """It grows with each assignment of the worker."""
     topic_hash: int
     """The hash of the id of the topic where the records were delivered first."""
+    membership: MembershipProof
 
 
-NO_ASSIGNMENT = AssignmentEpoch(0, 0)
+NO_ASSIGNMENT = AssignmentEpoch(0, 0, MembershipProof())
 """That of records that no Engine dispatched."""
 
 
@@ -79,6 +82,10 @@ class Effects(NamedTuple):
     session: Any
     """A SQLAlchemy Session, for coroutines an AsyncSession."""
     fence: int | None
+
+
+OnStored = Callable[[Sequence["Record"], Sequence[Produce]], None]
+"""Gets the records of a committed call and what it put into the outbox, for the test kit."""
 
 
 class Call:
@@ -91,6 +98,7 @@ class Call:
         "cancelled",
         "effects",
         "handler",
+        "on_stored",
         "owes",
         "state",
         "uncalled",
@@ -120,6 +128,8 @@ class Call:
         """The one that its records belong to."""
         self.effects: Effects | None = None
         """What the layer of ``once`` gives the call that runs."""
+        self.on_stored: OnStored | None = None
+        """Gets what a call with ``once`` has put into its outbox, after the commit."""
 
     def number_of(self, message: Message) -> int:
         """Return the number of this call for a record, from 1, including calls in retry topics."""

@@ -7,12 +7,18 @@ a record stays in one trace all the way.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Final, NamedTuple
 
 from window_consumer.model.record import Message
 
 HEADER: Final = "traceparent"
+
+_CONTEXT: Final = "opentelemetry.context"
+TRACING: Final = "opentelemetry.trace"
+"""Its import takes time, and before there is no span: nobody here imports it."""
 
 _FORM: Final = re.compile(
     rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL
@@ -48,6 +54,28 @@ def value_of(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None
 def of_message(message: Message) -> TraceParent | None:
     """Return the span that sent a record; None if its header is missing or invalid."""
     return read(value_of(message.headers()))
+
+
+def contexts() -> Callable[[], object]:
+    """Return a function that says within 0.1 us whether there may be a current span.
+
+    Asking OpenTelemetry takes 0.5 us, a fifth of what it takes to send a record. Where its variable
+    is not found, each call says that there may be one.
+    """
+    context = sys.modules.get(_CONTEXT)
+    variable = getattr(getattr(context, "_RUNTIME_CONTEXT", None), "_current_context", None)
+    return variable.get if isinstance(variable, ContextVar) else lambda: True
+
+
+def current() -> str | None:
+    """Return the header's value for OpenTelemetry's current span; None where there is none."""
+    tracing = sys.modules.get(TRACING)
+    if tracing is None:
+        return None
+    context = tracing.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
 def may_be_sampled(value: bytes | None) -> bool:

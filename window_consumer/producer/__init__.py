@@ -5,6 +5,7 @@ from __future__ import annotations
 from window_consumer.producer.errors import (
     BufferFullError,
     InvalidRecordError,
+    LoginRefusedError,
     MayHaveArrivedError,
     NeverSentError,
     NoSuchTopicError,
@@ -21,6 +22,7 @@ from window_consumer.producer.producer import Producer
 __all__ = [
     "BufferFullError",
     "InvalidRecordError",
+    "LoginRefusedError",
     "MayHaveArrivedError",
     "NeverSentError",
     "NoSuchTopicError",

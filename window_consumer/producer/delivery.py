@@ -25,6 +25,7 @@ from window_consumer.kafka import errors, sending_client
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.sending_client import SendingClient
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.watchdogs.login import LoginWatchdog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer.errors import (
@@ -32,7 +33,9 @@ from window_consumer.producer.errors import (
     TooLargeError,
     TransactionAbortedError,
 )
-from window_consumer.producer.future import SendFuture
+from window_consumer.producer.future import DetailedSendFuture, SendFuture
+from window_consumer.producer.memory_limit import MemoryLimit
+from window_consumer.producer.refused_topics import OF_REFUSED, ClientFactory, RefusedTopics
 from window_consumer.producer.replacement import (
     REPLACING,
     ReplacingError,
@@ -81,7 +84,8 @@ class Delivery:
         """``resends`` is False in transactions, which are run again as a whole."""
         self._properties = dict(properties)
         self._log = log
-        self.memory = memory
+        self._resends = resends
+        self._bound = MemoryLimit(memory)
         self._max_block_s = max_block_s
         self.id_prefix = f"{os.urandom(9).hex()}-"
         self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
@@ -90,13 +94,25 @@ class Delivery:
         """Whether each record takes the careful way: another may have to go before it."""
         self._serving = threading.Lock()
         self._serving_thread: int | None = None
-        self._ordering = threading.Lock()
+        self._ordering = threading.RLock()
         """Held by who sends on the careful way, so that released records go first."""
         self._turned_at = 0.0
         self._turns = 0
-        self._unsent = UnsentRecords(self._properties, missing_topic_s, resends=resends)
+        self._unsent = UnsentRecords(
+            self._properties, missing_topic_s, self._bound, resends=resends
+        )
+        self._refused = RefusedTopics(
+            self._unsent,
+            self._bound,
+            ClientFactory(self._new_refused_client, self._new_watchdog, self._limit_of),
+            self._ordering,
+        )
+        self._refusals: dict[str, str] = {}
+        """Topics of which a record was refused since the client was made, and why."""
         self._is_to_replace = False
         self._why: str | None = None
+        self._replaced: SendingClient | None = None
+        """The client that is replaced, until it is empty."""
         self._replaced_at = 0.0
         self._pause_s = 0.0
         self._is_ready = False
@@ -104,7 +120,8 @@ class Delivery:
         """The client may begin transactions."""
         self._pid = os.getpid()
         self._stopped = threading.Event()
-        self._watchdog = ClientWatchdog(self._properties, notices_silence=True)
+        self._watchdog = self._new_watchdog()
+        self._login = LoginWatchdog(self._properties)
         self.client: Any = self._new_client()
         self._thread = threading.Thread(target=self._run, name="wc-producer", daemon=True)
         self._thread.start()
@@ -113,6 +130,15 @@ class Delivery:
         self._is_ready = False
         sizes = {**buffer_properties(self.memory), **self._unsent.limits.properties}
         return SendingClient({**self._properties, **sizes}, self._log, self._on_client_error)
+
+    def _new_refused_client(self) -> SendingClient:
+        sizes = buffer_properties(self.memory)
+        return SendingClient(
+            {**self._properties, **sizes, **OF_REFUSED}, self._log, self._on_client_error
+        )
+
+    def _new_watchdog(self) -> ClientWatchdog:
+        return ClientWatchdog(self._properties, notices_silence=True)
 
     # ---- any thread
 
@@ -127,10 +153,7 @@ class Delivery:
             client = self.client
             try:
                 with self._ordering:
-                    if future.topic in self._unsent.missing:
-                        self._unsent.hold(future)
-                    else:
-                        self._produce(client, future)
+                    self._give(client, future)
             except BufferError:
                 self._wait_for_room(future, deadline)
             except ReplacingError:
@@ -140,19 +163,26 @@ class Delivery:
                     self.settle(client)
                 return
 
+    def _give(self, client: Any, future: SendFuture) -> None:
+        """Hold a record, or hand it to the client; raises BufferError without room."""
+        missing = self._unsent.missing
+        if future.topic in missing:
+            if not missing.is_expired(future.topic):
+                self._bound.check_hold(future, len(client))
+            self._unsent.hold(future)
+        elif future.topic in self._refused:
+            self._bound.check_hold(future, len(client))
+            self._refused.send(future)
+        else:
+            self._bound.check_queue(future, len(client))
+            self._produce(client, future)
+
     def _produce(self, client: Any, future: SendFuture) -> None:
+        self._bound.enter(future)
         try:
-            client.produce(
-                future.topic,
-                future.value,
-                future.key,
-                future.partition,
-                future,
-                None,
-                future.timestamp,
-                future.headers,
-            )
+            future.produce_with(client, future)
         except Exception as exception:
+            self.on_left(future)
             error = sending_client.cause_of(exception)
             if error is None:
                 raise
@@ -188,9 +218,22 @@ class Delivery:
             client = self.client
             if not isinstance(client, SendingClient):
                 return
-            if client.serve(timeout_s) or not len(client):
+            if client.serve(self._patience_s(timeout_s)) or not len(client):
                 self._watchdog.on_contact()
             self._check_fatal(client)
+            self._serve_refused(client)
+
+    def _serve_refused(self, client: SendingClient) -> None:
+        if not self._refused:
+            return
+        self._refused.serve()
+        with self._ordering:
+            if self._refused.let_go():
+                self._send_unsent(client)
+
+    def _patience_s(self, longest_s: float) -> float:
+        """Return for how long one client may be waited for: another may have answers, too."""
+        return min(longest_s, _PAUSE_S) if len(self._refused) else longest_s
 
     def _check_fatal(self, client: SendingClient) -> None:
         if client.fatal is not None:
@@ -208,6 +251,11 @@ class Delivery:
             finally:
                 self._serving_thread = None
 
+    @property
+    def memory(self) -> int:
+        """The bound of the buffer, in bytes."""
+        return self._bound.memory
+
     def check_may_wait(self) -> None:
         """Raise UsageError on the thread that hands out answers: it would wait for itself."""
         if self._serving_thread == threading.get_ident():
@@ -217,8 +265,8 @@ class Delivery:
             )
 
     def open_records(self) -> int:
-        """Return how many records have no answer yet."""
-        return len(self.client) + len(self._unsent)
+        """Return how many records have no answer yet; the client's log lines count as well."""
+        return len(self.client) + len(self._unsent) + len(self._refused)
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all records have an answer; return how many have none yet."""
@@ -230,10 +278,18 @@ class Delivery:
             with self._serve_alone():
                 client = self.client
                 if isinstance(client, SendingClient):
-                    client.hurry(min(left_s, _IDLE_S))
+                    client.hurry(self._patience_s(min(left_s, _IDLE_S)))
                     self._check_fatal(client)
+                    self._serve_refused(client)
             time.sleep(min(left_s, _PAUSE_S) if self.open_records() else 0)
-        return self.open_records()
+        return self._unanswered() if self.open_records() else 0
+
+    def _unanswered(self) -> int:
+        """Return how many records have no answer yet, without what else the client reports."""
+        with self._serve_alone():
+            client = self.client
+            count = client.unanswered() if isinstance(client, SendingClient) else len(client)
+        return count + len(self._unsent) + len(self._refused)
 
     def set_memory(self, memory: int) -> None:
         """Bound the buffer otherwise, and return when the new bound holds.
@@ -241,7 +297,7 @@ class Delivery:
         What the buffer holds has a few seconds to be sent; the rest goes over.
         """
         self.check_may_wait()
-        self.memory = memory
+        self._bound.memory = memory
         self._ask_to_replace(self.client, None)
         while (self._is_to_replace or self.client is REPLACING) and not self._stopped.is_set():
             time.sleep(_PAUSE_S)
@@ -250,6 +306,8 @@ class Delivery:
         is_serving = self._serving_thread == threading.get_ident()
         if time.monotonic() >= deadline or is_serving:
             why = "a callback cannot wait for room" if is_serving else "the brokers take no more"
+            if future.topic in self._unsent.missing:
+                why = "the topic is missing"
             raise BufferFullError(
                 f"{future.topic}: the producer's buffer of {self.memory} bytes is full: {why};"
                 " send less, or give it more memory="
@@ -266,11 +324,27 @@ class Delivery:
 
     # ---- answers, within the client
 
+    def on_left(self, future: SendFuture) -> None:
+        """Stop counting a record that has left the client's queue."""
+        if isinstance(future, DetailedSendFuture):
+            self._bound.leave(future)
+
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
         """Decide what becomes of a record that the client could not send."""
+        missing = self._unsent.missing
+        is_known = future.topic in missing
         self._unsent.on_error(future, error, message)
-        if self._unsent.missing:
+        if missing:
             self.careful = True
+        if errors.send_verdict(error) in ("denied", "invalid"):
+            self._refusals[future.topic] = errors.text_of(error)
+        if not is_known and future.topic in missing:
+            self._log.log(
+                logging.WARNING,
+                "%s: there is no such topic; its records wait for it",
+                future.topic,
+                event=LogEvent.PRODUCER_TOPIC_MISSING,
+            )
 
     def on_callback_error(self, future: SendFuture) -> None:
         """Report that a callback has raised; called within ``except``."""
@@ -284,6 +358,7 @@ class Delivery:
 
     def _on_client_error(self, error: Any) -> None:
         self._watchdog.record_error(error)
+        self._login.record_error(error)
         if errors.is_absence(error):
             number, _ = self.next_number()
             self._unsent.doubt_below(number)
@@ -293,7 +368,7 @@ class Delivery:
     # ---- the background thread
 
     def _run(self) -> None:
-        turns = 0
+        turns = failures = 0
         while not self._stopped.is_set():
             try:
                 if self._is_to_replace:
@@ -309,6 +384,8 @@ class Delivery:
                     self.serve(_IDLE_S)
                 self._check_missing_topics()
                 self._check_client()
+                self._check_login()
+                failures = 0
             except Exception:
                 self._log.log(
                     logging.ERROR,
@@ -316,7 +393,8 @@ class Delivery:
                     event=LogEvent.PRODUCER_WARNED,
                     exc_info=True,
                 )
-                self._stopped.wait(_LONGEST_PAUSE_S)
+                failures += 1
+                self._stopped.wait(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
 
     def _check_client(self) -> None:
         client = self.client
@@ -329,9 +407,33 @@ class Delivery:
             )
             self._ask_to_replace(client, None)
 
+    def _check_login(self) -> None:
+        """Fail all records where the brokers have refused the login for too long."""
+        reason = self._login.refusal()
+        client = self.client
+        if reason is None or not isinstance(client, SendingClient):
+            return
+        self._log.log(
+            logging.ERROR,
+            "the brokers refuse the producer's login: %s; its records fail",
+            reason,
+            event=LogEvent.PRODUCER_FAILED,
+        )
+        with self._serve_alone():
+            self._unsent.refused_login = reason
+            try:
+                until = time.monotonic() + _DRAIN_S
+                while len(client) + len(self._refused) and time.monotonic() < until:
+                    client.give_up(in_flight=True)
+                    client.serve(_PAUSE_S)
+                    self._refused.give_up()
+                self._unsent.answer_refused_login()
+            finally:
+                self._unsent.refused_login = None
+
     def _check_missing_topics(self) -> None:
         if not self._unsent.missing:
-            self.careful = self._always_careful
+            self.careful = self._always_careful or bool(self._refused)
             return
         for topic in self._unsent.missing.due():
             client = self.client
@@ -350,23 +452,52 @@ class Delivery:
 
     def _replace_client(self) -> None:
         """Empty the client and let a new one send what it had, in order."""
-        self._is_to_replace = False
-        why, self._why = self._why, None
-        old = self.client
-        self.client = REPLACING
+        why = self._why
+        if isinstance(self.client, SendingClient):
+            self._replaced, self.client = self.client, REPLACING
+        # Whatever fails here is tried again, from where it failed.
         with self._serve_alone():
-            self._empty(old)
-            again, alone = self._unsent.limits.sort_out(self._limit_of)
+            if self._replaced is not None:
+                self._empty(self._replaced)
+                self._replaced = None
+            again, alone = self._unsent.sort_out(self._limit_of)
             self._unsent.add(*again)
         for future, limit in alone:
             future.fail(TooLargeError(future.topic, future.size, limit))
-        if why is not None and not (again or alone):
+            self._refusals[future.topic] = "a record is too large"
+        if why is not None and not (again or self._refusals):
             self._report_failure(why)
-        self._watchdog = ClientWatchdog(self._properties, notices_silence=True)
+        self._watchdog = self._new_watchdog()
         with self._serve_alone():
+            if why is not None:
+                self._set_refused_apart()
             new = self._new_client()
             self._send_unsent(new)
+            self._is_to_replace, self._why = False, None
             self.client = new
+
+    def _set_refused_apart(self) -> None:
+        """Have topics whose records ended a client sent by another one."""
+        refusals, self._refusals = self._refusals, {}
+        if not self._resends:
+            return
+        for topic, why in refusals.items():
+            self._log.log(
+                logging.WARNING,
+                "%s: %s; its records have a client of their own until this is over",
+                topic,
+                why,
+                event=LogEvent.PRODUCER_TOPIC_REFUSED,
+            )
+        with self._ordering:
+            for topic in refusals:
+                self._refused.add(topic)
+                self.careful = True
+            for future in self._unsent.take():
+                if future.topic in self._refused:
+                    self._refused.send(future)
+                else:
+                    self._unsent.add(future)
 
     def _report_failure(self, why: str) -> None:
         now = time.monotonic()
@@ -404,7 +535,10 @@ class Delivery:
         while waiting := deque(self._unsent.take()):
             while waiting:
                 try:
-                    self._produce(client, waiting[0])
+                    if waiting[0].topic in self._refused:
+                        self._refused.send(waiting[0])
+                    else:
+                        self._produce(client, waiting[0])
                 except BufferError:
                     client.serve(_IDLE_S)
                 except ReplacingError:
@@ -423,26 +557,39 @@ class Delivery:
         self._thread.join()
         client, self.client = self.client, StandIn(closed_error())
         with self._serve_alone():
-            if isinstance(client, SendingClient):
-                if len(client):
-                    client.serve(_NEWS_S)
-                self._empty(client)
+            for each in (self._replaced, client):
+                if isinstance(each, SendingClient):
+                    if len(each):
+                        each.serve(_NEWS_S)
+                    self._empty(each)
+            self._refused.close()
             self._unsent.answer_all()
 
     # ---- transactions
 
     def begin_transaction(self) -> None:
         """Begin one; a client that has given up, or is new, is prepared for it."""
-        while self.client is REPLACING:
+        deadline = time.monotonic() + self._max_block_s
+        while not self._begin_with_client():
+            self.check_usable()
+            if time.monotonic() >= deadline:
+                raise TransactionAbortedError("the client is being replaced; run it again")
             time.sleep(_PAUSE_S)
+
+    def _begin_with_client(self) -> bool:
+        """Begin one, unless there is no client for it now: the background thread replaces it."""
         with self._serve_alone():
             client = self.client
+            if not isinstance(client, SendingClient) or self._is_to_replace:
+                return False
             if client.fatal is not None:
-                client = self.client = self._new_client()
+                self._ask_to_replace(client, None)
+                return False
             with transaction_errors():
                 client.begin(is_first=not self._is_ready)
             self._is_ready = True
             self._begun_by = client
+            return True
 
     def commit_transaction(self) -> None:
         """Commit once all of its records are written; raises TransactionAbortedError."""
@@ -477,6 +624,7 @@ class Delivery:
         client, self.client = self.client, StandIn(wrong_process_error())
         if isinstance(client, SendingClient):
             client.keep_for_ever()
+        self._refused.after_fork()
         self._stopped.set()
         self._serving = threading.Lock()
-        self._ordering = threading.Lock()
+        self._ordering = threading.RLock()

@@ -46,6 +46,10 @@ class InvalidRecordError(RefusedError):
     """The brokers, or the client, take no such record: its name, timestamp or form is wrong."""
 
 
+class LoginRefusedError(SendError):
+    """The brokers refuse the producer's login, and have for 30 s; the record was not written."""
+
+
 class NeverSentError(SendError):
     """The producer was closed before the record was sent: it is surely not written."""
 

@@ -35,6 +35,9 @@ class AnswerHandler(Protocol):
     id_prefix: str
     """Ids are this and the future's number."""
 
+    def on_left(self, future: DetailedSendFuture) -> None:
+        """Take note that a record has left the client's queue."""
+
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
         """Decide what becomes of a record that the client could not send."""
 
@@ -85,6 +88,19 @@ class SendFuture:
     def headers(self) -> Headers:
         """The headers to send it with, again and again."""
         return [(names.ID, self.handler.id_prefix + str(self.number))]
+
+    def produce_with(self, client: Any, on_answer: Callable[[Any, Any], None]) -> None:
+        """Hand the record to a client; raises what its ``produce`` raises."""
+        client.produce(
+            self.topic,
+            self.value,
+            self.key,
+            self.partition,
+            on_answer,
+            None,
+            self.timestamp,
+            self.headers,
+        )
 
     def __call__(self, error: Any, message: Any) -> None:
         """Take the client's answer. It runs within the client: nothing may raise here."""
@@ -178,7 +194,7 @@ class SendFuture:
 class DetailedSendFuture(SendFuture):
     """A record with a partition, a timestamp, or somebody who watches it."""
 
-    __slots__ = ("headers", "partition", "timestamp", "watched")
+    __slots__ = ("headers", "partition", "queued_bytes", "timestamp", "watched")
 
     headers: Headers
     partition: int
@@ -187,8 +203,12 @@ class DetailedSendFuture(SendFuture):
     watched: Any
     """A WatchedSend, or None."""
 
+    queued_bytes: int
+    """What it counts for in the client's queue."""
+
     def __call__(self, error: Any, message: Any) -> None:
         """Take the client's answer, for the watchers first."""
+        self.handler.on_left(self)
         if error is None and self.watched is not None:
             self.watched.acked(message)
         super().__call__(error, message)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from window_consumer.producer.future import SendFuture
+from window_consumer.producer.memory_limit import MemoryLimit
 
 _ASK_S = 1.0
 _REMEMBERED_S = 60.0
@@ -25,8 +26,9 @@ class _MissingTopic:
 class MissingTopics:
     """Holds records back, by topic. The thread that hands out answers releases them."""
 
-    def __init__(self, patience_s: float):
+    def __init__(self, patience_s: float, bound: MemoryLimit):
         self._patience_s = patience_s
+        self._bound = bound
         self._topics: dict[str, _MissingTopic] = {}
 
     def __contains__(self, topic: str) -> bool:
@@ -34,6 +36,11 @@ class MissingTopics:
 
     def __bool__(self) -> bool:
         return bool(self._topics)
+
+    def is_expired(self, topic: str) -> bool:
+        """Tell whether a topic has been missing for too long."""
+        missing = self._topics.get(topic)
+        return missing is not None and time.monotonic() - missing.since >= self._patience_s
 
     def hold(self, future: SendFuture) -> bool:
         """Keep a record; return False where its topic has been missing for too long."""
@@ -43,6 +50,7 @@ class MissingTopics:
         if now - topic.since >= self._patience_s:
             return False
         topic.held.append(future)
+        self._bound.hold(future)
         return True
 
     def count(self) -> int:
@@ -59,7 +67,9 @@ class MissingTopics:
 
     def release(self, topic: str) -> list[SendFuture]:
         """Return the records of a topic that is there."""
-        return self._topics.pop(topic).held
+        held = self._topics.pop(topic).held
+        self._bound.release(*held)
+        return held
 
     def expired(self) -> list[SendFuture]:
         """Return the records that have waited long enough.
@@ -74,10 +84,12 @@ class MissingTopics:
                 topic.held = []
                 if now - topic.last_held > _REMEMBERED_S:
                     del self._topics[name]
+        self._bound.release(*found)
         return found
 
     def clear(self) -> list[SendFuture]:
         """Return all records, and hold none."""
         found = [future for topic in self._topics.values() for future in topic.held]
         self._topics.clear()
+        self._bound.release(*found)
         return found

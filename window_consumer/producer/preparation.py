@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from attrs import frozen
 
-from window_consumer.kafka.traced_producer import TRACEPARENT, WatchedSend
+from window_consumer.kafka.traced_producer import WatchedSend
 from window_consumer.model import headers as names
-from window_consumer.model.produce import HeaderPairs, Produce
+from window_consumer.model import traceparent
+from window_consumer.model.produce import HeaderPairs, Produce, Serializer
 from window_consumer.model.sending import OpenTrace, SendWatcher
 from window_consumer.producer.future import DetailedSendFuture
-from window_consumer.producer.settings import seconds
 
-Serializer = Callable[[Any], bytes | str | None]
 BeforeSend = Callable[[Produce], Produce | None]
-
-TTL: Final = "ttl"
-"""The header that ``ttl: {header: ttl, unit: s, format: text}`` reads."""
-
-Tags = str | Sequence[str]
 
 
 @frozen
@@ -74,10 +68,12 @@ class RecordPreparation:
         future.partition = -1 if record.partition is None else record.partition
         future.timestamp = record.timestamp or 0
         future.answer = future.callbacks = future.watched = None
+        future.queued_bytes = 0
         pairs = list(record.headers)
         given = dict(pairs)
         if names.ID not in given:
             pairs.append((names.ID, record_id.encode()))
+        self._add_parent(pairs, given)
         if self.trace is not None or self.watchers:
             # Both ends count in the bucket of the same time.
             future.timestamp = future.timestamp or now_ms
@@ -95,29 +91,15 @@ class RecordPreparation:
     ) -> None:
         if names.SENT_AT not in given:
             pairs.append((names.SENT_AT, str(now_ms).encode()))
-        if self.trace is not None and TRACEPARENT not in given:
-            parent = None
-            with suppress(Exception):
-                parent = self.trace.parent()
+
+    def _add_parent(self, pairs: list[tuple[str, bytes | None]], given: Mapping[str, Any]) -> None:
+        if traceparent.HEADER in given:
+            return
+        current = traceparent.current if self.trace is None else self.trace.parent
+        with suppress(Exception):
+            parent = current()
             if parent is not None:
-                pairs.append((TRACEPARENT, parent.encode()))
-
-
-def with_wishes(headers: HeaderPairs, ttl: str | float | None, tags: Tags) -> HeaderPairs:
-    """Return headers with those that ask consumers for something; a given one wins."""
-    if ttl is None and not tags:
-        return headers
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-    given = {name for name, _ in pairs}
-    if ttl is not None and TTL not in given:
-        pairs.append((TTL, _decimal(seconds("ttl", ttl))))
-    if tags and names.TAGS not in given:
-        pairs.append((names.TAGS, tags if isinstance(tags, str) else ",".join(tags)))
-    return pairs
-
-
-def _decimal(number: float) -> str:
-    return f"{number:.3f}".rstrip("0").rstrip(".")
+                pairs.append((traceparent.HEADER, parent.encode()))
 
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]

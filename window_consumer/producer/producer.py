@@ -12,8 +12,9 @@ from typing import Any, Final, Self
 
 from window_consumer.kafka import sending_client
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.model import traceparent
 from window_consumer.model.errors import UsageError
-from window_consumer.model.produce import Bytes, HeaderPairs
+from window_consumer.model.produce import Bytes, HeaderPairs, Serializer, Tags, with_wishes
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.sending import SendWatcher, Traceable
 from window_consumer.producer.delivery import Delivery
@@ -21,9 +22,6 @@ from window_consumer.producer.future import SendFuture
 from window_consumer.producer.preparation import (
     BeforeSend,
     RecordPreparation,
-    Serializer,
-    Tags,
-    with_wishes,
 )
 from window_consumer.producer.settings import (
     client_properties,
@@ -88,6 +86,7 @@ class Producer:
             careful=transactional_id is not None or not self._preparation.is_empty,
         )
         self._transactions = None if transactional_id is None else Transactions(self._delivery)
+        self._contexts = traceparent.contexts()
         self._is_closed = False
         _PRODUCERS.add(self)
 
@@ -102,8 +101,6 @@ class Producer:
         timestamp: int | None = None,
         ttl: str | float | None = None,
         tags: Tags = "",
-        delay: str | float | None = None,
-        deliver_at: Any = None,
     ) -> SendFuture:
         """Send a record; its future has the result once the brokers do.
 
@@ -113,6 +110,7 @@ class Producer:
         is no record, and UsageError after ``close`` and in a forked process.
         """
         delivery = self._delivery
+        client = delivery.client  # first: it is replaced before a topic needs care
         if (
             delivery.careful
             or headers
@@ -120,12 +118,9 @@ class Producer:
             or ttl is not None
             or partition is not None
             or timestamp is not None
-            or delay is not None
-            or deliver_at is not None
+            or (self._contexts() and traceparent.current() is not None)
         ):
-            if delay is not None or deliver_at is not None:
-                raise UsageError("send: delay= and deliver_at= are not there yet")
-            pairs = with_wishes(headers, ttl, tags)
+            pairs = with_wishes(headers, None if ttl is None else seconds("ttl", ttl), tags)
             return self._send_prepared(topic, key, value, pairs, partition, timestamp)
         future = SendFuture()
         future.topic = topic
@@ -135,7 +130,6 @@ class Producer:
         future.answer = future.callbacks = None
         number, record_id = delivery.next_number()
         future.number = number
-        client = delivery.client
         try:
             client.produce(topic, value, key, -1, future, None, 0, [record_id])
         except Exception:

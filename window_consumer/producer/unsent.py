@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
 from window_consumer.kafka import errors
-from window_consumer.producer.batch_limits import BatchLimits
+from window_consumer.kafka.batch_limits import BatchLimits
 from window_consumer.producer.errors import (
     InvalidRecordError,
+    LoginRefusedError,
     MayHaveArrivedError,
     NeverSentError,
     NoSuchTopicError,
@@ -18,26 +19,37 @@ from window_consumer.producer.errors import (
     TooLargeError,
 )
 from window_consumer.producer.future import SendFuture
+from window_consumer.producer.memory_limit import MemoryLimit
 from window_consumer.producer.missing_topics import MissingTopics
 
 
 class UnsentRecords:
     """Decides by the error. Owner: the thread that hands out answers, but for ``hold``."""
 
-    def __init__(self, properties: Mapping[str, Any], missing_topic_s: float, *, resends: bool):
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        missing_topic_s: float,
+        bound: MemoryLimit,
+        *,
+        resends: bool,
+    ):
         """``resends`` is False in transactions, which are run again as a whole."""
         self._largest = int(properties["message.max.bytes"])
         self._resends = resends
         self._waiting: list[SendFuture] = []
+        self._too_large = 0
         self._doubtful: set[int] = set()
         self._doubtful_below = 0
-        self.limits = BatchLimits(properties)
-        self.missing = MissingTopics(missing_topic_s)
+        self.limits = BatchLimits[SendFuture](properties)
+        self.missing = MissingTopics(missing_topic_s, bound)
+        self.refused_login: str | None = None
+        """Why the brokers refuse the login; while it is there, nothing is sent again."""
         self.closing = False
         """Whether nothing is sent again."""
 
     def __len__(self) -> int:
-        return len(self._waiting) + self.missing.count()
+        return len(self._waiting) + self.missing.count() + self._too_large
 
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
         """Decide what becomes of a record; ``message`` is None where the client did not take it."""
@@ -45,6 +57,10 @@ class UnsentRecords:
         text = f"{future.topic}: {errors.text_of(error)}"
         if self.closing and verdict not in ("denied", "invalid"):
             self._give_up(future, may_have_arrived=self._may_have_arrived(future, error, message))
+        elif self.refused_login is not None and verdict == "transient":
+            self._give_up_login(
+                future, may_have_arrived=self._may_have_arrived(future, error, message)
+            )
         elif verdict == "denied":
             future.fail(SendDeniedError(f"{text}: WRITE on the topic is missing: add an ACL"))
         elif verdict == "invalid":
@@ -54,13 +70,20 @@ class UnsentRecords:
         elif not self._resends:
             future.fail(_of_transaction(future, verdict, text))
         elif verdict == "too_large":
+            self._too_large += 1
             self.limits.add_refused(future, message.partition())
         elif verdict == "missing":
             self.hold(future)
-        else:
-            if self._may_have_arrived(future, error, message):
-                self._doubtful.add(future.number)
+        elif self.is_to_send_again(future, error, message):
             self._waiting.append(future)
+
+    def is_to_send_again(self, future: SendFuture, error: Any, message: Any) -> bool:
+        """Tell it of a record whose trouble may pass, and remember whether it may be written."""
+        if self.closing or self.refused_login is not None:
+            return False
+        if self._may_have_arrived(future, error, message):
+            self._doubtful.add(future.number)
+        return True
 
     def hold(self, future: SendFuture) -> None:
         """Keep a record whose topic is missing, unless it has been missing for too long."""
@@ -75,6 +98,14 @@ class UnsentRecords:
         """Return those to send again, in order; here they are no more."""
         found = sorted(self._waiting, key=attrgetter("number"))
         self._waiting.clear()
+        return found
+
+    def sort_out(
+        self, limit_of: Callable[[str], int | None]
+    ) -> tuple[list[SendFuture], list[tuple[SendFuture, int | None]]]:
+        """Return whom of batches that were too large to send again, and who is too large."""
+        found = self.limits.sort_out(limit_of)
+        self._too_large = 0
         return found
 
     def doubt_below(self, number: int) -> None:
@@ -93,9 +124,23 @@ class UnsentRecords:
         is_cut = place is not None and place >= 0 and future.number <= self._doubtful_below
         return is_cut or errors.was_in_flight(error)
 
+    def answer_refused_login(self) -> None:
+        """Give up what waits, as nothing can be sent."""
+        for future in (*self.take(), *self.missing.clear()):
+            self._give_up_login(future, may_have_arrived=future.number in self._doubtful)
+
+    def _give_up_login(self, future: SendFuture, *, may_have_arrived: bool) -> None:
+        text = f"{future.topic}: the brokers refuse the login: {self.refused_login}"
+        if may_have_arrived:
+            future.fail(MayHaveArrivedError(f"{text}; the record may have been written before"))
+        else:
+            future.fail(LoginRefusedError(text))
+
     def answer_all(self) -> None:
         """Give up what waits, as the producer is closed."""
-        again, _ = self.limits.sort_out(_unknown_limit)
+        again, alone = self.sort_out(_unknown_limit)
+        for future, limit in alone:
+            future.fail(TooLargeError(future.topic, future.size, limit))
         for future in (*self.take(), *self.missing.clear(), *again):
             self._give_up(future, may_have_arrived=future.number in self._doubtful)
 

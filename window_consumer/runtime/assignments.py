@@ -190,7 +190,9 @@ class Assignments:
             # Like added partitions: their first records were never skipped on purpose.
             rule = "earliest"
         kept = self.kept.recall(name, committed[name], hashed, log[1])
-        found = Found(name, committed[name], log, hashed, known, facts.partitions, kept)
+        found = Found(
+            name, committed[name], log, hashed, facts.topic_id, known, facts.partitions, kept
+        )
         start = resolve(found, rule)
         if start.event is not None:
             self._warn(start.event, start.warning)

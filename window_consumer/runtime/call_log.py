@@ -264,28 +264,36 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
         return f"{fault.message}; {_ENDS[failed.end]}{more}"
     stack = f"\n{fault.stack.rstrip()}" if fault.stack else ""
     return (
-        f"failed at attempt {failed.calls} {_of_how_many(failed, rules)} with {fault.words};"
+        f"failed at {_attempt(failed, rules)} with {fault.words};"
         f" {_next_step(failed, now)}{more}{stack}"
     )
 
 
-def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
-    """Return the limit of attempts in words; crashes have a limit of their own."""
+def _attempt(failed: FailedRecord, rules: RetryRules) -> str:
+    """Return which of how many attempts failed; crashes have a limit of their own."""
     kind = type(failed.failure.error)
     if kind is ProcessDiedError:
-        return f"(crash {failed.deaths} of {rules.crash_attempts})"
+        return f"attempt {failed.calls} (crash {failed.deaths} of {rules.crash_attempts})"
     if kind is ProcessCrashedError:
-        return "(its crash_attempts are spent)"
-    return f"of {failed.hop.attempts + rules.allowed(failed.partition.retry_level.level)}"
+        return f"attempt {failed.calls} (its crash_attempts are spent)"
+    most = failed.hop.attempts + rules.allowed(failed.partition.retry_level.level)
+    attempts = min(failed.calls - failed.spared, most)
+    if attempts == failed.calls:
+        return f"attempt {attempts} of {most}"
+    return (
+        f"call {failed.calls} ({attempts} of {most} attempts used: the circuit breaker counts no"
+        " others)"
+    )
 
 
 def _next_step(failed: FailedRecord, now: float) -> str:
     if failed.reason is None:
         return f"next attempt in {max(0.0, failed.due - now):.1f} s"
     if failed.level is not None:
-        return f"it moves to the retry topic of {failed.level.name}"
-    why = _WHY.get(failed.reason, "its attempts are spent")
-    return f"{why}, it leaves"
+        step = f"it moves to the retry topic of {failed.level.name}"
+    else:
+        step = f"{_WHY.get(failed.reason, 'its attempts are spent')}, {_ENDS[failed.end]}"
+    return step if failed.is_decided else f"{step} unless the circuit breaker holds it"
 
 
 def _trace(message: Message | None) -> dict[str, object]:

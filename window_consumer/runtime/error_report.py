@@ -47,6 +47,10 @@ _MAX_CHAIN = 5
 LAYER = "__handler_layer__"
 """The global of modules whose frames lie between a slot's loop and the handlers."""
 
+STEPS = "__handler_steps__"
+"""The global of the module that runs layers. Its frames, and those of layers within it, are not
+shown; they remain in fingerprints, which stay what they are."""
+
 SLOT = "__handler_slot__"
 """The global of the module that holds a slot's loop."""
 
@@ -72,6 +76,9 @@ Hide = Callable[[str, Sequence[Message]], str]
 
 Lines = Sequence[traceback.FrameSummary]
 """Frames as another process reports them."""
+
+Frames = Sequence[tuple[FrameType, int] | traceback.FrameSummary]
+"""Frames of this process, or of another."""
 
 
 class ErrorReports:
@@ -137,7 +144,7 @@ class ErrorReports:
         """
         error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
         digest = "|".join(map(_frame_name, where))
-        texts = _formatted(where[-_MAX_FRAMES:])
+        texts = formatted(shown_part(where)[-_MAX_FRAMES:])
         name = class_name(type(error))
         stack = self._mask("".join(texts)) or "the thread is gone\n"
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
@@ -164,7 +171,7 @@ class ErrorReports:
     def _stack(self, chain: Sequence[BaseException]) -> str:
         parts = []
         for error in chain:
-            trace = _without_ours(error.__traceback__)
+            trace = _without_ours(error.__traceback__, steps=True)
             frames = traceback.StackSummary.from_list(
                 each
                 for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
@@ -223,12 +230,16 @@ def _named(error: BaseException) -> str:
     return f"{class_name(type(error))}: {_text_of(error)}"
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of the slot's loop and its layers, which begin every stack."""
+def _without_ours(trace: TracebackType | None, *, steps: bool = False) -> TracebackType | None:
+    """Drop the frames of the slot's loop and its layers, which begin every stack.
+
+    With ``steps`` those of the module that runs layers, too.
+    """
     ours = True  # the slot's loop
     while ours and trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-        ours = LAYER in trace.tb_frame.f_globals
+        names = trace.tb_frame.f_globals
+        ours = LAYER in names or (steps and STEPS in names)
     return trace
 
 
@@ -245,7 +256,30 @@ def handlers_part(frame: FrameType | None) -> Where:
     return frames[ours[-1] + 1 :] if ours else frames
 
 
-def _formatted(where: Where | Lines) -> list[str]:
+def shown_part(where: Frames) -> Frames:
+    """Return the frames from the handler on, as they are shown; all where there is no handler."""
+    is_foreign = any(isinstance(each, traceback.FrameSummary) for each in where)
+    files = _files_with(LAYER, STEPS) if is_foreign else set()
+    below = 0
+    for index, each in enumerate(where):
+        if isinstance(each, traceback.FrameSummary):
+            ours = each.filename in files
+        else:
+            ours = LAYER in each[0].f_globals or STEPS in each[0].f_globals
+        if ours:
+            below = index + 1
+    return where[below:] or where
+
+
+def _files_with(*markers: str) -> set[object]:
+    """Return the files of loaded modules with one of these globals."""
+    # sys.modules may contain any object, and None for modules that must not be imported.
+    modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
+    return {each.get("__file__") for each in modules if any(marker in each for marker in markers)}
+
+
+def formatted(where: Frames) -> list[str]:
+    """Return the lines of frames as Python prints them."""
     frames = [each for each in where if not isinstance(each, traceback.FrameSummary)]
     lines = [each for each in where if isinstance(each, traceback.FrameSummary)]
     summary = traceback.StackSummary.extract(iter(frames)) if frames else None
@@ -260,9 +294,7 @@ def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
 
 def handlers_lines(lines: Lines) -> Lines:
     """Return the part of another process's stack below the slot's loop and the layers."""
-    # sys.modules may contain any object, and None for modules that must not be imported.
-    modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
-    files = {each.get("__file__") for each in modules if LAYER in each or SLOT in each}
+    files = _files_with(LAYER, SLOT)
     ours = [index for index, each in enumerate(lines) if each.filename in files]
     return lines[ours[-1] + 1 :] if ours else lines
 

@@ -23,6 +23,7 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import (
     ASK_S,
+    LOGS_S,
     RETRY_S,
     Assignments,
 )
@@ -118,15 +119,14 @@ class OffsetResets:
             return
         # Lower offsets would count as already seen, so a new epoch begins. Running calls belong to
         # a part of the log that is gone.
-        hashed = topic_hash(self._assignments.topic_ids.get(name))
+        topic_id = self._assignments.topic_ids.get(name)
         known_partitions = partition.commit.known_partitions
         self._reports.calls.outlived(self._engine.on_lost([name], now))
         partitions = facts[name.topic].partitions if name.topic in facts else 0
-        assigned = Assigned(name, offset, (), hashed, known_partitions, partitions=partitions)
-        self._begin(assigned, now)
+        self._begin(name, offset, topic_id, known_partitions, partitions, now)
 
     def _position_after_loss(self, name: TopicPartition, position: int) -> int:
-        low, end = self._source.log_range(name, ASK_S)
+        low, end = self._log(name)
         if low <= position <= end:
             # Only prefetched records were gone, or the log has grown since.
             return position
@@ -148,19 +148,40 @@ class OffsetResets:
         )
         return offset
 
+    def _log(self, name: TopicPartition) -> tuple[int, int]:
+        """Return a log's first offset and its end; raise if they are late, they come in a retry."""
+        answer = self._source.log_ranges([name], LOGS_S)[name]
+        if isinstance(answer, WindowConsumerError):
+            raise answer
+        return answer
+
     def _begin_anew(self, name: TopicPartition, facts: TopicFacts, now: float) -> None:
         def begin() -> None:
-            low, _ = self._source.log_range(name, ASK_S)
+            low, _ = self._log(name)
             self._assignments.topic_ids[name] = facts.topic_id
-            hashed = topic_hash(facts.topic_id)
-            partitions = facts.partitions
-            self._begin(Assigned(name, low, (), hashed, partitions, partitions=partitions), now)
+            self._begin(name, low, facts.topic_id, facts.partitions, facts.partitions, now)
 
         self._try(name, begin, now)
 
-    def _begin(self, assigned: Assigned, now: float) -> None:
-        self._standing.pop(assigned.name, None)
-        self._source.seek(assigned.name, assigned.next_offset)
+    def _begin(
+        self,
+        name: TopicPartition,
+        offset: int,
+        topic_id: str | None,
+        known_partitions: int,
+        partitions: int,
+        now: float,
+    ) -> None:
+        assigned = Assigned(
+            name,
+            offset,
+            topic_hash=topic_hash(topic_id),
+            topic_id=topic_id,
+            known_partitions=known_partitions,
+            partitions=partitions,
+        )
+        self._standing.pop(name, None)
+        self._source.seek(name, offset)
         self._engine.on_assigned([assigned], now)
 
 

@@ -15,6 +15,7 @@ from window_consumer.engine.decisions import (
     Outlived,
 )
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -24,7 +25,6 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
-    CallsHangError,
     WindowConsumerError,
     WorkerStoppedError,
 )
@@ -124,13 +124,15 @@ class PollLoopParts:
     on_phase: Callable[[Phase], None]
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
     """Called periodically with the partitions that are not fetched."""
+    inherited: Sequence[SimpleQueue[Any]] = ()
+    """The completions queues of the worker's predecessors, whose calls may still run."""
 
 
 class PollLoop:
     """Drives one worker and is its Source's Listener. Owner: the poll thread.
 
-    Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot``, ``halt`` and ``intervene``,
-    and read ``phase``, ``failure`` and ``outlived``.
+    Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot``, ``halt``,
+    ``decide_breaker`` and ``intervene``, and read ``phase``, ``failure`` and ``outlived``.
     """
 
     def __init__(self, worker: str, parts: PollLoopParts, rules: LoopRules):
@@ -235,6 +237,17 @@ class PollLoop:
 
         return self.ask(do, timeout_s)
 
+    def decide_breaker(self, *, release: bool, timeout_s: float) -> BreakerAnswer | None:
+        """Obey a user about the breaker, see ``Engine.on_breaker_decision``.
+
+        Return None where the poll thread does not answer in time. Nothing changes then.
+        """
+
+        def do(engine: Engine, clock: Clock) -> BreakerAnswer:
+            return engine.on_breaker_decision(clock.now(), release=release)
+
+        return self.ask(do, timeout_s)
+
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, timeout_s: float
     ) -> InterventionResult | None:
@@ -287,6 +300,8 @@ class PollLoop:
         now = self._freeze_detector.notice()
         engine = self._engine
         worked = self._take_completions(0.0)
+        if engine.outlived:
+            self._take_inherited(now)
         serve = now - self._served_at >= SERVE_S
         want = engine.appetite(for_copies=serve)
         if want or serve:
@@ -296,8 +311,7 @@ class PollLoop:
         self._carry_out(decisions)
         if decisions.stop is not None:
             # A revoke that has begun must finish, so this is not part of _carry_out.
-            hangs = decisions.stop == engine.stalls.stop
-            raise (CallsHangError if hangs else WorkerStoppedError)(decisions.stop)
+            raise decisions.stop
         if self._given_up is not None:
             raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
@@ -360,6 +374,14 @@ class PollLoop:
                 # A thread that waits in a loop for long calls was not frozen.
                 self._freeze_detector.notice()
             return taken
+
+    def _take_inherited(self, now: float) -> None:
+        """Pass the ends of the predecessors' calls to the Engine; nothing else counts any more."""
+        for queue in self._parts.inherited:
+            while not queue.empty():
+                item = queue.get_nowait()
+                if type(item) is Slice:
+                    self._engine.on_inherited_completion(item, now)
 
     def _receive(
         self, item: ResultAck | Published | TopicNews | LogEnds | WindowConsumerError

@@ -307,15 +307,18 @@ class Running:
             return None
         self._restarts[worker.name] += 1
         self.left_behind = True
+        ordered = len(worker.left_behind().calls)
         self._logger.warning(
-            "%s: restart %d of %d; the threads of its hanging calls remain",
+            "%s: restart %d of %d; the threads of its hanging calls remain%s",
             worker.name,
             self._restarts[worker.name],
             MAX_RESTARTS,
+            f", and the keys of {ordered} of them wait for their end" if ordered else "",
             extra={
                 "event": LogEvent.WORKER_RESTARTED,
                 "worker": worker.name,
                 "restart": self._restarts[worker.name],
+                "calls_waited_for": ordered,
             },
         )
         successor = worker.successor(self._make_source(worker.name))

@@ -17,6 +17,7 @@ from window_consumer.engine.engine import (
     Engine,
     MakeEngine,
 )
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
     Intervention,
     InterventionResult,
@@ -41,6 +42,7 @@ from window_consumer.engine.retry.retry_topics import (
     Level,
     RetryTopicLevel,
 )
+from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
@@ -153,6 +155,16 @@ def is_ready(loop: PollLoop) -> bool:
     return loop.phase is Phase.RUNNING and loop.in_group
 
 
+@frozen
+class LeftBehind:
+    """The handler calls that still run after a worker has ended, for its successor."""
+
+    calls: Sequence[OutlivedCall] = ()
+    """Those that keep lanes busy."""
+    completions: Sequence[SimpleQueue[Any]] = ()
+    """Where their slots report them when they have ended."""
+
+
 class Worker:
     """Starts and stops one worker's threads. Any thread may call it."""
 
@@ -163,6 +175,7 @@ class Worker:
         sink: Sink,
         state: Any,
         on_phase: Callable[[Worker, Phase], None],
+        predecessor: LeftBehind | None = None,
     ):
         self.setup = setup
         self._sink, self._state, self._tell_phase = sink, state, on_phase
@@ -172,6 +185,8 @@ class Worker:
             setup.name, setup.logger, self._clock.now, setup.loggable_key, setup.origin.handler
         )
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.retry_levels)
+        self._inherits = predecessor or LeftBehind()
+        self._engine.inherit(self._inherits.calls)
         self._observers = Observers(setup.observers, self._reports.observer_failed)
         if setup.observers:
             self._engine.observe(self._observers)
@@ -207,6 +222,7 @@ class Worker:
             copy_of=self._copy_of,
             on_phase=lambda phase: on_phase(self, phase),
             on_paused=self._watch.set_paused,
+            inherited=self._inherits.completions,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
         self.inspect = Inspection(self.loop)
@@ -239,9 +255,19 @@ class Worker:
     def successor(self, source: Source) -> Worker:
         """Return a new worker to start in place of this one, which has ended.
 
-        Its threads and windows are new. Its observers and its Sink stay the same.
+        Its threads and windows are new. Its observers and its Sink stay the same. Keys whose calls
+        still run here wait there until these have ended.
         """
-        return Worker(self.setup, source, self._sink, self._state, self._tell_phase)
+        behind = self.left_behind()
+        return Worker(self.setup, source, self._sink, self._state, self._tell_phase, behind)
+
+    def left_behind(self) -> LeftBehind:
+        """Return the calls that still run; the poll thread must have ended."""
+        # Children were killed at the end, and their calls with them.
+        if isinstance(self._pool, PoolWithChildren):
+            return LeftBehind()
+        queues = (*self._inherits.completions, self._completions)
+        return LeftBehind(self._engine.outlived.calls, queues)
 
     def start(self) -> None:
         """Start all threads; the poll thread joins the group."""
@@ -318,6 +344,13 @@ class Worker:
         """
         return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
 
+    def decide_breaker(self, *, release: bool) -> BreakerAnswer | None:
+        """Release what the breaker holds, or declare an outage.
+
+        Return None where the poll thread does not answer.
+        """
+        return self.loop.decide_breaker(release=release, timeout_s=HALT_S)
+
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention
     ) -> InterventionResult | None:
@@ -383,6 +416,7 @@ _SUMMARY = (
     "moved",
     "dead_lettered",
     "skipped",
+    "deduplicated",
     "expired",
     "dropped",
 )

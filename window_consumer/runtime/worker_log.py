@@ -12,10 +12,7 @@ from window_consumer.engine.decisions import (
     OutOfOrderRecords,
     OwnerAway,
 )
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerNews,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import (
     FailedRecord,
@@ -36,9 +33,12 @@ from window_consumer.runtime.context import (
 from window_consumer.runtime.limited_log import LimitedLog, Now
 
 _NOW = {
-    BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
+    BreakerState.HOLDING: "nothing leaves until it is clear why",
+    BreakerState.POISON: "everything runs, and a record leaves if others succeed beside it",
+    BreakerState.OVERLOAD: "fewer calls run at once, and nothing leaves",
+    BreakerState.OPEN: "single calls test whether it is over, and nothing leaves",
     BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
-    BreakerState.HALF_OPEN: "one call at a time tests whether it is over",
+    BreakerState.HALF_OPEN: "the number of calls doubles while they succeed; nothing leaves",
     BreakerState.CLOSED: "work resumes",
 }
 

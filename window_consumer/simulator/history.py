@@ -371,7 +371,7 @@ class SimulationHistory:
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
         if HoldReason.CRASH_SUSPECTS in tenure.partition.holds:
             self._check_name(call)
-        if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
+        if self.now() < self._not_before(call) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")
         level = self._retry_level(tenure.name).level
         if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
@@ -435,7 +435,8 @@ class SimulationHistory:
         for other in running:
             if call.batch is not None and call.batch == other.batch:
                 continue
-            if not (self._may_overlap(other) or self._may_overlap(call)):
+            is_known = other.tenure.member is tenure.member
+            if is_known or not (self._may_overlap(other) or self._may_overlap(call)):
                 self.violate(
                     f"{tenure.name}@{call.offset} of lane {lane!r} is called on {tenure.member}"
                     f" while {other.offset} runs on {other.tenure.member}"
@@ -485,7 +486,7 @@ class SimulationHistory:
     def _conclude(self, call: SimulatedCall, error: Exception | None, result: Result) -> None:
         tenure = call.tenure
         if result == "failed":
-            tenure.not_before[call.offset] = self.now() + self._shortest_wait(call, error)
+            tenure.last_failures[call.offset] = (self.now(), error, _spared(call))
         elif result == "spent":
             tenure.leaving.add(call.offset)
         else:
@@ -660,12 +661,26 @@ class SimulationHistory:
         not_before = record.hop.not_before or 0
         return min(not_before, record.written_ms + (level.delay_s + MAX_SKEW_S) * 1000)
 
-    def _shortest_wait(self, call: SimulatedCall, error: Exception | None) -> float:
-        retry = self.plan.engine.retry
+    def _not_before(self, call: SimulatedCall) -> float:
+        """Return when a record may be called again, after its last failure at the earliest.
+
+        Calls that the breaker did not charge do not make the backoff longer: before any charged
+        one it is half of the shortest. A record whose last attempt was charged is called at once
+        when the breaker pardons it.
+        """
+        tenure, retry = call.tenure, self.plan.engine.retry
+        if call.offset not in tenure.last_failures:
+            return 0.0
+        failed_at, error, spared_before = tenure.last_failures[call.offset]
         if isinstance(error, RetryLater):
-            return min(error.after_s, retry.backoff_max_s)
-        ceiling = min(retry.backoff_min_s * 2.0 ** (call.attempt - 1), retry.backoff_max_s)
-        return 0.75 * ceiling
+            return failed_at + min(error.after_s, retry.backoff_max_s)
+        spared = _spared(call)
+        charged = call.attempt - 1 - spared
+        is_spent = charged >= retry.allowed(tenure.partition.retry_level.level)
+        if self.plan.engine.breaker.enabled and is_spent and spared == spared_before:
+            return failed_at
+        ceiling = min(retry.backoff_min_s * 2.0 ** (charged - 1), retry.backoff_max_s)
+        return failed_at + 0.75 * ceiling
 
     # ---- members
 
@@ -685,6 +700,13 @@ class SimulationHistory:
         for running in self._running.values():
             running[:] = [call for call in running if call.tenure.member is not member]
         self.events.append(Killed(str(member), self.now()))
+
+
+def _spared(call: SimulatedCall) -> int:
+    """Return how many calls of a record the breaker has not charged."""
+    partition = call.tenure.partition
+    failed = partition.failed.get(partition.window.offsets.seq_of(call.offset))
+    return 0 if failed is None else failed.spared
 
 
 def _further(retry: RetryRules, level: Level | None) -> list[Level]:

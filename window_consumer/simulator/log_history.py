@@ -177,6 +177,7 @@ class Tenure:
         "excused_below",
         "final",
         "kept",
+        "last_failures",
         "leaving",
         "ledger",
         "lines",
@@ -185,7 +186,6 @@ class Tenure:
         "name",
         "never_again",
         "next_offset",
-        "not_before",
         "partition",
         "restarted",
         "running",
@@ -226,8 +226,8 @@ class Tenure:
         self.attempts: dict[int, int] = {}
         self.deaths: dict[int, int] = {}
         """How often a slot's process died with this record alone in progress."""
-        self.not_before: dict[int, float] = {}
-        """When a failed record may be called again."""
+        self.last_failures: dict[int, tuple[float, Exception | None, int]] = {}
+        """When the last call of a record failed, with what, and how many had not been charged."""
         self.leaving: set[int] = set()
         """Offsets whose attempts are spent: their copies may be written."""
         self.lines: dict[Lane, deque[int]] = {}

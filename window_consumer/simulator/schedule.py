@@ -14,7 +14,7 @@ from typing import Literal
 from attrs import evolve, field, frozen
 
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import (

@@ -13,6 +13,7 @@ from window_consumer.kafka.embedded import (
 from window_consumer.testing.application import TestApp
 from window_consumer.testing.journal import (
     DEAD_LETTERED,
+    DEDUPLICATED,
     DONE,
     DROPPED,
     EXPIRED,
@@ -28,6 +29,7 @@ from window_consumer.testing.records import make_record
 
 __all__ = [
     "DEAD_LETTERED",
+    "DEDUPLICATED",
     "DONE",
     "DROPPED",
     "EXPIRED",

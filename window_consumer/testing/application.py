@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -90,7 +91,8 @@ class TestApp(GuaranteeFindings):
     ):
         self.app = load_app(app) if isinstance(app, str) else app
         self.plan = _plan_of(self.app, config, only, [*overrides, _AWAY])
-        self.broker = FakeBroker()
+        run_id = uuid.uuid4().hex[:8]
+        self.broker = FakeBroker(run_id)
         """The topics and groups in memory, to cause faults and to inspect topics."""
         self.clock = StillClock(now=1.0)
         self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
@@ -98,7 +100,12 @@ class TestApp(GuaranteeFindings):
         journal = Journal(self._sources, topics_seen.copy_of)
         super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})
         self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
-        self._producer = TestProducer(self.broker, self.clock, self._sources)
+        with_once = {
+            worker.name
+            for worker in self.plan.workers
+            if any(route.handler.once is not None for route in worker.routes)
+        }
+        self._producer = TestProducer(self.broker, self.clock, self._sources, with_once, run_id)
         self._setting = SteppedSetting(self.broker, self.clock, journal)
         self._process: ApplicationProcess | None = None
         self._lifespans = ExitStack()
@@ -114,6 +121,11 @@ class TestApp(GuaranteeFindings):
 
     def __enter__(self) -> Self:
         """Start the workers; raise a lifespan's error unchanged."""
+        for worker in self.plan.workers:
+            for route in worker.routes:
+                if route.handler.once is not None:
+                    # Entered first, so that it is left after the loops.
+                    self._lifespans.callback(route.handler.once.close_loops)
         try:
             self._begin()
             self.run_until_idle()

@@ -8,6 +8,7 @@ from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Produce
 from window_consumer.testing.journal import (
+    DEDUPLICATED,
     DONE,
     DROPPED,
     EXPIRED,
@@ -38,13 +39,21 @@ class GuaranteeFindings:
 
     @property
     def produced(self) -> list[Produce]:
-        """The results that handlers returned to be produced, in the order of their acks."""
+        """The results that handlers returned to be produced, in the order of their acks.
+
+        With ``once``, the rows of its outbox in the order of their commits.
+        """
         return list(self._journal.results)
 
     @property
     def skipped(self) -> list[Handling]:
         """The records that were skipped or filtered."""
         return self._journal.with_outcome(SKIPPED)
+
+    @property
+    def deduplicated(self) -> list[Handling]:
+        """The records whose effects the database of ``once`` already held."""
+        return self._journal.with_outcome(DEDUPLICATED)
 
     @property
     def dropped(self) -> list[Handling]:

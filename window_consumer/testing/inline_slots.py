@@ -56,6 +56,7 @@ class InlineSlots:
         describe = _kept(caller.describe)
         self._caller = Caller(watched(handler, worker, journal), describe)
         self._batch_caller = Caller(watched_batches(handler, worker, journal), describe)
+        self._on_stored = journal.storing(worker)
         self._completions = completions
         self._state = state
         self._now = now
@@ -92,6 +93,7 @@ class InlineSlots:
         token = current_slot.set(slot)
         slice_.thread = threading.get_ident()
         slice_.call.state = self._state
+        slice_.call.on_stored = self._on_stored
         slice_.started = started = self._now()
         self.calling = True
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from window_consumer.dlq.dead_letter import (
 )
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import (
+    CallAgain,
+    Deduplicated,
     NotCalled,
     UsageError,
 )
@@ -31,6 +33,7 @@ from window_consumer.model.produce import (
 from window_consumer.model.record import Call as CallFacts
 from window_consumer.model.record import (
     Message,
+    OnStored,
     Record,
 )
 from window_consumer.runtime.calls.batch_calls import (
@@ -58,6 +61,8 @@ class SentState(Enum):
     """Its attempts are spent and ``retry.when_spent`` is drop."""
     EXPIRED = "expired"
     """It was older than its time to live."""
+    DEDUPLICATED = "deduplicated"
+    """The database of its ``once`` already held its effect: no handler was called."""
 
     def __repr__(self) -> str:
         return self.name
@@ -71,10 +76,14 @@ MOVED = SentState.MOVED
 DEAD_LETTERED = SentState.DEAD_LETTERED
 DROPPED = SentState.DROPPED
 EXPIRED = SentState.EXPIRED
+DEDUPLICATED = SentState.DEDUPLICATED
 
 _NOT_THE_USERS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
 UNFINISHED = frozenset({WAITING, RETRYING, MOVED})
+
+_UNCALLED = (NotCalled, Deduplicated, CallAgain, HeldResults)
+"""What layers around handlers raise instead of calling them."""
 
 
 @frozen
@@ -121,7 +130,7 @@ class Handling:
     calls: list[HandlerCall] = field(factory=list)
     """The handler calls, those of crashed processes included."""
     produced: list[Produce] = field(factory=list)
-    """The acked results that its handler returned to be produced."""
+    """The acked results that its handler returned; with ``once``, its committed outbox rows."""
     was_moved: bool = False
     """At least one copy was written to a retry topic."""
     find_copy: Callable[[Handling], DeadLetter | None] = field(default=lambda _: None, repr=False)
@@ -214,7 +223,7 @@ class Sent:
 
     @property
     def produced(self) -> list[Produce]:
-        """The acked results that its handler returned to be produced."""
+        """The acked results that its handler returned; with ``once``, its committed outbox rows."""
         return self.of().produced
 
     def of(self, worker: str | None = None) -> Handling:
@@ -256,10 +265,20 @@ class Journal:
         """What was produced, in the order of the acks."""
 
     def produced(self, result: Produce, handlings: Iterable[Handling]) -> None:
-        """Record that a result is acked, from a call for these records."""
+        """Record that a result is acked or committed, from a call for these records."""
         self.results.append(result)
         for handling in handlings:
             handling.produced.append(result)
+
+    def storing(self, worker: str) -> OnStored:
+        """Return what a call with ``once`` tells its committed outbox rows."""
+
+        def stored(records: Sequence[Record], rows: Sequence[Produce]) -> None:
+            handlings = [self.of(worker, each._message) for each in records]  # noqa: SLF001 - as below
+            for row in rows:
+                self.produced(row, handlings)
+
+        return stored
 
     def __iter__(self) -> Iterator[Handling]:
         return iter(self._handlings.values())
@@ -289,7 +308,7 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
         try:
             returned = handler(record)
             results_of(returned)  # raises what the slot is about to raise
-        except NotCalled:
+        except _UNCALLED:
             handling.calls.remove(noted)
             raise
         except BaseException as error:
@@ -314,7 +333,7 @@ def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal
         except BaseException as error:
             for record, reason in failed_of(error, records):
                 place = places[id(record)]
-                if isinstance(reason, NotCalled | HeldResults):
+                if isinstance(reason, _UNCALLED):
                     handlings[place].calls.remove(noted[place])
                 else:
                     noted[place].error = reason

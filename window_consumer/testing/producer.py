@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from window_consumer.config.problems import did_you_mean
+from window_consumer.model import headers as names
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
+from window_consumer.model.record_identity import given_id
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
 from window_consumer.testing.fakes.topics import partition_of
@@ -23,9 +25,19 @@ class TestProducer:
 
     __test__ = False  # pytest would take it for a class of tests
 
-    def __init__(self, broker: FakeBroker, clock: Clock, sources: Mapping[str, Collection[str]]):
+    def __init__(
+        self,
+        broker: FakeBroker,
+        clock: Clock,
+        sources: Mapping[str, Collection[str]],
+        with_once: Collection[str],
+        run_id: str,
+    ):
+        """``with_once`` names the workers whose database remembers ids from run to run."""
         self._broker = broker
         self._clock = clock
+        self._with_once = with_once
+        self._run_id = run_id
         self._sources = sources
         """The topics that each worker reads."""
         self._keyless = 0
@@ -51,8 +63,15 @@ class TestProducer:
                 " TestApp(topics={...}) another number"
             )
         when = self._clock.wall_ms() if timestamp is None else timestamp
-        raw_value, pairs = bytes_of(value), headers_of(headers)
+        raw_value, pairs = bytes_of(value), [*headers_of(headers)]
+        if given_id(pairs) is None and self._is_remembered(topic):
+            offset = self._broker.log(topic, partition).end
+            pairs.append((names.ID, f"{topic}/{partition}/{offset}/{self._run_id}".encode()))
         return self._broker.produce(topic, partition, raw_key, raw_value, pairs, when)
+
+    def _is_remembered(self, topic: str) -> bool:
+        """Return whether a database may outlive this run and remember the ids of these records."""
+        return any(topic in self._sources[worker] for worker in self._with_once)
 
     def _choose(self, key: bytes | None, partitions: int) -> int:
         if key is not None:

@@ -64,6 +64,7 @@ class RealKafka:
         *,
         java: str,
         jars: Path,
+        heap: str = "1g",
     ):
         self.log = directory / "kafka.log"
         """Kafka's own log."""
@@ -71,6 +72,7 @@ class RealKafka:
         self.bootstrap, self.sasl_bootstrap, controller = addresses
         self._properties = directory / "server.properties"
         self._java = [java, "-cp", f"{jars}/*"]
+        self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._settings = {
@@ -109,6 +111,23 @@ class RealKafka:
             else:
                 return kafka
         raise AssertionError("the last attempt returns or raises")
+
+    @classmethod
+    def formatted(
+        cls,
+        directory: Path,
+        settings: Settings,
+        addresses: Sequence[str],
+        *,
+        cluster_id: str,
+        heap: str = "1g",
+    ) -> Self:
+        """Prepare a node of a cluster, which ``restart`` starts; raises as ``start``."""
+        directory.mkdir(parents=True)
+        java, jars = find_java(), fetch_jars(default_directory())
+        kafka = cls(directory, settings, addresses, java=java, jars=jars, heap=heap)
+        kafka._format(cluster_id)
+        return kafka
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +169,7 @@ class RealKafka:
         """Start Kafka at the same addresses and with its data; stop it first if it runs."""
         self.stop()
         said = len(self._log_text())
-        options = ["-Xmx1g"]
+        options = [f"-Xmx{self._heap}"]
         options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         options += ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
         options += ["-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
@@ -238,11 +257,12 @@ class RealKafka:
 
     # ---- storage
 
-    def _format(self) -> None:
+    def _format(self, cluster_id: str | None = None) -> None:
         lines = [f"{key}={value}\n" for key, value in self._settings.items()]
         self._properties.write_text("".join(lines))
         # The leading letter keeps the tool from parsing it as an option.
-        cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+        if cluster_id is None:
+            cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
         done = subprocess.run(

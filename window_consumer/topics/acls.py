@@ -63,6 +63,14 @@ def rights_of_telemetry(config: Config) -> Iterator[AclRule]:
         yield AclRule("topic", config.audit.topic, operations, "the audit")
 
 
+def rights_of_outbox(config: Config) -> Iterator[AclRule]:
+    """Yield what the relay needs beyond WRITE on the topics of its rows, which only they name."""
+    if config.outbox.database is not None:
+        name = f"wc-outbox-{config.outbox.table}-"
+        operations = ("WRITE", "DESCRIBE")
+        yield AclRule("transactional-id", name, operations, "the outbox relay", is_prefix=True)
+
+
 def merged(rights: Iterable[AclRule]) -> list[AclRule]:
     """Join rules that differ only in their purpose: workers of one group share some."""
     found: dict[AclRule, list[str]] = {}

@@ -47,7 +47,7 @@ class Principal(click.ParamType[str]):
 
 
 @click.command("plan")
-@click.argument("application", metavar="[MODULE:APP]", required=False)
+@common.optional_application
 @common.config
 @click.option(
     "--format",

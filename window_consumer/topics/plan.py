@@ -51,6 +51,7 @@ from window_consumer.topics.acls import (
     AclRule,
     merged,
     rights_of,
+    rights_of_outbox,
     rights_of_telemetry,
 )
 
@@ -195,6 +196,7 @@ class Planner:
                 groups = models.setdefault(bootstrap, {})
                 groups.setdefault(worker.group, []).extend(sources.values())
         self._add_telemetry(found, clusters, replication)
+        self._add_outbox(found)
         for bootstrap, plan in found.items():
             plan.topics += _states(models.get(bootstrap, {}))
             plan.rights = merged(plan.rights)
@@ -220,6 +222,14 @@ class Planner:
         cluster = clusters.get(bootstrap)
         plan.topics += new if cluster is None else _compared(new, cluster)
         plan.rights += rights_of_telemetry(self.loaded.config)
+
+    def _add_outbox(self, found: dict[str, ClusterPlan]) -> None:
+        """Add what the relay needs to the plan of its cluster: that of the file, or the first."""
+        rights = list(rights_of_outbox(self.loaded.config))
+        if rights:
+            own = self._bootstrap(WorkerConfig(group=""))
+            plan = found.get(own) or next(iter(found.values()))
+            plan.rights += rights
 
     def _bootstrap(self, worker: WorkerConfig) -> str:
         properties = effective_kafka(

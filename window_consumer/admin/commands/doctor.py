@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import click
+from attrs import evolve
 
 from window_consumer.admin.cli import (
     authority_option,
@@ -16,6 +18,8 @@ from window_consumer.admin.cli import (
 from window_consumer.admin.client import (
     Access,
     AdminAddress,
+    AskError,
+    fetch,
 )
 from window_consumer.admin.doctor.collection import (
     Examination,
@@ -49,6 +53,7 @@ from window_consumer.model.errors import (
     UsageError,
 )
 from window_consumer.model.redaction import printable
+from window_consumer.runtime.figures.measures import RELAY_FAILED
 
 _SHORTEST_S = 2.0
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations
@@ -56,13 +61,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
 
 @click.command("doctor")
 @options.config
-@click.option(
-    "--app",
-    "application",
-    metavar="MODULE:APP",
-    default=None,
-    help="The application, where its decorators give what the configuration does not.",
-)
+@options.optional_application
 @click.option(
     "--worker", "names", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
 )
@@ -125,7 +124,11 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         notes += failures
         unreached = {worker.name for worker in workers}.difference(clusters)
         examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
-        found = with_outbox(examination.run(for_s), outbox_backlog(loaded.config))
+        diagnosis = examination.run(for_s)
+        backlog = outbox_backlog(loaded.config)
+        if backlog is not None:
+            backlog = evolve(backlog, failures=_relay_failures(loaded.config, processes))
+        found = with_outbox(diagnosis, backlog)
         return _conclude(found, mask, as_json=as_json)
     except Exception as error:
         return explain(error, mask)
@@ -177,6 +180,21 @@ def processes_of(
         return [found], ["only admin.listen, which is not configured, reports keys and stacks"]
     return [], [
         "no worker was asked: neither admin.listen nor health.listen has a port: give --url"
+    ]
+
+
+def _relay_failures(config: Config, processes: Sequence[Process]) -> list[str]:
+    """Return why relays beside workers do not run."""
+    asked = {each.address: each.access for each in processes}
+    if config.health.address is not None and config.health.address.port:
+        asked[_reached(config.health.address, False)] = Access()
+    lines: list[str] = []
+    for address, access in asked.items():
+        with suppress(AskError):  # an examination of workers has its own note about it
+            _, text = fetch(address, "/readyz", access)
+            lines += text.decode("utf-8", "replace").splitlines()
+    return [
+        line.partition(RELAY_FAILED)[2] for line in dict.fromkeys(lines) if RELAY_FAILED in line
     ]
 
 

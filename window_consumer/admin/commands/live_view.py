@@ -20,7 +20,7 @@ from window_consumer.admin.commands.screen import (
     TopScene,
     WorkerScene,
 )
-from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
@@ -272,9 +272,10 @@ def _limit(limit: LimitSnapshot | None) -> Iterable[Text]:
 
 def _breaker(breaker: BreakerSnapshot) -> Iterable[Text]:
     if breaker.state is not BreakerState.CLOSED:
+        failed = f"{breaker.failed} of {breaker.calls} calls failed"
         yield _line(
-            f"  breaker {breaker.state} for {breaker.seconds:.1f} s: {breaker.failed} of"
-            f" {breaker.calls} calls failed",
+            f"  breaker {breaker.state} for {duration(breaker.seconds or 0.0)}:"
+            f" {breaker.why or failed}",
             "bold red",
         )
 

@@ -62,5 +62,12 @@ IDLE: Final = 0.5
 
 
 def duration(seconds: float) -> str:
-    """Format a duration."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    """Format a duration: below two minutes with three digits."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, rest_s = divmod(round(seconds), 60)
+    hours, rest = divmod(minutes, 60)
+    parts = ((hours, "h"), (rest, "min"), (0 if hours else rest_s, "s"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)

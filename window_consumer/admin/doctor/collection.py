@@ -10,7 +10,7 @@ from http import HTTPStatus
 from time import monotonic, sleep
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from window_consumer.admin.client import (
     Access,
@@ -186,8 +186,12 @@ class Examination:
         strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
         if strangers:
             self._add_note(f"workers that the configuration does not have: {', '.join(strangers)}")
+        admin_urls = {str(each.address) for each in self.processes if each.has_windows}
         evidence = [
-            self._evidence(known[name], looks, _whose(address, process, name, seen))
+            evolve(
+                self._evidence(known[name], looks, _whose(address, process, name, seen)),
+                admin_url=address if address in admin_urls else "",
+            )
             for (address, process, name), looks in seen.items()
         ]
         groups = [

@@ -113,7 +113,9 @@ def with_outbox(diagnosis: Diagnosis, outbox: OutboxBacklog | None) -> Diagnosis
     """Return the diagnosis with what holds up the rows of an outbox, if anything does."""
     if outbox is None:
         return diagnosis
-    if outbox.error is not None:
+    if outbox.failures:
+        sentence = f"its relay failed, and begins again: {outbox.failures[0]}"
+    elif outbox.error is not None:
         sentence = f"its database does not answer, so nothing is sent: {outbox.error}"
     elif outbox.blocked:
         sentence = (

@@ -49,6 +49,8 @@ class WorkerEvidence:
     """The cluster was queried and never answered."""
     blocks: bool = False
     """A failing record blocks its lane until it is done (``retry.on_failure: block``)."""
+    admin_url: str = ""
+    """Where its process takes commands; empty if it was observed by its metrics."""
 
     @property
     def first(self) -> WorkerLook:

@@ -29,6 +29,14 @@ export async function intervene(worker, partition, offset, wanted) {
   if (response.status !== 200) throw new Error(body.error ?? response.statusText);
 }
 
+// `what` is release or hold.
+export async function decideBreaker(worker, what) {
+  const response = await fetch(path(worker, null, `breaker/${what}`), { method: "POST" });
+  if (response.status === 401) location.assign("login");
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error ?? response.statusText);
+}
+
 export async function halt(worker, partition, halted) {
   const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
   if (done === null) throw new Error("it is no longer here");

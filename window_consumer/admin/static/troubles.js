@@ -13,10 +13,23 @@ function whyOf(call, offset) {
 }
 
 const HELD = {
-  open: "; no call starts until the cool-down ends",
+  holding: "; nothing leaves until it is clear why",
+  poison: "; a record leaves only if others succeed beside it",
+  overload: "; fewer calls run at once, and nothing leaves",
+  open: "; single calls test whether the outage is over, and nothing leaves",
   paused: "; most new records asked for a later call, and no call starts until then",
-  "half-open": "; one call at a time tests whether the outage is over",
+  "half-open": "; more calls run after each round that goes well",
 };
+
+// Poison that fills all windows cannot be told from an outage.
+function decisionOf(worker) {
+  if (worker.breaker.state !== "open" && worker.breaker.state !== "holding") return "";
+  const behind = worker.partitions.filter((each) => !each.level && each.lag > each.open);
+  const full = behind.length && behind.every((each) => each.row.length >= each.cells);
+  const command = `window-consumer breaker --worker ${worker.name} --url ${location.origin}`;
+  if (full) return `. Bad records that fill all windows cannot be told from an outage, so it holds them until somebody decides: ${command} --release if the records are bad, --hold if it is an outage`;
+  return worker.breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
+}
 
 export function troublesOf(worker) {
   if (!worker.partitions) {
@@ -28,9 +41,10 @@ export function troublesOf(worker) {
   const breaker = worker.breaker;
   const isHeld = breaker.state !== "closed"; // explains hovering windows without a call
   if (isHeld) {
-    const failed = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
+    const now = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
+    const failed = breaker.why || now;
     const held = HELD[breaker.state] ?? "";
-    found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}` });
+    found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}${decisionOf(worker)}` });
   }
   if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} abandoned ${worker.abandoned === 1 ? "call is" : "calls are"} still running` });
   const calls = new Set();

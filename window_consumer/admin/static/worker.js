@@ -1,5 +1,5 @@
 // One worker: problems, figures, charts, and the window of each of its partitions.
-import { halt } from "./ask.js";
+import { decideBreaker, halt } from "./ask.js";
 import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
@@ -43,6 +43,9 @@ export class WorkerView {
     this.about = make("span", { cls: "about" });
     this.pause = make("button", { type: "button" });
     this.pause.addEventListener("click", () => this.pauseAll());
+    this.release = make("button", { type: "button", text: "Release held records" });
+    this.release.hidden = true;
+    this.release.addEventListener("click", () => this.releaseHeld());
     this.troubles = make("ul", { cls: "troubles", "aria-label": "Problems" });
     this.figures = FIGURES.map(([name]) => {
       const value = make("dd");
@@ -58,7 +61,7 @@ export class WorkerView {
       make("thead", {}, make("tr", {}, ...head.map((text, index) => make("th", { text, scope: "col", cls: classes[index] })))),
       this.body);
     this.element = make("section", { cls: "worker" },
-      make("header", {}, this.title, this.chip, this.about, this.pause),
+      make("header", {}, this.title, this.chip, this.about, this.release, this.pause),
       this.troubles,
       make("dl", { cls: "figures" }, ...this.figures.map((each) => each.element)),
       this.span,
@@ -94,7 +97,31 @@ export class WorkerView {
     element.replaceChildren(value, " ", make("small", { text: unit }));
   }
 
+  async releaseHeld() {
+    if (!this.sureToRelease) {
+      this.sureToRelease = setTimeout(() => this.calmRelease(), SURE_MS);
+      this.release.classList.add("sure");
+      say(this.release, "Really release? What fails again leaves");
+      return;
+    }
+    clearTimeout(this.sureToRelease);
+    this.calmRelease();
+    try {
+      await decideBreaker(this.worker, "release");
+      this.tell(`${this.worker.name}: records that failed leave when they fail again`);
+    } catch (error) {
+      this.tell(`${this.worker.name} could not release them: ${error.message}`, true);
+    }
+  }
+
+  calmRelease() {
+    this.sureToRelease = null;
+    this.release.classList.remove("sure");
+    say(this.release, "Release held records");
+  }
+
   updatePause(worker) {
+    this.release.hidden = !["holding", "open", "overload"].includes(worker.breaker.state);
     if (this.sure) return;
     say(this.pause, worker.halted ? "Resume worker" : "Pause worker");
   }

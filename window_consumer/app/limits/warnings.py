@@ -11,6 +11,7 @@ from window_consumer.config import (
 )
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.ttl import HeaderTtl
+from window_consumer.config.units import brief_duration
 from window_consumer.model.headers import MAX_SKEW_S
 
 _DEFAULTS = RetryConfig()
@@ -40,7 +41,7 @@ def once_warnings(worker: PlannedWorker, dlq_retention_s: float) -> Iterator[str
     if keep_s is not None and keep_s < way_s:
         yield (
             f"once.keep {format_duration(keep_s)} is shorter than a record's longest way through"
-            f" the ladder and the dead letters ({format_duration(round(way_s))}): one that comes"
+            f" the ladder and the dead letters ({brief_duration(way_s)}): one that comes"
             " back after that has its effect again"
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.engine.commit_metadata import (
     CommitNote,
@@ -17,10 +18,25 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.model.offset_ranges import without
+from window_consumer.model.offset_ranges import united, without
 
 _DEADLINE_S: Final = 15.0
 """Long enough to wait for a slow Kafka: without these answers no record can be called lost."""
+
+
+HeldRun = tuple[str, str, int, Decimal, int, int, bool]
+"""A row of ``coverage.HELD``."""
+
+
+def beyond(runs: Iterable[HeldRun], others: Iterable[HeldRun]) -> Iterator[HeldRun]:
+    """Yield the parts of runs that others do not contain: each offset excuses one record."""
+    known = defaultdict(list)
+    for *place, first, stop, _ in others:
+        known[tuple(place)].append((first, stop))
+    for group, topic, partition, hashed, first, stop, anytime in runs:
+        there = united(known[group, topic, partition, hashed])
+        for begin, end in without([(first, stop)], there):
+            yield group, topic, partition, hashed, begin, end, anytime
 
 
 @frozen
@@ -29,12 +45,33 @@ class GroupOffsets:
 
     compacted: tuple[str, ...] = ()
     """Topics whose compaction may remove records before they are read."""
-    caught_up: tuple[tuple[str, str, int], ...] = ()
-    """Group, topic and partition of those that have read everything."""
+    read_to: tuple[tuple[str, str, int, int], ...] = ()
+    """Group, topic and partition of those that have read everything, and the log's end."""
     problem: str | None = None
     """Why some questions stayed unanswered."""
-    held: tuple[tuple[Any, ...], ...] = ()
+    held: tuple[HeldRun, ...] = ()
     """Offsets that groups have not finished, a row for each run, see ``coverage.HELD``."""
+
+    @property
+    def caught_up(self) -> tuple[tuple[str, str, int], ...]:
+        """Group, topic and partition of those that have read everything."""
+        return tuple(each[:3] for each in self.read_to)
+
+    def around(self, earlier: GroupOffsets, asked: Collection[tuple[str, str]]) -> GroupOffsets:
+        """Return what held at some time since an earlier answer about the topics and groups asked.
+
+        Counts that were read in between may lack what was held or not read at either time. A place
+        has caught up only if both answers say so, with the same end of the log.
+        """
+        before = set(earlier.read_to)
+        return evolve(
+            self,
+            read_to=tuple(
+                each for each in self.read_to if each in before or (each[1], each[0]) not in asked
+            ),
+            problem=self.problem or earlier.problem,
+            held=(*self.held, *beyond(earlier.held, self.held)),
+        )
 
 
 def standing(
@@ -64,7 +101,7 @@ class _KafkaStateRequest:
     compacted: dict[str, bool] = field(factory=dict)
 
     def about(self, places: Iterable[tuple[str, str]]) -> GroupOffsets:
-        caught_up, held, problem = [], [], None
+        read_to, held, problem = [], [], None
         for topic, group in places:
             try:
                 if topic not in self.compacted:
@@ -74,12 +111,12 @@ class _KafkaStateRequest:
                     found = self.cluster.progress(group, topic, until_ms=self.until_ms)
                     for name, its in found.items():
                         if its.end <= max(its.committed, its.start):
-                            caught_up.append((group, topic, name.partition))
+                            read_to.append((group, topic, name.partition, its.end))
                         held += [(group, topic, name.partition, *run) for run in unfinished(its)]
             except WindowConsumerError as error:
                 problem = str(error)
         compacted = tuple(topic for topic, is_so in self.compacted.items() if is_so)
-        return GroupOffsets(compacted, tuple(caught_up), problem, tuple(held))
+        return GroupOffsets(compacted, tuple(read_to), problem, tuple(held))
 
 
 def unfinished(progress: PartitionProgress) -> Iterator[tuple[Decimal, int, int, bool]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from attrs import frozen
 
+from window_consumer.audit.commands.kafka_state import HeldRun
 from window_consumer.audit.commands.printing import name_of
+from window_consumer.audit.count import CountTier, decode
 from window_consumer.cli.output import duration
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import (
@@ -16,12 +21,19 @@ from window_consumer.kafka.topic_reader import (
     TopicReader,
 )
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark.plan import PipelinePlan
+from window_consumer.model.offset_ranges import united
+from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _DEADLINE_S: Final = 10.0
+
+Place = tuple[str, str, int, Decimal]
+"""Group, topic, partition, and the hash of the topic's id."""
+
+MOST_UNREAD: Final = 50_000
+"""The most records of counts that a report reads beyond its table: some seconds' worth."""
 
 
 @frozen
@@ -66,43 +78,98 @@ class SeenOffsets:
         return {"reaches": reaches, "quarantined": self.broken}
 
 
-def reach_ms(
-    spark: SparkSession,
-    plan: PipelinePlan,
-    rows: DataFrame,
+@frozen
+class UnreadCounts:
+    """The counts in the topic that a table lacks."""
+
+    reach_ms: int | None
+    """When the first of them arrived; None where there are none."""
+    finished: tuple[HeldRun, ...] = ()
+    """What they count as finished: it may have been open at the table's reach."""
+    is_complete: bool = True
+    """Whether all of them were read."""
+    is_known: bool = True
+    """Whether it is known which the table lacks."""
+
+
+_UNKNOWN: Final = UnreadCounts(None, is_complete=False, is_known=False)
+
+
+def unread_counts(
+    topic: str,
+    read: Mapping[tuple[str, int], int] | None,
     client: Mapping[str, Any],
     log: ClientLog,
-) -> int | None:
-    """Return when the first count arrived that the table lacks; None where it has all.
+) -> UnreadCounts:
+    """Return the counts beyond ``read``, the offsets in a table, which may be unknown."""
+    if read is None:
+        return _UNKNOWN
+    try:
+        with TopicReader(client, log, deadline_s=_DEADLINE_S) as reader:
+            spans = {
+                name: Span(max(span.first, read.get((topic, name.partition), 0)), span.end)
+                for name, span in reader.spans(topic).items()
+            }
+            firsts = []
+            for name, span in spans.items():
+                for records in reader.read({name: span}):
+                    firsts.append(records[0].timestamp()[1])
+                    break
+            reach = min(firsts, default=None)
+            if sum(span.count for span in spans.values()) > MOST_UNREAD:
+                return UnreadCounts(reach, is_complete=False)
+            return _finished_in(chain.from_iterable(reader.read(spans)), reach)
+    except WindowConsumerError:
+        return _UNKNOWN  # the report asks Kafka as well, and prints that it does not answer
 
-    ``rows`` are the table's rows. If Kafka does not answer, or the reader's progress is unknown,
-    the result is when the table's last count arrived.
-    """
-    from window_consumer.spark import checkpoints  # noqa: PLC0415 - optional, and slow
 
-    read = checkpoints.reached(spark, plan, "audit", plan.table("audit"))
-    if read is not None:
+def _finished_in(records: Iterable[Message], reach_ms: int | None) -> UnreadCounts:
+    """Return what records of counts say is finished."""
+    found: defaultdict[tuple[str, str, int, int], list[tuple[int, int]]] = defaultdict(list)
+    is_complete = True
+    for record in records:
         try:
-            return _first_unread_ms(plan.audit_topic, read, client, log)
-        except WindowConsumerError:
-            pass  # the report asks Kafka as well, and prints that it does not answer
-    return _last_ms(rows)
+            counts = decode(record.value() or b"")
+        except ValueError:  # it goes into quarantine
+            is_complete = False
+            continue
+        for each in counts:
+            if each.tier is not CountTier.GONE:
+                place = (each.group, each.topic, each.partition, each.topic_hash)
+                found[place] += each.offsets
+    rows = (
+        (group, topic, partition, Decimal(hashed), first, stop, False)
+        for (group, topic, partition, hashed), ranges in found.items()
+        for first, stop in united(ranges)
+    )
+    return UnreadCounts(reach_ms, tuple(rows), is_complete)
 
 
-def _first_unread_ms(
-    topic: str, read: Mapping[tuple[str, int], int], client: Mapping[str, Any], log: ClientLog
-) -> int | None:
-    found = []
-    with TopicReader(client, log, deadline_s=_DEADLINE_S) as reader:
-        for name, span in reader.spans(topic).items():
-            first = max(span.first, read.get((topic, name.partition), 0))
-            for records in reader.read({name: Span(first, span.end)}):
-                found.append(records[0].timestamp()[1])
-                break
-    return min(found, default=None)
+def clipped(runs: Iterable[HeldRun], ends: Mapping[Place, int]) -> Iterator[HeldRun]:
+    """Yield the parts of runs below the last offsets that a table has: they excuse what it lacks.
+
+    What lies beyond excuses nothing there.
+    """
+    for group, topic, partition, hashed, first, stop, anytime in runs:
+        end = min(stop, ends.get((group, topic, partition, hashed), 0))
+        if first < end:
+            yield group, topic, partition, hashed, first, end, anytime
 
 
-def _last_ms(rows: DataFrame) -> int:
+def ends_of(rows: DataFrame) -> dict[Place, int]:
+    """Return one past the last counted offset of each place in a table's rows."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
+
+    ends = (
+        rows.where(F.size("offsets") > 0)
+        .groupBy("group", "topic", "partition", "topic_hash")
+        .agg(F.max(F.expr("array_max(transform(offsets, each -> each[1]))")).alias("stop"))
+    )
+    return {tuple(row[:4]): row.stop for row in ends.collect()}
+
+
+def last_ms(rows: DataFrame) -> int:
+    """Return when the last count in a table's rows arrived."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
 
     [last] = rows.agg(F.unix_millis(F.max("written_at")).alias("at")).collect()

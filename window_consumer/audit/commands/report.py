@@ -12,7 +12,7 @@ import click
 from attrs import frozen
 
 from window_consumer.audit.commands.alerts import Alerts
-from window_consumer.audit.commands.kafka_state import standing
+from window_consumer.audit.commands.kafka_state import GroupOffsets, beyond, standing
 from window_consumer.audit.commands.printing import (
     BucketParam,
     findings_in,
@@ -22,7 +22,11 @@ from window_consumer.audit.commands.printing import (
 )
 from window_consumer.audit.commands.progress import (
     SeenOffsets,
-    reach_ms,
+    UnreadCounts,
+    clipped,
+    ends_of,
+    last_ms,
+    unread_counts,
 )
 from window_consumer.audit.states import ALARMING
 from window_consumer.cli.options import Duration, pipeline_config
@@ -43,7 +47,7 @@ from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import plan_of, session_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from window_consumer.audit.spark.report import (
         AuditReport,
@@ -115,13 +119,15 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         if no_refresh:
             _check_table(plan)
         with session_for(plan, short=True) as spark:
-            if not no_refresh:
-                runner_of(loaded, plan, aside=True).refresh(spark, "audit")
             from window_consumer.audit.spark.report import Scope  # noqa: PLC0415 - optional, slow
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
-            asked = _ReportRequest(loaded, plan, client, log)
-            report, seen = asked.report(spark, now_ms, scope, fresh=not no_refresh)
+            asked = _ReportRequest(loaded, plan, client, log, spark, now_ms, scope)
+            # What is finished from here on may be counted after the table is read.
+            earlier = asked.before()
+            if not no_refresh:
+                runner_of(loaded, plan, aside=True).refresh(spark, "audit")
+            report, seen = asked.report(earlier, fresh=not no_refresh)
             if bucket_ms is not None:
                 findings = findings_in(report, bucket_ms)
                 print_explanation(report.explain(bucket_ms), as_json=as_json)
@@ -174,6 +180,10 @@ def _alarming(report: AuditReport) -> list[dict[str, Any]]:
     return [row.asDict() for row in in_order.toLocalIterator()]
 
 
+Places = list[tuple[str, str]]
+"""Topics and groups."""
+
+
 @frozen
 class _ReportRequest:
     """A request for a report, with what is needed to ask Kafka."""
@@ -182,13 +192,26 @@ class _ReportRequest:
     plan: PipelinePlan
     client: Mapping[str, Any]
     log: ClientLog
+    spark: SparkSession
+    now_ms: int
+    scope: Scope
+
+    def before(self) -> tuple[Places, GroupOffsets]:
+        """Ask Kafka about what the table has so far, before anything more is read."""
+        from window_consumer.audit.spark.report import NoCountsError  # noqa: PLC0415 - slow
+
+        try:
+            places = self._places(self._rows())
+        except NoCountsError:
+            return [], GroupOffsets()
+        return places, self._standing(places)
 
     def report(
-        self, spark: SparkSession, now_ms: int, scope: Scope, *, fresh: bool
+        self, before: tuple[Places, GroupOffsets], *, fresh: bool
     ) -> tuple[AuditReport, SeenOffsets]:
         """Return the report and the part of the counts it covers; print what it lacks.
 
-        ``fresh``: the table has just been refreshed.
+        ``before`` is what Kafka said first. ``fresh``: the table has been refreshed since then.
         """
         from window_consumer.audit.spark import (  # noqa: PLC0415 - optional, and slow
             counts as audit,
@@ -196,31 +219,49 @@ class _ReportRequest:
         from window_consumer.audit.spark import report as audit_report  # noqa: PLC0415 - as above
         from window_consumer.audit.spark.coverage import HELD  # noqa: PLC0415 - as above
         from window_consumer.audit.spark.findings import Rules  # noqa: PLC0415 - as above
+        from window_consumer.spark import checkpoints  # noqa: PLC0415 - as above
 
-        section, quarantine = self.loaded.config.audit, self.plan.table("quarantine")
-        rows = audit_report.counts(spark, self.plan.table("audit"), scope.since_ms)
-        reach = None if fresh else reach_ms(spark, self.plan, rows, self.client, self.log)
-        broken = audit_report.quarantined(spark, quarantine, scope.since_ms)
-        seen = SeenOffsets(reach, now_ms, 0 if broken is None else broken.count(), quarantine)
+        spark, section = self.spark, self.loaded.config.audit
+        table, quarantine = self.plan.table("audit"), self.plan.table("quarantine")
+        # Before the table: a pipeline that runs may add to it.
+        read = None if fresh else checkpoints.reached(spark, self.plan, "audit", table)
+        rows = self._rows()
+        broken = audit_report.quarantined(spark, quarantine, self.scope.since_ms)
+        places = self._places(rows)
+        known = self._standing(places).around(before[1], before[0])
+        unread = UnreadCounts(None)
+        if not fresh:
+            unread = unread_counts(self.plan.audit_topic, read, self.client, self.log)
+        reach = unread.reach_ms if unread.is_known else last_ms(rows)
+        seen = SeenOffsets(reach, self.now_ms, 0 if broken is None else broken.count(), quarantine)
+        seen.print_unseen(known.problem)
+        ends = ends_of(rows) if unread.finished else {}
+        held = [*known.held, *beyond(clipped(unread.finished, ends), known.held)]
         if broken is not None:
             rows = rows.unionByName(audit.unread(broken))
-        places = audit_report.places(rows, scope).collect()
-        grace_ms = int(section.grace * 1000)
-        known = standing(
-            [(row.topic, row.group) for row in places],
-            self.client,
-            self.log,
-            until_ms=now_ms - grace_ms,
-        )
-        seen.print_unseen(known.problem)
         rules = Rules(
-            now_ms=now_ms if reach is None else min(now_ms, reach),
-            grace_ms=grace_ms,
+            now_ms=self.now_ms if reach is None else min(self.now_ms, reach),
+            grace_ms=int(section.grace * 1000),
             unaudited=section.unaudited,
             compacted=known.compacted,
+            knows_held=reach is None or (unread.is_complete and known.problem is None),
         )
         # "Caught up" refers to now, and the table ends earlier.
         through = list(known.caught_up) if reach is None else []
         caught_up = spark.createDataFrame(through, "`group` string, topic string, partition int")
-        held = spark.createDataFrame(list(known.held), HELD) if known.held else None
-        return audit_report.report(rows, rules, scope, caught_up, held), seen
+        held_rows = spark.createDataFrame(held, HELD) if held else None
+        return audit_report.report(rows, rules, self.scope, caught_up, held_rows), seen
+
+    def _rows(self) -> DataFrame:
+        from window_consumer.audit.spark import report  # noqa: PLC0415 - optional, and slow
+
+        return report.counts(self.spark, self.plan.table("audit"), self.scope.since_ms)
+
+    def _places(self, rows: DataFrame) -> Places:
+        from window_consumer.audit.spark.report import places  # noqa: PLC0415 - optional, slow
+
+        return [(row.topic, row.group) for row in places(rows, self.scope).collect()]
+
+    def _standing(self, places: Places) -> GroupOffsets:
+        until_ms = self.now_ms - int(self.loaded.config.audit.grace * 1000)
+        return standing(places, self.client, self.log, until_ms=until_ms)

@@ -64,6 +64,9 @@ class Rules:
     """Topics with writers that do not count."""
     compacted: Sequence[str] = ()
     """Topics whose compaction may remove records before they are read."""
+    knows_held: bool = True
+    """Whether ``held`` has all that was unfinished when the last count came. Otherwise nothing is
+    called lost."""
 
 
 def findings(
@@ -228,12 +231,13 @@ def _named(known: DataFrame, rules: Rules) -> DataFrame:
     counts = (F.col("group") != "") & ~F.col("unaudited")
     settled = F.col("settled")
     missing = F.col("missing") + F.col("exchanged")
+    is_judged = settled & F.lit(rules.knows_held)
     numbers = known.withColumns(
         {
-            "lost": F.when(counts & settled, missing).otherwise(0),
+            "lost": F.when(counts & is_judged, missing).otherwise(0),
             "duplicated": F.when(counts, F.col("over") + F.col("exchanged")).otherwise(0),
             "in_flight": F.when(
-                counts, F.col("waiting") + F.when(settled, 0).otherwise(F.col("missing"))
+                counts, F.col("waiting") + F.when(is_judged, 0).otherwise(F.col("missing"))
             ).otherwise(0),
         }
     )

@@ -27,9 +27,9 @@ class BreakerConfig:
     failures: float = field(
         default=0.5,
         metadata=about(
-            "It opens when clearly more than this share of the new records failed; with 100%, "
-            "when all did. Only a record's first call counts: no retries, no copies in retry "
-            "levels, and no fatal failures.",
+            "When more than this share of the last new records failed, nothing leaves until it is "
+            "clear why; with 100%, when all did. Only a record's first call counts: no retries, no "
+            "copies in retry levels, and no fatal failures.",
             kind=kinds.percent(0.01, 1.0),
             reason="bad records are few; when most records fail, something else is wrong",
         ),
@@ -37,17 +37,17 @@ class BreakerConfig:
     window: float = field(
         default=30.0,
         metadata=about(
-            "The time over which the share is computed, beside the last min_calls records.",
+            "After this time without a new record the last ones are forgotten; also the time over "
+            "which pages show failures.",
             kind=kinds.duration(1.0, HOUR_S),
-            reason="long enough for slow handlers to make enough calls, and it forgets a past "
-            "outage",
+            reason="long enough for slow handlers to make enough calls",
         ),
     )
     min_calls: int = field(
         default=20,
         metadata=about(
-            "The breaker needs this many new records to decide. If most of the last ones failed, "
-            "records without attempts left are held for a moment.",
+            "The breaker judges by this many of the last new records. In an ordered worker a key "
+            "counts once.",
             kind=kinds.whole_number(1, 1000),
             reason="with a smaller number, a few bad records in a row would open it",
         ),
@@ -55,10 +55,21 @@ class BreakerConfig:
     cool_down: float = field(
         default=30.0,
         metadata=about(
-            "How long it stays open before it tests with one new record at a time whether calls "
-            "succeed again. Also the longest pause while most new records raise RetryLater.",
+            "The longest time between two calls that test whether an outage is over, and the "
+            "longest pause while most new records raise RetryLater.",
             kind=kinds.duration(0.1, HOUR_S),
-            reason="about as long as a restart of what the handler needs",
+            reason="in a long outage, a call every half minute disturbs nobody",
+        ),
+    )
+    max_hold: float = field(
+        default=600.0,
+        metadata=about(
+            "When nothing has succeeded and nothing new has come for this long, held records are "
+            "called once more, one at a time, and leave if they fail; with lag behind full windows "
+            "at most 20 each time.",
+            kind=kinds.duration_or_never(1.0, 24 * HOUR_S),
+            reason="longer than most outages, and records that always fail at the end of a topic "
+            "leave within minutes",
         ),
     )
 

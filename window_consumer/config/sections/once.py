@@ -20,7 +20,9 @@ class OnceConfig:
             "How long the database remembers a record's id: a repetition after that is another "
             "effect.",
             kind=kinds.duration(1.0, _LONGEST_KEEP_S),
-            default="what Once() says: 24h",
+            reason="the 14 days that dead letters stay (topics.dlq_retention), and a day for the "
+            "retries before them",
+            default="what Once() says: 15d",
             decorators="never",
         ),
     )

@@ -55,21 +55,21 @@ class OutboxConfig:
         ),
     )
     batch: int = field(
-        default=500,
+        default=2_000,
         metadata=about(
             "Rows that are sent and marked in one transaction, at most; fewer where they are "
             "large.",
             kind=kinds.whole_number(1, 10_000),
-            reason="statements and commits cost little beside 500 rows, and a crash repeats few",
+            reason="commits cost little beside so many rows, and a crash repeats few",
         ),
     )
     shards: int = field(
         default=64,
         metadata=about(
             "The number of shards of Outbox(); a start with another number than the rows have ends "
-            "with exit code 2. Relays share shards: more relays than shards idle.",
+            "with exit code 2. Four relays share them; further ones stand by.",
             kind=kinds.whole_number(1, 1024),
-            reason="enough for some ten relays, and few enough to look at each",
+            reason="enough for four relays, and few enough to look at each",
         ),
     )
     keep: float = field(

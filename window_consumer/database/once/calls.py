@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
 from sqlalchemy.exc import DBAPIError
 
 from window_consumer.database.dialects import is_retryable
+from window_consumer.database.once.abandoned import OpenTransactions
 from window_consumer.database.once.fence import FencedOut, Fences
-from window_consumer.database.once.session import (
-    EffectTransaction,
-    Engine,
-    OnceSession,
-    transaction_on,
+from window_consumer.database.once.once_ids import (
+    BusinessId,
+    EffectKey,
+    EffectOwner,
+    IdHeldError,
+    key_of,
 )
-from window_consumer.database.once.statements import EffectKey, EffectOwner, is_lock_timeout
+from window_consumer.database.once.once_locks import OnceWaits
+from window_consumer.database.once.session import (
+    EffectSession,
+    EffectTransaction,
+    EffectTransactions,
+)
+from window_consumer.database.once.statements import is_lock_timeout
 from window_consumer.database.once.tables import OnceTables
-from window_consumer.database.outbox.table import Outbox
+from window_consumer.database.outbox.table import ADDED, Outbox
 from window_consumer.model.errors import (
     CallAgain,
     Deduplicated,
-    Fatal,
     PartialFailure,
     UsageError,
     meant_by,
 )
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Effects, Record
-from window_consumer.model.record_identity import id_text
 from window_consumer.runtime.calls.batch_calls import Failed, SortedResults, failed_of
 from window_consumer.runtime.calls.batch_steps import Steps
 
@@ -43,7 +51,6 @@ CONFLICT_S: Final = 0.05
 """Until a call comes again that the database gave up for another: by then that one is over."""
 
 Keyed = tuple[Record, EffectKey]
-BusinessId = Callable[[Record], object]
 
 
 @frozen(kw_only=True)
@@ -53,6 +60,8 @@ class OnceRules:
     owner: EffectOwner
     keep_s: float
     lock_timeout_s: float
+    stall_s: float
+    """How long a record may be called without an attempt."""
     by: BusinessId | None
     outbox: Outbox | None
 
@@ -63,20 +72,23 @@ class OnceCalls:
     def __init__(
         self,
         handler: Callable[[Any], Any],
-        engine_of: Callable[[], Engine],
+        transactions: EffectTransactions,
         tables: OnceTables,
         rules: OnceRules,
         fences: Fences | None,
+        open_transactions: OpenTransactions,
     ):
         self._handler = handler
-        self._engine_of = engine_of
+        self._transactions = transactions
         self._tables = tables
         self._rules = rules
         self._fences = fences
+        self._open = open_transactions
+        self._waits = OnceWaits(rules.owner.worker, rules.stall_s)
 
     def one(self, record: Record) -> Steps:
         """Call the handler for one record."""
-        key = self._key(record)
+        key = key_of(record, self._rules.by)
         returned = yield from self._transaction([(record, key)], lambda _fresh: record)
         if returned is _NOTHING_NEW:
             raise Deduplicated(f"the effect of {key.record_id} is in the database")
@@ -98,7 +110,7 @@ class OnceCalls:
                 break
             except BaseException as error:
                 reasons = failed_of(error, called or [record for record, _ in left])
-                if not isinstance(meant_by(error), PartialFailure):
+                if called and not isinstance(meant_by(error), PartialFailure):
                     reasons += _others(left, called, error)
                 failed += reasons
                 gone = {id(record) for record, _ in reasons}
@@ -116,43 +128,111 @@ class OnceCalls:
         choose: Callable[[list[Record]], Any],
     ) -> Steps:
         """Call the handler in a transaction, with what ``choose`` makes of the new records."""
-        transaction = transaction_on(self._engine_of())
+        transaction = self._transactions.open()
         records, keys = [record for record, _ in keyed], [key for _, key in keyed]
         call = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
+        began, is_ours = time.monotonic(), True
+        known = ExitStack()  # what others may see of the call while it runs
         try:
             fence = None
             if self._fences is not None:
-                fence = yield partial(transaction.run, self._fences.enter, records[0])
-            new = yield partial(transaction.run, self._begin, keys)
+                fence = yield from self._enter(self._fences, transaction, records[0])
+            new = yield from self._insert(transaction, keyed, known)
             if fence is not None and self._fences is not None:
-                yield partial(transaction.run, self._fences.check, records[0], fence)
+                backend = yield partial(transaction.run, self._fences.check, records[0], fence)
+                if backend is not None:
+                    known.callback(self._open.remove, self._open.add(records[0], backend))
             fresh = _first_with(records, keys, new)
             returned: object = _NOTHING_NEW
             if fresh:
                 call.effects = Effects(transaction.session, fence)
+                added: list[Produce] = []
+                if call.on_stored is not None:
+                    transaction.session.info[ADDED] = added
+                is_ours = False
                 returned = yield partial(self._handler, choose(fresh))
+                is_ours = True
                 yield partial(transaction.run, self._commit, returned, keys, new)
+                if call.on_stored is not None:
+                    call.on_stored(fresh, [*added, *results_of(returned)])
         except GeneratorExit:
             raise  # nobody runs the steps any more; the pool resets the connection
         except BaseException as error:
             call.effects = None
             yield partial(_end, transaction)
-            again = _again(error)
+            again = self._again(error, records, began, is_ours=is_ours)
             if again is not None:
                 raise again from error
             raise
+        finally:
+            known.close()
+        self._waits.over(records)
         call.effects = None
         yield partial(_end, transaction)
         return returned
 
-    def _begin(self, session: OnceSession, keys: Sequence[EffectKey]) -> set[EffectKey]:
+    def _insert(
+        self, transaction: EffectTransaction, keyed: Sequence[Keyed], known: ExitStack
+    ) -> Generator[Any, Any, set[EffectKey]]:
+        """Begin the transaction and insert the ids; return those that are new."""
+        keys = [key for _, key in keyed]
+        writers = self._transactions.writers
+        if writers is None:
+            fresh: set[EffectKey] = yield partial(transaction.run, self._begin, keys)
+            return fresh
+        record, key = keyed[0]
+        turn = writers.wait(self._rules.owner.worker, record, key.record_id)
+        known.callback(writers.over, turn)
+        new: set[EffectKey] = yield partial(transaction.run, self._begin, keys)
+        turn.take()
+        return new
+
+    def _enter(
+        self, fences: Fences, transaction: EffectTransaction, record: Record
+    ) -> Generator[Any, Any, int]:
+        """Raise the fence where that is due, in transactions before that of the call."""
+        apart = self._transactions.apart()
+        if apart is None:
+            fence: int = yield partial(transaction.run, fences.enter, record)
+            return fence
+        try:
+            fence = yield partial(apart.run, fences.enter, record)
+        except GeneratorExit:
+            raise  # as above
+        except BaseException:
+            yield partial(_end, apart)
+            raise
+        yield partial(_end, apart)
+        return fence
+
+    def _again(
+        self, error: BaseException, records: Sequence[Record], began: float, *, is_ours: bool
+    ) -> CallAgain | None:
+        """Return what to raise instead of an error, None where it is an attempt."""
+        again = _again(error, is_ours=is_ours)
+        if again is None:
+            self._waits.over(records)
+        elif not isinstance(error, FencedOut):
+            return self._waits.refuse(records, began, again)
+        return again
+
+    def _begin(self, session: EffectSession, keys: Sequence[EffectKey]) -> set[EffectKey]:
         session.begin_effects()
         rules = self._rules
-        return self._tables.insert(session, rules.owner, keys, rules.lock_timeout_s)
+        try:
+            return self._tables.insert(session, rules.owner, keys, rules.lock_timeout_s)
+        except DBAPIError as error:
+            if not is_lock_timeout(error):
+                raise
+            writers = self._transactions.writers
+            reason = "another call with the same id has not ended"
+            if writers is not None:
+                reason = f"{writers.holder()}: no turn"
+            raise IdHeldError(f"{reason} within {rules.lock_timeout_s:g} s") from error
 
     def _commit(
         self,
-        session: OnceSession,
+        session: EffectSession,
         returned: object,
         keys: Sequence[EffectKey],
         new: set[EffectKey],
@@ -163,7 +243,8 @@ class OnceCalls:
             if outbox is None:
                 raise UsageError(NO_OUTBOX)
             ids = self._ids_of(results, [key for key in keys if key in new])
-            outbox.insert(session, outbox.rows(results, ids))
+            # The table may still hold results of a call that once has forgotten.
+            outbox.insert(session.handed, outbox.rows(results, ids), replace=True)
         session.commit_effects()
 
     def _ids_of(self, results: Sequence[Produce], keys: Sequence[EffectKey]) -> list[uuid.UUID]:
@@ -175,17 +256,10 @@ class OnceCalls:
         keyed: list[Keyed] = []
         for record in records:
             try:
-                keyed.append((record, self._key(record)))
+                keyed.append((record, key_of(record, self._rules.by)))
             except Exception as error:
                 failed.append((record, error))
         return keyed
-
-    def _key(self, record: Record) -> EffectKey:
-        by = self._rules.by
-        record_id = record.id if by is None else _business_id(by(record), record)
-        topic = record.origin.topic if record.is_copy else record.topic
-        topic_hash = record._call.assignment.topic_hash  # noqa: SLF001 - as above
-        return EffectKey(_origin_of(topic, topic_hash), record_id)
 
 
 NO_OUTBOX: Final = (
@@ -196,17 +270,6 @@ NO_OUTBOX: Final = (
 
 _NOTHING_NEW: Final = object()
 _RESULTS: Final = uuid.UUID("6f5b1c86-3f0f-5b0e-9a55-8b1d0a3c7e11")
-
-
-@lru_cache(256)
-def _origin_of(topic: str, topic_hash: int) -> str:
-    return f"{topic}:{topic_hash:016x}"
-
-
-def _business_id(given: object, record: Record) -> str:
-    if given is None or given in {"", b""}:
-        raise Fatal(f"once: by= found no id in {record!r}")
-    return id_text(given if isinstance(given, bytes) else str(given).encode())
 
 
 def _first_with(
@@ -245,17 +308,16 @@ def _others(
 
 
 def _end(transaction: EffectTransaction) -> Any:
-    return transaction.run(OnceSession.end)
+    return transaction.run(lambda effects: effects.end())
 
 
-def _again(error: BaseException) -> CallAgain | None:
-    """Return what to raise instead of an error that says nothing of the record."""
-    if isinstance(error, FencedOut):
+def _again(error: BaseException, *, is_ours: bool) -> CallAgain | None:
+    """Return what to raise instead of an error that says nothing of the record.
+
+    ``is_ours`` if a statement of ours failed: a lock that the handler does not get is its failure.
+    """
+    if isinstance(error, FencedOut | IdHeldError):
         return CallAgain(AGAIN_S, str(error))
-    if not isinstance(error, DBAPIError):
-        return None
-    if is_lock_timeout(error):
-        return CallAgain(AGAIN_S, "another call with the same id has not ended yet")
-    if is_retryable(error):
+    if is_retryable(error) and (is_ours or not is_lock_timeout(error)):
         return CallAgain(CONFLICT_S, "the database gave the transaction up for another one")
     return None

@@ -3,72 +3,178 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
-from window_consumer.database.once.session import OnceSession
-from window_consumer.database.once.tables import FencePlace, OnceTables
+from attrs import define
+from sqlalchemy.exc import DBAPIError
+
+from window_consumer.database.once.fence_locks import Backend, FenceLimits, FencePlace
+from window_consumer.database.once.session import EffectSession
+from window_consumer.database.once.statements import is_lock_timeout
+from window_consumer.database.once.tables import OnceTables
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.membership import MembershipProof
 from window_consumer.model.record import Record
+from window_consumer.runtime.log import own_logger
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
-REGAIN_S: Final = 60.0
-"""A member that was thrown out knows by then, as its session has ended: who is still called is the
-owner, and another one has raised the fence late."""
+BEYOND_STALL_S: Final = 30.0
+"""How much longer than ``stall.after`` a transaction may be idle: a member that lives ends those of
+its abandoned calls itself, so this is for one that is frozen."""
+
+QUIET_S: Final = 10.0
+"""The period of a line about a fence that waits."""
+
+_log = own_logger()
 
 
 class FencedOut(Exception):  # noqa: N818 - the record is given back, nothing failed
     """Another member has raised the fence of the partition."""
 
 
+class FenceOwner(NamedTuple):
+    """Whose fences they are."""
+
+    worker: str
+    group_name: str
+
+
+class RaisedFences:
+    """What one worker has raised, in whichever databases its routes write."""
+
+    def __init__(self) -> None:
+        self.held: dict[_Fence, _Held] = {}
+        self.raising: dict[tuple[_Fence, MembershipProof], object] = {}
+        self.waits: dict[_Fence, _Wait] = {}
+
+
 class Fences:
-    """The fences of one worker in this process. Any slot may call."""
+    """The fences of one route. Any slot may call.
 
-    def __init__(self, tables: OnceTables, group: str, lock_timeout_s: float):
+    Routes that write to the same tables have the same fences, through whichever engines.
+    """
+
+    def __init__(
+        self, tables: OnceTables, owner: FenceOwner, limits: FenceLimits, raised: RaisedFences
+    ):
         self._tables = tables
-        self._group = group
-        self._lock_timeout_s = lock_timeout_s
-        self._held: dict[FencePlace, tuple[int, int]] = {}
-        """The epoch, and the fence that was raised for it."""
-        self._raising: dict[tuple[FencePlace, int], object] = {}
-        self._refused_at: dict[FencePlace, float] = {}
+        self._owner = owner
+        self._limits = limits
+        self._raised = raised
+        self._tables_id: int | None = None
 
-    def enter(self, session: OnceSession, record: Record) -> int:
+    def enter(self, session: EffectSession, record: Record) -> int:
         """Return the fence of the record's assignment; the first call of one raises it."""
-        place, epoch = self._place(record), _epoch(record)
-        held = self._held.get(place, (-1, 0))
-        if held[0] > epoch:
-            raise FencedOut(f"{place.topic}[{place.partition}] was given up meanwhile")
-        if held[0] == epoch:
-            return held[1]
+        if self._tables_id is None:
+            session.begin_effects()
+            self._tables_id = self._tables.id_in(session)
+            session.commit_effects()
+        name, membership = self._fence_of(record), _membership(record)
+        raised = self._raised
+        held = raised.held.get(name)
+        if held is not None and held.membership is membership:
+            return held.fence
+        if membership.is_over:
+            raise FencedOut(f"{record.topic}[{record.partition}] was given up meanwhile")
         mine = object()
-        if self._raising.setdefault((place, epoch), mine) is not mine:
+        if raised.raising.setdefault((name, membership), mine) is not mine:
             raise FencedOut("another call raises the fence just now")
         try:
             session.begin_effects()
-            fence = self._tables.raise_fence(session, place, self._lock_timeout_s)
+            fence = self._tables.raise_fence(session, name.place, self._limits.lock_timeout_s)
             session.commit_effects()
-            self._held[place] = epoch, fence
+            raised.held[name] = _Held(membership, fence)
+            raised.waits.pop(name, None)
+        except DBAPIError as error:
+            if not is_lock_timeout(error):
+                raise
+            session.end()
+            self._waits(session, name)
+            raise FencedOut("transactions with the former fence have not ended yet") from error
         finally:
-            del self._raising[place, epoch]
+            del raised.raising[name, membership]
         return fence
 
-    def check(self, session: OnceSession, record: Record, fence: int) -> None:
-        """Raise FencedOut unless the fence is ours, which it is until the transaction ends then."""
-        place = self._place(record)
-        if self._tables.fence_of(session, place) == fence:
-            self._refused_at.pop(place, None)
-            return
+    def _waits(self, session: EffectSession, name: _Fence) -> None:
+        """Log what a fence that is to be raised waits for, every 10 s."""
         now = time.monotonic()
-        if now - self._refused_at.setdefault(place, now) > REGAIN_S:
-            self._held.pop(place, None)
-            self._refused_at.pop(place, None)
-        raise FencedOut(
-            f"{place.topic}[{place.partition}] has another owner by now: its fence is above {fence}"
+        wait = self._raised.waits.setdefault(name, _Wait(now - self._limits.lock_timeout_s))
+        if now - wait.said_at < QUIET_S:
+            return
+        wait.said_at = now
+        session.begin_effects()
+        holders = self._tables.fence_holders(session, name.place)
+        session.end()
+        topic, partition = name.place.topic, name.place.partition
+        _log.warning(
+            "%s: once: %s[%d] has waited %.0f s for transactions of its former owner: %s",
+            self._owner.worker,
+            topic,
+            partition,
+            now - wait.since,
+            "; ".join(map(str, holders)) or "nobody knows whose",
+            extra={
+                "event": LogEvent.ONCE_FENCE_WAITS,
+                "worker": self._owner.worker,
+                "topic": topic,
+                "partition": partition,
+                "waited_s": round(now - wait.since, 3),
+                "backends": [each.pid for each in holders],
+                "applications": [each.application for each in holders],
+            },
         )
 
-    def _place(self, record: Record) -> FencePlace:
-        return FencePlace(self._group, record.topic, record.partition)
+    def check(self, session: EffectSession, record: Record, fence: int) -> Backend | None:
+        """Raise FencedOut unless the fence is ours, which it is until the transaction ends then.
+
+        Returns what another connection can end it by. Who has lost a fence raises it again once the
+        coordinator has accepted a commit made since: another member raised it late.
+        """
+        name = self._fence_of(record)
+        try:
+            seen = self._tables.share_fence(session, name.place, self._limits)
+        except DBAPIError as error:
+            if not is_lock_timeout(error):
+                raise
+            raise FencedOut("another member raises the fence just now") from error
+        if seen is not None and seen.fence == fence:
+            return seen.backend
+        held = self._raised.held.get(name)
+        if held is not None and held.fence == fence:
+            if held.question is None:
+                held.question = held.membership.ask()
+            elif held.membership.has_proven(held.question):
+                self._raised.held.pop(name, None)
+        raise FencedOut(
+            f"{record.topic}[{record.partition}] has another owner by now: its fence is above"
+            f" {fence}"
+        )
+
+    def _fence_of(self, record: Record) -> _Fence:
+        place = FencePlace(self._owner.group_name, record.topic, record.partition)
+        return _Fence(self._tables_id, place)
 
 
-def _epoch(record: Record) -> int:
-    return record._call.assignment.epoch  # noqa: SLF001 - the layers belong to the slots' loop
+@define
+class _Held:
+    membership: MembershipProof
+    fence: int
+    """What was raised for this assignment."""
+    question: int | None = None
+    """Whether the group still counts on us, since the fence was found to be another's."""
+
+
+@define
+class _Wait:
+    since: float
+    said_at: float = float("-inf")
+
+
+class _Fence(NamedTuple):
+    tables_id: int | None
+    place: FencePlace
+
+
+def _membership(record: Record) -> MembershipProof:
+    return record._call.assignment.membership  # noqa: SLF001 - the layers belong to the slots' loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
@@ -13,22 +14,31 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from window_consumer.config import WorkerConfig
 from window_consumer.config.units import parse_duration
 from window_consumer.database.dialects import dialect_of
-from window_consumer.database.once.calls import NO_OUTBOX, BusinessId, OnceCalls, OnceRules
-from window_consumer.database.once.fence import Fences
-from window_consumer.database.once.session import Engine
-from window_consumer.database.once.statements import EffectOwner
+from window_consumer.database.once.abandoned import OpenTransactions
+from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules
+from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fences, RaisedFences
+from window_consumer.database.once.fence_locks import FenceLimits
+from window_consumer.database.once.loop_engine import LoopEngines
+from window_consumer.database.once.once_ids import BusinessId, EffectOwner
+from window_consumer.database.once.session import EffectTransactions, Engine, SessionFactory
 from window_consumer.database.once.tables import OnceTables
+from window_consumer.database.once.writer import WriterTurns
 from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.calls.batch_steps import layered
 
 Duration = str | float
+DEFAULT_KEEP: Final = "15d"
+"""The 14 days of dead letters (topics.dlq_retention), and a day for the ladder before them."""
 _KEEPALIVES: Final = {
     "tcp_keepalives_idle": 30,
     "tcp_keepalives_interval": 10,
     "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
 }
-"""PostgreSQL ends the transaction of a host that is gone within 60 s, in seconds."""
+"""PostgreSQL ends the transaction of a host that is gone after 60 s: the first three in seconds for
+a connection that is silent, the last one in ms for one with an answer on its way, which TCP would
+otherwise send again for a quarter of an hour."""
 
 
 @frozen
@@ -48,25 +58,33 @@ class Once:
     AsyncEngine; or a function that returns one, which workers with child processes need. A second
     call of an id waits for the first, at most ``lock_timeout``. ``by`` takes the id from the
     record, instead of ``record.id``. ``fenced`` keeps members from writing that the group has
-    thrown out. ``tables`` has the tables: ``once.tables.metadata.create_all(engine)``.
+    thrown out. The tables are in ``metadata``, with its schema and naming convention; without one
+    in a MetaData of their own: ``once.tables.metadata.create_all(engine)``. ``session`` makes the
+    sessions that handlers get: it returns a new one, a scoped one, or a context manager around it.
     """
 
     def __init__(  # noqa: PLR0913 - what the issue of a table and its rules takes
         self,
         engine: Engine | Callable[[], Engine],
         outbox: Outbox | None = None,
-        keep: Duration = "24h",
+        keep: Duration = DEFAULT_KEEP,
         lock_timeout: Duration = "2s",
         by: BusinessId | None = None,
         *,
         fenced: bool = False,
         table: str = "wc_once",
+        metadata: sa.MetaData | None = None,
+        session: SessionFactory | None = None,
     ):
         self._given = engine
         self._made: tuple[int, Engine] | None = None
+        self.loop_engines = LoopEngines()
         self.outbox = outbox
-        self.tables = OnceTables(table)
+        self.tables = OnceTables(table, metadata)
         self.by = by
+        self._session = session
+        self.open_transactions = OpenTransactions()
+        self._writers = WriterTurns()
         self._values = OnceValues(_seconds(keep), _seconds(lock_timeout), fenced)
         if not self.is_factory:
             _prepare(engine)  # type: ignore[arg-type] # it is no factory
@@ -75,6 +93,12 @@ class Once:
     def table(self) -> sa.Table:
         """The table of ids."""
         return self.tables.ids
+
+    @property
+    def writers(self) -> WriterTurns | None:
+        """The calls that write, where only one can at a time."""
+        dialect = dialect_of(self.engine().dialect.name)
+        return self._writers if dialect.has_one_writer else None
 
     @property
     def is_factory(self) -> bool:
@@ -89,6 +113,15 @@ class Once:
             self._made = os.getpid(), _prepare(self._given())
         return self._made[1]
 
+    def engine_of_call(self) -> Engine:
+        """Return the engine of this process; for coroutines, that of the running event loop."""
+        engine = self.engine()
+        return self.loop_engines.of(engine) if isinstance(engine, AsyncEngine) else engine
+
+    def close_loops(self) -> None:
+        """Close the connections of further event loops; those of the first are the caller's."""
+        self.loop_engines.close_copies()
+
     def values_for(self, worker: WorkerConfig) -> OnceValues:
         """Return what holds for a worker: the configuration's values replace those given here."""
         mine, said = self._values, worker.once
@@ -102,18 +135,38 @@ class Once:
         """Return for how long the database remembers an id, in seconds."""
         return self.values_for(worker).keep_s
 
-    def around(self, handler: Any, worker: WorkerConfig, *, batches: bool, coroutines: bool) -> Any:
-        """Return the handler within transactions."""
+    def around(
+        self,
+        handler: Any,
+        worker: WorkerConfig,
+        shared: dict[Any, Any],
+        *,
+        batches: bool,
+        coroutines: bool,
+    ) -> Any:
+        """Return the handler within transactions.
+
+        ``shared`` is the same for all routes of a worker: they have one fence in each database.
+        """
         values = self.values_for(worker)
         rules = OnceRules(
             owner=EffectOwner(worker.group, worker.name),
             keep_s=values.keep_s,
             lock_timeout_s=values.lock_timeout_s,
+            stall_s=worker.stall.after,
             by=self.by,
             outbox=self.outbox,
         )
-        fences = Fences(self.tables, worker.group, values.lock_timeout_s) if values.fenced else None
-        calls = OnceCalls(handler, self.engine, self.tables, rules, fences)
+        fences = None
+        if values.fenced:
+            raised = shared.setdefault(RaisedFences, RaisedFences())
+            limits = FenceLimits(values.lock_timeout_s, worker.stall.after + BEYOND_STALL_S)
+            whose = FenceOwner(worker.name, worker.group)
+            fences = Fences(self.tables, whose, limits, raised)
+        transactions = EffectTransactions(
+            self.engine_of_call, self.engine, self.table, self._session, self.writers
+        )
+        calls = OnceCalls(handler, transactions, self.tables, rules, fences, self.open_transactions)
         steps: Any = calls.batch if batches else calls.one
         return layered(steps, coroutines=coroutines)
 
@@ -161,6 +214,12 @@ def _keep_alive(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for name, value in _KEEPALIVES.items():
         cursor.execute(f"SET {name} = {value}")
+    # Who waits for a lock sees this name of its holder.
+    whose = f"window-consumer {socket.gethostname()}:{os.getpid()}".replace("'", "")
+    cursor.execute(
+        f"SELECT set_config('application_name', '{whose}', false)"
+        " WHERE current_setting('application_name') = ''"
+    )
     cursor.close()
     connection.commit()
 

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, NoReturn, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
+from window_consumer.database.connection import SCOPED, connection_of, unscoped
 from window_consumer.database.once.statements import statements_of
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.database.once.writer import WriterTurns
+from window_consumer.model.errors import UsageError, WindowConsumerError
+
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 
 class SessionOwnedError(WindowConsumerError):
     """A handler ended the transaction of ``record.session``, which the framework does."""
+
+
+class EffectSession(Protocol):
+    """A session as the framework uses it. Owner: the slot that calls the handler."""
+
+    @property
+    def handed(self) -> Session:
+        """Return what is ``record.session``, or what its coroutines stand for."""
+
+    def connection(self) -> sa.Connection:
+        """Return the connection to the tables of ``once``."""
+
+    def begin_effects(self) -> None:
+        """Begin the transaction."""
+
+    def commit_effects(self) -> None:
+        """Commit; raises where the transaction is not what it was, or has failed."""
+
+    def end(self) -> None:
+        """Roll back what is not committed, and give the connection back."""
 
 
 class OnceSession(Session):
@@ -32,25 +57,102 @@ class OnceSession(Session):
         """Raise SessionOwnedError."""
         _refuse("close")
 
+    @property
+    def handed(self) -> Session:
+        """See EffectSession."""
+        return self
+
     def commit_effects(self) -> None:
-        """Commit; raises where the transaction is not what it was, or has failed."""
-        transaction, connection = self.get_transaction(), self.connection()
-        self.flush()
-        if transaction is None or transaction is not self._began or not connection.in_transaction():
-            raise SessionOwnedError(
-                "the handler ended the transaction of record.session: return to commit it, raise"
-                " to roll it back"
-            )
-        statements_of(connection).refuse_failed(connection)
+        """See EffectSession."""
+        _flush(self, self._began, self.connection())
         super().commit()
 
     def begin_effects(self) -> None:
-        """Begin the transaction."""
+        """See EffectSession."""
         self._began = self.begin()
 
     def end(self) -> None:
-        """Roll back what is not committed, and give the connection back."""
+        """See EffectSession."""
         super().close()
+
+
+class GivenSession:
+    """A session that the application made, of whatever class and with whatever binds.
+
+    Its commit raises in the handler. If the handler rolls back or closes, nothing is committed.
+    """
+
+    def __init__(self, session: Session, table: sa.Table, engine: sa.Engine, leave: ExitStack):
+        self.handed = session
+        self._table = table
+        self._engine = engine
+        self._leave = leave
+        self._began: SessionTransaction | None = None
+        self._own: sa.Engine | None = None
+        self._is_ours = False
+        self._listeners = (
+            ("before_commit", self._refuse_commit),
+            ("after_begin", self._refuse_second),
+        )
+        for event in self._listeners:
+            sa.event.listen(session, *event)
+
+    def connection(self) -> sa.Connection:
+        """See EffectSession."""
+        return connection_of(self.handed, self._table)
+
+    def begin_effects(self) -> None:
+        """See EffectSession. Raises UsageError for a session of another database."""
+        self._began = self.handed.begin()
+        found = self.connection().engine
+        if _place(found.url) != _place(self._engine.url):
+            raise UsageError(
+                f"once: session= made a session of the database {found.url!r}, and the engine of"
+                f" Once() is of {self._engine.url!r}"
+            )
+
+    def commit_effects(self) -> None:
+        """See EffectSession."""
+        _flush(self.handed, self._began, self.connection())
+        self._is_ours = True
+        self.handed.commit()
+
+    def end(self) -> None:
+        """See EffectSession."""
+        try:
+            self.handed.close()
+        finally:
+            for event in self._listeners:
+                sa.event.remove(self.handed, *event)
+            self._leave.close()
+
+    def _refuse_commit(self, session: Session) -> None:
+        if not self._is_ours and not session.in_nested_transaction():
+            _refuse("commit")
+
+    def _refuse_second(
+        self, _session: Session, _transaction: SessionTransaction, connection: sa.Connection
+    ) -> None:
+        """Refuse two transactions in one database: only the first is that of ``once``."""
+        engine = connection.engine
+        if self._own is None:
+            self._own = engine
+        elif engine is not self._own and _place(engine.url) == _place(self._own.url):
+            raise UsageError(
+                f"once: the session's binds have two engines for {engine.url!r}, so its changes"
+                " would be two transactions: use one"
+            )
+
+
+def _flush(session: Session, began: SessionTransaction | None, connection: sa.Connection) -> None:
+    transaction = session.get_transaction()
+    session.flush()
+    if transaction is None or transaction is not began or not connection.in_transaction():
+        raise SessionOwnedError(
+            "the handler ended the transaction of record.session: return to commit it, raise to"
+            " roll it back"
+        )
+    statements_of(connection).refuse_failed(connection)
 
 
 def _refuse(what: str) -> NoReturn:
@@ -60,32 +162,113 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
+def _place(url: sa.URL) -> tuple[object, ...]:
+    hosts = url.query.get("host"), url.query.get("port")
+    return url.get_backend_name(), url.host, url.port, url.database, hosts
+
+
 class SyncTransaction:
     """The transaction of one call of a function."""
 
-    def __init__(self, engine: sa.Engine):
-        self.session = OnceSession(engine, expire_on_commit=False)
+    def __init__(self, effects: EffectSession):
+        self.session = effects.handed
+        self._effects = effects
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a function with the session first."""
-        return function(self.session, *given)
+        return function(self._effects, *given)
 
 
 class AsyncTransaction:
     """The transaction of one call of a coroutine."""
 
-    def __init__(self, engine: AsyncEngine):
-        self.session = AsyncSession(engine, sync_session_class=OnceSession, expire_on_commit=False)
+    def __init__(self, session: AsyncSession, effects: EffectSession):
+        self.session = session
+        self._effects = effects
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return an awaitable that calls a function with the synchronous session first."""
-        return self.session.run_sync(function, *given)
+        return self.session.run_sync(lambda _: function(self._effects, *given))
 
 
 Engine = sa.Engine | AsyncEngine
 EffectTransaction = SyncTransaction | AsyncTransaction
+AnySession = Session | AsyncSession
+SessionFactory = Callable[[], Any]
+"""Returns a session, a scoped session, or a context manager around one of them."""
 
 
 def transaction_on(engine: Engine) -> EffectTransaction:
     """Return a transaction for one call; nothing has begun."""
-    return AsyncTransaction(engine) if isinstance(engine, AsyncEngine) else SyncTransaction(engine)
+    if isinstance(engine, AsyncEngine):
+        session = AsyncSession(engine, sync_session_class=OnceSession, expire_on_commit=False)
+        effects: Any = session.sync_session
+        return AsyncTransaction(session, effects)
+    return SyncTransaction(OnceSession(engine, expire_on_commit=False))
+
+
+class EffectTransactions:
+    """Opens the transactions of calls. Any slot may call."""
+
+    def __init__(
+        self,
+        engine_of: Callable[[], Engine],
+        given_engine_of: Callable[[], Engine],
+        table: sa.Table,
+        factory: SessionFactory | None,
+        writers: WriterTurns | None,
+    ):
+        """``engine_of`` is for the running event loop, ``given_engine_of`` is what Once() got."""
+        self.writers = writers
+        """Where one call writes at a time, those that do and that wait."""
+        self._engine_of = engine_of
+        self._given_engine_of = given_engine_of
+        self._table = table
+        self._factory = factory
+
+    def open(self) -> EffectTransaction:
+        """Return a transaction for one call, with a session as its handler gets it."""
+        engine = self._engine_of()
+        return transaction_on(engine) if self._factory is None else self._given(engine)
+
+    def apart(self) -> EffectTransaction | None:
+        """Return one for statements before that call; None where the call's own may do them."""
+        return None if self._factory is None else transaction_on(self._engine_of())
+
+    def _given(self, engine: Engine) -> EffectTransaction:
+        assert self._factory is not None
+        is_async = isinstance(engine, AsyncEngine)
+        with ExitStack() as leave:
+            session = _enter(self._factory, leave)
+            if isinstance(session, AsyncSession) is not is_async:
+                kind = "an AsyncSession" if is_async else "a Session"
+                raise UsageError(
+                    f"once: session= has to make {kind}, as the engine is {type(engine).__name__},"
+                    f" and it made {type(session).__name__}"
+                )
+            sync = session.sync_session if isinstance(session, AsyncSession) else session
+            own, given = _sync(engine), _sync(self._given_engine_of())
+            if sync.bind is None or sync.bind is given:
+                sync.bind = own
+            effects = GivenSession(sync, self._table, own, leave.pop_all())
+        if isinstance(session, AsyncSession):
+            return AsyncTransaction(session, effects)
+        return SyncTransaction(effects)
+
+
+def _enter(factory: SessionFactory, leave: ExitStack) -> AnySession:
+    """Return a new session; ``leave`` gets what is to be left after it."""
+    made = factory()
+    if not isinstance(made, (Session, AsyncSession, *SCOPED)):
+        if not isinstance(made, AbstractContextManager):
+            raise UsageError(f"once: session= made {type(made).__name__}, which is no session")
+        made = leave.enter_context(made)
+    for each in (factory, made):
+        if isinstance(each, SCOPED):
+            leave.callback(each.registry.clear)
+    session: AnySession = unscoped(made)
+    return session
+
+
+def _sync(engine: Engine) -> sa.Engine:
+    return engine.sync_engine if isinstance(engine, AsyncEngine) else engine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,14 +10,20 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 from attrs import frozen
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool, QueuePool
 
 from window_consumer.config import WorkerConfig
+from window_consumer.database.connection_errors import DatabaseUser, reason_of, refusal_of
+from window_consumer.database.dialects import dialect_of
+from window_consumer.database.once.abandoned import AbandonedCalls, Watched, watch_beside
+from window_consumer.database.once.loop_engine import run_in_own_loop
 from window_consumer.database.once.once import Once
-from window_consumer.database.once.statements import EffectOwner, statements_of
+from window_consumer.database.once.once_ids import EffectOwner
+from window_consumer.database.once.statements import statements_of
 from window_consumer.database.once.tables import MAX_DELETED
+from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
@@ -49,18 +54,29 @@ def check_before_start(workers: Sequence[OnceWorker]) -> None:
     """
     for each in workers:
         try:
-            _in_transaction(each.once, partial(_check, each))
-        except DBAPIError as error:
+            in_transaction(each.once, partial(check_once, each))
+        except Exception as error:
+            refusal = refusal_of(error, each.once.engine().url, user_of(each))
+            if not isinstance(refusal, RunError):
+                raise refusal or error from error
             _log.warning(
                 "%s: once: the database does not answer: %s",
                 each.config.name,
-                error.orig,
+                reason_of(error),
                 extra={"event": LogEvent.ONCE_DATABASE_AWAY},
             )
-        _warn_of_pool(each)
+        warning = pool_warning(each)
+        if warning is not None:
+            _log.warning("%s", warning, extra={"event": LogEvent.ONCE_POOL_TOO_SMALL})
 
 
-def _check(worker: OnceWorker, connection: sa.Connection) -> None:
+def user_of(worker: OnceWorker) -> DatabaseUser:
+    """Return how errors name a worker's ``once``."""
+    return DatabaseUser(f"once of {worker.config.name}", "the engine of Once()")
+
+
+def check_once(worker: OnceWorker, connection: sa.Connection) -> None:
+    """Raise UsageError for a database that takes no changes, and for tables that are not right."""
     statements_of(connection).refuse_read_only(connection)
     fenced = worker.once.values_for(worker.config).fenced
     worker.once.tables.check(connection, fenced=fenced)
@@ -81,6 +97,28 @@ def clean_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
     beside.callback(end)
 
 
+def watch_calls_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
+    """Start the thread that looks at calls; it ends with ``beside``.
+
+    It ends the transactions of abandoned calls, if they are fenced: others are not known to it. And
+    it says which call keeps other writers of SQLite waiting. A child process is killed, and what it
+    does is not seen.
+    """
+    fenced = [each.once for each in workers if each.once.values_for(each.config).fenced]
+    alone = [each.once for each in workers if each.once.writers and not each.has_children]
+    watched: list[Watched] = [
+        AbandonedCalls(once.engine, once.open_transactions) for once in dict.fromkeys(fenced)
+    ]
+    watched += [once.writers for once in dict.fromkeys(alone) if once.writers]
+    watch_beside(watched, beside)
+
+
+def close_loops_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
+    """Close the connections of further event loops at the end of ``beside``."""
+    for once in dict.fromkeys(each.once for each in workers):
+        beside.callback(once.close_loops)
+
+
 def _clean(workers: Sequence[OnceWorker], stop: threading.Event) -> None:
     keeps = [each.once.values_for(each.config).keep_s for each in workers]
     pause_s = min(_LONGEST_PAUSE_S, min(keeps) / 10)
@@ -89,11 +127,11 @@ def _clean(workers: Sequence[OnceWorker], stop: threading.Event) -> None:
             try:
                 while delete_once(each) == MAX_DELETED and not stop.wait(_BETWEEN_S):
                     pass
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, OSError) as error:
                 _log.warning(
                     "%s: once: old ids could not be deleted: %s",
                     each.config.name,
-                    getattr(error, "orig", None) or error,
+                    reason_of(error),
                     extra={"event": LogEvent.ONCE_NOT_CLEANED},
                 )
 
@@ -103,16 +141,22 @@ def delete_once(worker: OnceWorker) -> int | None:
     owner = EffectOwner(worker.config.group, worker.config.name)
     keep_s = worker.once.values_for(worker.config).keep_s
     tables = worker.once.tables
-    return _in_transaction(
+    return in_transaction(
         worker.once, lambda connection: tables.delete_old(connection, owner, keep_s)
     )
 
 
-def _in_transaction(once: Once, work: Callable[[sa.Connection], T]) -> T:
+def in_transaction(once: Once, work: Callable[[sa.Connection], T]) -> T:
+    """Work in a transaction on the database of ``once``, from whatever thread."""
     engine = once.engine()
-    if isinstance(engine, AsyncEngine):
-        return asyncio.run(_on_a_loop(engine, work))
-    with engine.begin() as connection:
+    if not isinstance(engine, AsyncEngine):
+        with engine.begin() as connection:
+            return work(connection)
+    blocking = dialect_of(engine.dialect.name).blocking(engine.url)
+    if blocking is None:
+        return run_in_own_loop(lambda: _on_a_loop(engine, work))
+    # aiosqlite reports to a loop that has ended where it cannot connect.
+    with sa.create_engine(blocking, poolclass=NullPool).begin() as connection:
         return work(connection)
 
 
@@ -126,19 +170,31 @@ async def _on_a_loop(engine: AsyncEngine, work: Callable[[sa.Connection], T]) ->
         await own.dispose()
 
 
-def _warn_of_pool(worker: OnceWorker) -> None:
-    engine = worker.once.engine()
-    pool = engine.pool
+def pool_warning(worker: OnceWorker) -> str | None:
+    """Return what to change where calls would wait for connections; None if there are enough."""
+    pool = worker.once.engine().pool
     if worker.has_children or not isinstance(pool, QueuePool):
-        return
+        return None
     overflow = pool._max_overflow  # noqa: SLF001 - SQLAlchemy does not tell otherwise
     most, slots = pool.size() + overflow, worker.config.slots
-    if overflow >= 0 and most < slots:
-        _log.warning(
-            "%s: once: the engine's pool has %d connections at most, and %d calls run at once:"
-            " the others wait for one; raise pool_size, or lower concurrency",
-            worker.config.name,
-            most,
-            slots,
-            extra={"event": LogEvent.ONCE_POOL_TOO_SMALL},
-        )
+    if overflow < 0 or most >= slots:
+        return None
+    return (
+        f"{worker.config.name}: once: the engine's pool has {most} connections at most, and {slots}"
+        " calls run at once: the others wait for one; write"
+        f" create_engine(..., pool_size={slots - overflow}), or lower concurrency"
+    )
+
+
+def writer_warning(worker: OnceWorker) -> str | None:
+    """Return what to know of a database with one writer at a time; None for others."""
+    if worker.once.writers is None:
+        return None
+    name, slots = worker.config.name, worker.config.slots
+    turns = f", so its {slots} slots take turns" if slots > 1 else ""
+    return (
+        f"{name}: once: SQLite has one writer at a time, and a call holds its lock from its begin"
+        f" to its end{turns}; writes of other programs wait, and fail after their timeout (5 s in"
+        " Python) with 'database is locked': keep handlers short, write connect_args={'timeout':"
+        " 60} in the other programs' create_engine, or use PostgreSQL"
+    )

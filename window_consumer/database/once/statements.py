@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from attrs import frozen
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from window_consumer.database.dialects import RETRYABLE
+from window_consumer.database.once.once_ids import EffectKey, EffectOwner
+from window_consumer.database.once.postgres_ids import LOCK_TIMEOUT, insert_in_postgres
 from window_consumer.model.errors import UsageError, WindowConsumerError
 
-_LOCK_TIMEOUT: Final = "55P03"
-_IDLE: Final = 0
 _IN_ERROR: Final = 3
-"""libpq's status of a connection without a transaction, and with one that has failed."""
-_HAS_ROWS: Final = 2
-"""libpq's status of a result with rows."""
-_SQLSTATE: Final = ord("C")
-"""libpq's number of the field with an error's code."""
-
-
-class EffectKey(NamedTuple):
-    """What an effect is known by within a worker of a group."""
-
-    origin: str
-    """The first topic, with the hash of its id: a recreated topic has other records."""
-    record_id: str
-
-
-class EffectOwner(NamedTuple):
-    """Whose effects they are."""
-
-    group_name: str
-    worker: str
+"""libpq's status of a connection whose transaction has failed."""
 
 
 class TransactionFailedError(WindowConsumerError):
@@ -57,7 +36,7 @@ class OnceStatements(Protocol):
         keys: Sequence[EffectKey],
         lock_timeout_s: float,
     ) -> Sequence[EffectKey]:
-        """Insert ids; return those that were not there."""
+        """Insert ids; return those that the database names as inserted."""
 
     def limit_waits(self, connection: sa.Connection, timeout_s: float) -> None:
         """Bound the waits of this transaction for locks."""
@@ -95,16 +74,8 @@ class PostgresStatements:
         keys: Sequence[EffectKey],
         lock_timeout_s: float,
     ) -> Sequence[EffectKey]:
-        """See OnceStatements: one statement, which sets the bound for its wait and restores it."""
-        sql = _insert_of(connection, table, owner, keys, lock_timeout_s)
-        found = _with_begin(connection, sql)
-        if found is None:
-            escaped = sql.replace("%", "%%").replace(":", "\\:")
-            found = connection.execute(sa.text(escaped)).one()
-        count, inserted = int(found[0]), found[1]
-        if count == len(keys):
-            return keys
-        return [EffectKey(*each) for each in json.loads(inserted or "[]")]
+        """See OnceStatements."""
+        return insert_in_postgres(connection, table, owner, keys, lock_timeout_s)
 
     def limit_waits(self, connection: sa.Connection, timeout_s: float) -> None:
         """See OnceStatements."""
@@ -154,82 +125,6 @@ class PostgresStatements:
 READ_ONLY: Final = (
     "once: the database is read-only (a replica?): point the engine of Once() to the primary"
 )
-
-_INSERT_IDS: Final = """\
-WITH bound AS MATERIALIZED (
-  SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', '{ms}', true) AS now
-), added AS (
-  INSERT INTO {table} (group_name, worker, origin, record_id)
-  SELECT {group_name}, {worker}, given.origin, given.record_id
-  FROM bound, (VALUES {rows}) AS given (origin, record_id)
-  WHERE bound.now IS NOT NULL
-  ON CONFLICT DO NOTHING
-  RETURNING origin, record_id
-)
-SELECT count(*), CAST(json_agg(json_build_array(origin, record_id)) AS text),
-  set_config('lock_timeout', (SELECT before FROM bound), true)
-FROM added"""
-
-
-def _insert_of(
-    connection: sa.Connection,
-    table: sa.Table,
-    owner: EffectOwner,
-    keys: Sequence[EffectKey],
-    lock_timeout_s: float,
-) -> str:
-    return _INSERT_IDS.format(
-        ms=max(1, round(lock_timeout_s * 1000)),
-        table=connection.dialect.identifier_preparer.format_table(table),
-        group_name=_literal(owner.group_name),
-        worker=_literal(owner.worker),
-        rows=", ".join(f"({_literal(key.origin)}, {_literal(key.record_id)})" for key in keys),
-    )
-
-
-def _literal(text: str) -> str:
-    """Return a literal that means the same with and without standard_conforming_strings."""
-    quoted = text.replace("'", "''")
-    if "\\" in quoted:
-        return " E'{}'".format(quoted.replace("\\", "\\\\"))
-    return f"'{quoted}'"
-
-
-def _with_begin(connection: sa.Connection, sql: str) -> tuple[bytes, bytes | None] | None:
-    """Begin the transaction and execute a query in one message, without the ways of a cursor.
-
-    This halves what an id costs. Returns the first two columns of its row; None where that cannot
-    be done here, or has failed in a way that an ordinary statement reports better.
-    """
-    dialect = connection.dialect
-    if dialect.driver != "psycopg" or dialect.is_async:
-        return None
-    raw: Any = connection.connection.driver_connection
-    modes = (raw.autocommit, raw.isolation_level, raw.read_only, raw.deferrable)
-    client = raw.pgconn
-    if (
-        any(each is not None and each is not False for each in modes)
-        or client.transaction_status != _IDLE
-        or raw.info.encoding != "utf-8"
-    ):
-        return None
-    result = client.exec_(f"BEGIN; {sql}".encode())
-    if result.status == _HAS_ROWS:
-        return result.get_value(0, 0), result.get_value(0, 1)
-    code = (result.error_field(_SQLSTATE) or b"").decode()
-    if code == _LOCK_TIMEOUT or code in RETRYABLE:
-        raise sa.exc.OperationalError(sql, None, _CodedError(code))
-    client.exec_(b"ROLLBACK")
-    return None
-
-
-class _CodedError(Exception):
-    """What PostgreSQL said, as an error of a driver."""
-
-    @property
-    def sqlstate(self) -> str:
-        """Its code."""
-        return str(self.args[0])
 
 
 @frozen
@@ -312,7 +207,9 @@ def statements_of(connection: sa.Connection) -> OnceStatements:
     return _STATEMENTS[connection.dialect.name]
 
 
-def is_lock_timeout(error: DBAPIError) -> bool:
+def is_lock_timeout(error: BaseException) -> bool:
     """Return whether the wait for another transaction took too long."""
+    if not isinstance(error, DBAPIError):
+        return False
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return code == _LOCK_TIMEOUT or "database is locked" in str(error.orig)
+    return code == LOCK_TIMEOUT or "database is locked" in str(error.orig)

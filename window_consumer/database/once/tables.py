@@ -2,62 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.orm import Session
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, SchemaItem
 
-from window_consumer.database.once.statements import EffectKey, EffectOwner, statements_of
+from window_consumer.database.once.fence_locks import (
+    FenceLimits,
+    FencePlace,
+    FenceSeen,
+    LockHolder,
+    is_at,
+    locks_of,
+)
+from window_consumer.database.once.once_ids import (
+    EffectKey,
+    EffectOwner,
+    IdsUnknownError,
+)
+from window_consumer.database.once.session import EffectSession
+from window_consumer.database.once.statements import statements_of
 from window_consumer.model.errors import UsageError
 
-
-class FencePlace(NamedTuple):
-    """What a fence is for."""
-
-    group_name: str
-    topic: str
-    partition: int
-
+_TABLES_ITSELF: Final = FencePlace("", "", -1)
+"""The row with the number of the table: no group has an empty name."""
 
 _TEXT: Final = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 """Compared byte by byte: a language's order makes the index slower."""
 
+_OURS: Final = "window_consumer.once"
+"""The key in ``info`` of tables that ``Once`` has made."""
+
 
 class OnceTables:
-    """The two tables, in a MetaData of their own."""
+    """The two tables, in the MetaData of the application or in one of their own.
 
-    def __init__(self, name: str):
+    They take the MetaData's schema, unless ``name`` has one, and its naming convention. Raises
+    UsageError where it has another table of that name.
+    """
+
+    def __init__(self, name: str, metadata: sa.MetaData | None = None):
+        self.metadata = sa.MetaData() if metadata is None else metadata
+        self.ids = self._own(
+            name,
+            lambda: [
+                *(
+                    sa.Column(column, _TEXT, primary_key=True, nullable=False)
+                    for column in ("group_name", "worker", "origin", "record_id")
+                ),
+                sa.Column(
+                    "done_at",
+                    sa.DateTime(timezone=True),
+                    nullable=False,
+                    server_default=sa.func.current_timestamp(),
+                ),
+                # Rows are appended in the order of their times: a block range index suffices.
+                sa.Index(None, "done_at", postgresql_using="brin"),
+            ],
+        )
+        self.fences = self._own(
+            f"{name}_fence",
+            lambda: [
+                sa.Column("group_name", sa.Text(), primary_key=True),
+                sa.Column("topic", sa.Text(), primary_key=True),
+                sa.Column("partition", sa.Integer(), primary_key=True, autoincrement=False),
+                sa.Column("fence", sa.BigInteger(), nullable=False),
+            ],
+        )
+
+    def _own(self, name: str, parts: Callable[[], list[SchemaItem]]) -> sa.Table:
+        """Return the table of that name, which another ``Once`` may have made in the MetaData."""
         schema, _, plain = name.rpartition(".")
-        self.metadata = sa.MetaData()
-        self.ids = sa.Table(
-            plain,
-            self.metadata,
-            *(
-                sa.Column(column, _TEXT, primary_key=True, nullable=False)
-                for column in ("group_name", "worker", "origin", "record_id")
-            ),
-            sa.Column(
-                "done_at",
-                sa.DateTime(timezone=True),
-                nullable=False,
-                server_default=sa.func.current_timestamp(),
-            ),
-            # Rows are appended in the order of their times, so a block range index suffices.
-            sa.Index(f"ix_{plain}_done_at", "done_at", postgresql_using="brin"),
-            schema=schema or None,
-        )
-        self.fences = sa.Table(
-            f"{plain}_fence",
-            self.metadata,
-            sa.Column("group_name", sa.Text(), primary_key=True),
-            sa.Column("topic", sa.Text(), primary_key=True),
-            sa.Column("partition", sa.Integer(), primary_key=True, autoincrement=False),
-            sa.Column("fence", sa.BigInteger(), nullable=False),
-            schema=schema or None,
-        )
+        schema = schema or self.metadata.schema or ""
+        there = self.metadata.tables.get(f"{schema}.{plain}" if schema else plain)
+        if there is None:
+            return sa.Table(
+                plain, self.metadata, *parts(), schema=schema or None, info={_OURS: True}
+            )
+        if _OURS not in there.info:
+            raise UsageError(
+                f"Once: the MetaData has another table {there.fullname}: leave it to Once(), or"
+                " give Once() another name, as in Once(..., table='effects')"
+            )
+        return there
 
     def needed(self, *, fenced: bool) -> list[sa.Table]:
         """Return the tables that have to be there."""
@@ -94,40 +124,89 @@ class OnceTables:
 
     def insert(
         self,
-        session: Session,
+        session: EffectSession,
         owner: EffectOwner,
         keys: Sequence[EffectKey],
         lock_timeout_s: float,
     ) -> set[EffectKey]:
         """Insert the ids; return those that nobody had inserted, once each.
 
-        Waits for other transactions with one of these ids, for ``lock_timeout_s`` at most.
+        Waits for other transactions with one of these ids, for ``lock_timeout_s`` at most. Raises
+        IdsUnknownError where the database names an id neither as inserted nor as there.
         """
         connection = session.connection()
         unique = set(keys)
         ordered = sorted(unique)  # two batches with the same ids cannot wait for each other
         insert = statements_of(connection).insert_ids
-        inserted = insert(connection, self.ids, owner, ordered, lock_timeout_s)
-        return unique if inserted is ordered else set(inserted)
+        named = set(insert(connection, self.ids, owner, ordered, lock_timeout_s))
+        if named != unique:
+            there = self._there(connection, owner, sorted(unique - named))
+            unknown = unique - named - there or named - unique
+            if unknown:
+                raise IdsUnknownError(
+                    f"once: the database neither inserted nor has {len(unknown)} of"
+                    f" {len(unique)} ids: does a trigger or a rule change {self.ids.fullname}?"
+                )
+        return named
 
-    def fence_of(self, session: Session, place: FencePlace) -> int | None:
-        """Return the present fence; nobody can raise it until the transaction ends."""
+    def _there(
+        self, connection: sa.Connection, owner: EffectOwner, keys: Sequence[EffectKey]
+    ) -> set[EffectKey]:
+        """Return those of the ids that are in the table."""
+        table = self.ids.c
+        there: set[EffectKey] = set()
+        for first in range(0, len(keys), _ASKED):
+            statement = sa.select(table.origin, table.record_id).where(
+                table.group_name == owner.group_name,
+                table.worker == owner.worker,
+                sa.tuple_(table.origin, table.record_id).in_(keys[first : first + _ASKED]),
+            )
+            there.update(EffectKey(*each) for each in connection.execute(statement))
+        return there
+
+    def id_in(self, session: EffectSession) -> int:
+        """Return a number that the fences of this database have for good, and no others."""
+        connection = session.connection()
         table = self.fences
-        statement = sa.select(table.c.fence).where(*_is(table, place)).with_for_update(read=True)
-        fence: int | None = session.connection().scalar(statement)
-        return fence
+        statement = sa.select(table.c.fence).where(*is_at(table, _TABLES_ITSELF))
+        found: int | None = connection.scalar(statement)
+        if found is None:
+            own = {**_TABLES_ITSELF._asdict(), "fence": secrets.randbits(63)}
+            insert = statements_of(connection).insert(table).values(own)
+            connection.execute(insert.on_conflict_do_nothing())
+            found = connection.execute(statement).scalar_one()
+        return found
 
-    def raise_fence(self, session: Session, place: FencePlace, lock_timeout_s: float) -> int:
+    def share_fence(
+        self, session: EffectSession, place: FencePlace, limits: FenceLimits
+    ) -> FenceSeen | None:
+        """Return the present fence; nobody can raise it until the transaction ends."""
+        connection = session.connection()
+        return locks_of(connection).share(connection, self.fences, place, limits)
+
+    def raise_fence(self, session: EffectSession, place: FencePlace, lock_timeout_s: float) -> int:
         """Add one to a fence and return it, once the transactions with the old one have ended."""
         connection = session.connection()
         statements = statements_of(connection)
         statements.limit_waits(connection, lock_timeout_s)
         table = self.fences
+        locks_of(connection).take(connection, table, place)
         statement = statements.insert(table).values(**place._asdict(), fence=1)
         raised = statement.on_conflict_do_update(
             index_elements=list(table.primary_key), set_={"fence": table.c.fence + 1}
         )
         return int(connection.execute(raised.returning(table.c.fence)).scalar_one())
+
+    def raised(self, connection: sa.Connection) -> list[tuple[FencePlace, int]]:
+        """Return all fences, in the order of their places."""
+        table = self.fences
+        statement = sa.select(table).where(table.c.partition >= 0).order_by(*table.primary_key)
+        return [(FencePlace(*place), fence) for *place, fence in connection.execute(statement)]
+
+    def fence_holders(self, session: EffectSession, place: FencePlace) -> Sequence[LockHolder]:
+        """Return the transactions that keep a fence from being raised, as far as is known."""
+        connection = session.connection()
+        return locks_of(connection).holders(connection, self.fences, place)
 
     def delete_old(
         self, connection: sa.Connection, owner: EffectOwner, keep_s: float
@@ -144,9 +223,9 @@ MAX_DELETED: Final = 5_000
 """Rows of one statement: its transaction takes some 20 ms, and others hardly wait for it."""
 
 
+_ASKED: Final = 500
+"""Ids of one question: drivers bound how many parameters a statement has."""
+
+
 class OnceTableError(UsageError):
     """A table of ``once`` is missing, or has other columns."""
-
-
-def _is(table: sa.Table, place: FencePlace) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == value for name, value in place._asdict().items()]

@@ -1,13 +1,14 @@
 """The relay: sends the rows of the outbox and marks what Kafka has acknowledged.
 
-A shard at a time is locked in a transaction, which lasts while its rows are sent and marked: two
-relays never have rows of one key on their way. A row is marked after its ack, so a crash repeats
-rows, with the same id, and loses none.
+A lane, which has a fixed part of the shards, is locked in a transaction, which lasts while its rows
+are sent and marked: two relays never have rows of one key on their way. A relay that froze has lost
+its lock when it wakes; Kafka refuses what it sends then, as the lane's transactional id belongs to
+whoever took the lane over. Rows are marked after Kafka's commit, so a crash repeats rows, with the
+same id, and loses none.
 """
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,17 +19,20 @@ from attrs import define, field, frozen
 from sqlalchemy.exc import SQLAlchemyError
 
 from window_consumer.database.dialects import is_retryable
-from window_consumer.database.outbox.sender import OutboxSender
+from window_consumer.database.outbox.deletion import OutboxDeletion
+from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
+from window_consumer.database.outbox.sender import OutboxSender, RelayTurn
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow, hash_of
 from window_consumer.database.outbox.wake import WakeUp
-from window_consumer.kafka.batch_sending import Answer
+from window_consumer.kafka.batch_answers import Answer
+from window_consumer.kafka.batch_sending import FencedError
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxFigures
 from window_consumer.runtime.log import own_logger
 
-SEND_S: Final = 4.0
+SEND_S: Final = 3.5
 """How long a batch may take: with the statements around it a transaction stays below 5 s."""
 
 FIRST_PAUSE_S: Final = 1.0
@@ -37,9 +41,12 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 _OLDEST_EVERY_S: Final = 5.0
 _STANDBY_S: Final = 0.5
 _AGAIN_S: Final = 0.02
-_LOOKS_S: Final = (0.002, 0.01, 0.04)
+_LOOKS_S: Final = (0.002, 0.01, 0.04, 0.2, 1.0, 5.0)
 """After a wake-up without rows: the commit that it announced may take a moment."""
+_LEFT_S: Final = 0.5
+"""When to look again for rows that are due and that nobody has sent."""
 
+_STILL_THERE: Final = sa.text("SELECT 1")
 _log = own_logger()
 
 
@@ -59,13 +66,15 @@ class RelayRules:
     """How a relay goes about it."""
 
     poll_s: float = 0.2
-    batch: int = 500
+    batch: int = 2_000
     keep_s: float = 0.0
     """How long published rows stay; 0: they are deleted at once."""
     on_refused: Literal["block", "skip"] = "block"
     refused_again_s: float = LONGEST_PAUSE_S
     first_pause_s: float = FIRST_PAUSE_S
     longest_pause_s: float = LONGEST_PAUSE_S
+    looks_s: tuple[float, ...] = _LOOKS_S
+    lanes: LaneTimes = field(factory=LaneTimes)
 
 
 class RelayedDatabase(Protocol):
@@ -114,10 +123,14 @@ class OutboxRelay:
     _stop: StopFlag
     wake_up: WakeUp = field(init=False)
     _store: OutboxStore = field(init=False)
+    _deletion: OutboxDeletion = field(init=False)
     _held: dict[str, _Pause] = field(factory=dict, init=False)
     """Topics that take nothing at the moment."""
     _acked: list[uuid.UUID] = field(factory=list, init=False)
     """Rows that Kafka has, and whose mark failed: they are marked before anything is sent."""
+    _lanes: LaneClaims = field(init=False)
+    _are_rows_left: bool = field(default=False, init=False)
+    """Rows were due at the last look, and none of them was sent."""
     _row_bytes: float = field(default=0.0, init=False)
     _next_oldest: float = field(default=0.0, init=False)
     _sent: int = field(default=0, init=False)
@@ -126,19 +139,22 @@ class OutboxRelay:
     _shards_differ: bool = field(default=False, init=False)
     _kafka_trouble: str | None = field(default=None, init=False)
     _database_trouble: str | None = field(default=None, init=False)
+    _failure: str | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._store = self._database.store
+        self._deletion = OutboxDeletion(self._store, self._rules.keep_s)
         self.wake_up = WakeUp(self._store.outbox.table.fullname)
+        self._lanes = LaneClaims(self._store.outbox.shards, self._rules.lanes)
 
     def figures(self) -> OutboxFigures:
         """Return what it has done. Any thread may ask."""
-        return OutboxFigures(self._sent, self._refused, self._oldest_s)
+        return OutboxFigures(self._sent, self._refused, self._oldest_s, self._failure)
 
     @property
     def trouble(self) -> str | None:
         """Why rows cannot be sent or marked, None while all is well. Any thread may ask."""
-        return self._database_trouble or self._kafka_trouble
+        return self._failure or self._database_trouble or self._kafka_trouble
 
     def run(self) -> None:
         """Relay until ``stop`` is set; wakes up within ``wake_up.set``."""
@@ -165,16 +181,47 @@ class OutboxRelay:
                     extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
                 )
                 self._wait(pause.length_s)
+            except (
+                Exception
+            ) as error:  # a fault of ours: rows stay as they are, and it begins again
+                self._restart(pause, error)
+
+    def _restart(self, pause: _Pause, error: Exception) -> None:
+        """Report an error that nobody expected; called within ``except``."""
+        self._database.engine.dispose()
+        self._failure = f"{type(error).__name__}: {error}"
+        pause.extend(time.monotonic())
+        _log.exception(
+            "outbox: the relay failed, and begins again in %g s",
+            pause.length_s,
+            extra={"event": LogEvent.OUTBOX_RELAY_FAILED},
+        )
+        self._wait(pause.length_s)
 
     def _relay(self, pause: _Pause) -> None:
         self._database.check()
+        self._store.reading.clear_positions()
         with self._database.engine.connect() as connection:
-            looks = iter(_LOOKS_S)
+            with connection.begin():
+                self._lanes.name(self._store.outbox, self._store.dialect.identity(connection))
+            looks = iter(self._rules.looks_s)
             while not self._stop.is_set():
                 found = self.relay_due(connection)
+                self._failure = None
                 pause.length_s = 0.0
-                if found or self.wake_up.wait(next(looks, self._rules.poll_s)):
-                    looks = iter(_LOOKS_S)
+                if found or self.wake_up.wait(self._next_look_s(next(looks, None))):
+                    looks = iter(self._rules.looks_s)
+
+    def _next_look_s(self, after_wake_s: float | None) -> float:
+        """Return when to look again if nobody wakes the relay: a poll may be long."""
+        now = time.monotonic()
+        times = [self._rules.poll_s]
+        times += [pause.until - now for pause in self._held.values() if pause.until > now]
+        if self._are_rows_left:
+            times.append(_LEFT_S)
+        if after_wake_s is not None:
+            times.append(after_wake_s)
+        return min(times)
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -186,41 +233,82 @@ class OutboxRelay:
         now = time.monotonic()
         held = {topic for topic, pause in self._held.items() if pause.until > now}
         with connection.begin():
+            if self._acked:
+                self._store.dialect.limit_statements(connection)
             self._mark(connection, ())
             shards = self._store.due_shards(connection, held)
             if now >= self._next_oldest:
                 self._next_oldest = now + _OLDEST_EVERY_S
                 self._oldest_s = self._store.oldest_s(connection)
-                if self._rules.keep_s:
-                    self._store.clean(connection, self._rules.keep_s)
         self._committed()
+        self._deletion.run(connection, self._sent)
         self._database_trouble = None
-        random.shuffle(shards)  # several relays begin at different ones
         sent = 0
-        for shard in shards:
+        for lane, own in self._lanes.due(shards, now):
             if self._stop.is_set():
                 break
-            sent += self.relay_shard(connection, shard, held)
+            if self._lanes.is_lost(lane) and not self._may_take(connection, lane, own, held):
+                continue
+            sent += self.relay_lane(connection, lane, own, held)
+        self._are_rows_left = bool(shards) and not sent
         return sent
 
-    def relay_shard(self, connection: sa.Connection, shard: int, held: set[str]) -> int:
-        """Relay a batch of one shard; return how many rows Kafka has taken."""
+    def _may_take(
+        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
+    ) -> bool:
+        """Return whether another relay, which took this lane over, has left it."""
         with connection.begin():
-            if not self._store.dialect.lock(connection, self._store.lock_name, shard):
+            first = self._store.rows(connection, min(shards), 1, held)
+        return self._lanes.may_take(lane, first[0].id if first else None, time.monotonic())
+
+    def relay_lane(
+        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
+    ) -> int:
+        """Relay a batch of one lane; return how many rows Kafka has taken."""
+        with connection.begin():
+            if not self._store.dialect.lock(connection, self._store.lock_name, lane):
                 return 0
-            rows = self._store.rows(connection, shard, self._limit(), held)
+            rows = self._rows(connection, shards, held)
             if not rows:
                 return 0
-            self._row_bytes = sum(row.size for row in rows) / len(rows)
-            self._check_shard(rows[0], shard)
-            answers = self._sender.send(rows, SEND_S)
+            turn = RelayTurn(
+                self._lanes.transactional_id(lane), lambda: connection.execute(_STILL_THERE)
+            )
+            try:
+                answers = self._sender.send(rows, SEND_S, turn)
+            except FencedError:
+                self._lanes.lose(lane, time.monotonic())
+                _log.info(
+                    "outbox: another relay has taken lane %d over",
+                    lane,
+                    extra={"event": LogEvent.OUTBOX_LANE_LOST},
+                )
+                return 0
+            self._lanes.keep(lane)
             sent = self._settle(connection, rows, answers, held)
         self._committed()
         return sent
 
+    def _rows(
+        self, connection: sa.Connection, shards: Sequence[int], held: set[str]
+    ) -> list[OutboxRow]:
+        """Return the next rows of a lane: as many of each shard, so that none waits long."""
+        each = max(1, self._limit() // len(shards))
+        rows: list[OutboxRow] = []
+        for shard in shards:
+            found = self._store.rows(connection, shard, each, held)
+            if found:
+                self._check_shard(found[0], shard)
+                rows += found
+        if rows:
+            self._row_bytes = sum(row.size for row in rows) / len(rows)
+        return rows
+
     def _check_shard(self, row: OutboxRow, shard: int) -> None:
         """Report, once, a writer with another number of shards; one row of a batch shows it."""
         shards = self._store.outbox.shards
+        if row.fault is not None:
+            return
         is_other = hash_of(row.topic, row.key, row.id) % shards != shard
         if is_other and not self._shards_differ:
             self._shards_differ = True
@@ -246,11 +334,14 @@ class OutboxRelay:
             return len(acked)
         acked = []
         refused: list[tuple[OutboxRow, str]] = []
-        open_lanes: set[tuple[str, bytes]] = set()
+        open_keys: set[tuple[str, bytes]] = set()
         silent: dict[str, str] = {}
+        answering: set[str] = set()
         for row, answer in zip(rows, answers, strict=True):
-            if row.lane in open_lanes:
+            if row.order_key in open_keys:
                 continue
+            if answer is None or answer.refused:
+                answering.add(row.topic)
             if answer is None:
                 acked.append(row.id)
                 continue
@@ -258,8 +349,10 @@ class OutboxRelay:
                 refused.append((row, answer.why))
             else:
                 silent[row.topic] = answer.why
-            if row.lane is not None and not (answer.refused and self._rules.on_refused == "skip"):
-                open_lanes.add(row.lane)
+            if row.order_key is not None and not (
+                answer.refused and self._rules.on_refused == "skip"
+            ):
+                open_keys.add(row.order_key)
         self._mark(connection, acked)
         again_s = self._rules.refused_again_s if self._rules.on_refused == "block" else None
         for row, why in refused:
@@ -272,6 +365,9 @@ class OutboxRelay:
                 extra={"event": LogEvent.OUTBOX_ROW_REFUSED},
             )
         self._refused += len(refused)
+        # A topic that has answered for others is well: the batch had too little time.
+        for topic in answering:
+            silent.pop(topic, None)
         self._hold(silent, {row.topic for row in rows}, held)
         return len(acked)
 

@@ -1,30 +1,47 @@
 """Sending rows to Kafka, a batch at a time: every row has an answer before its lock is released.
 
-The relay has a client of its own: ``Producer`` keeps sending what has no answer, and another relay
-might send later rows of the key meanwhile.
+The relay has clients of its own: ``Producer`` keeps sending what has no answer, and another relay
+might send later rows of the key meanwhile. There is one for each lane, as its transactional id is
+what keeps out a relay that was frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from attrs import frozen
+
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_sending import Answer, BatchSender
+from window_consumer.kafka.batch_answers import Answer
+from window_consumer.kafka.batch_sending import BatchSender
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.protocols import Copy
 
-_TIMEOUT_S: Final = 3.0
+_TIMEOUT_S: Final = 2.5
+
+
+@frozen
+class RelayTurn:
+    """The right to send in a lane."""
+
+    transactional_id: str
+    """The lane's: the same in all relays of the table."""
+    check_lock: Callable[[], object]
+    """Raises if the lane's lock is lost."""
 
 
 class OutboxSender(Protocol):
     """Sends batches. Owner: the relay's thread."""
 
-    def send(self, rows: Sequence[OutboxRow], timeout_s: float) -> Sequence[Answer]:
+    def send(
+        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
+    ) -> Sequence[Answer]:
         """Send rows in their order and return an answer for each, within ``timeout_s``.
 
-        What has no answer by then is not sent any more.
+        What has no answer by then is not sent any more. Raises FencedError if another relay has
+        taken over, and what ``turn.check_lock`` raises.
         """
 
     def close(self, timeout_s: float) -> None:
@@ -35,20 +52,46 @@ class KafkaOutboxSender:
     """Sends with a client of its own."""
 
     def __init__(
-        self, properties: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None = None
+        self,
+        properties: Mapping[str, Any],
+        log: ClientLog,
+        oauth_token: OauthToken | None = None,
+        *,
+        holds_keys: bool = True,
     ):
-        self._sender = BatchSender(
-            properties, "outbox-relay", log, oauth_token, timeout_s=_TIMEOUT_S
-        )
+        """With ``holds_keys`` no row is sent after a refused one of its key."""
+        self._properties = properties
+        self._log = log
+        self._oauth_token = oauth_token
+        self._holds_keys = holds_keys
+        self._lanes: dict[str, BatchSender] = {}
 
-    def send(self, rows: Sequence[OutboxRow], timeout_s: float) -> Sequence[Answer]:
+    def send(
+        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
+    ) -> Sequence[Answer]:
         """See OutboxSender."""
         copies = [
             Copy(row.topic, row.partition, row.key, row.payload, row.headers, row.timestamp)
             for row in rows
         ]
-        return self._sender.send(copies, timeout_s)
+        faults = {place: row.fault for place, row in enumerate(rows) if row.fault is not None}
+        return self._of(turn).send(copies, timeout_s, turn.check_lock, faults)
 
-    def close(self, timeout_s: float) -> None:
+    def _of(self, turn: RelayTurn) -> BatchSender:
+        found = self._lanes.get(turn.transactional_id)
+        if found is None:
+            found = self._lanes[turn.transactional_id] = BatchSender(
+                self._properties,
+                "outbox-relay",
+                turn.transactional_id,
+                self._log,
+                self._oauth_token,
+                timeout_s=_TIMEOUT_S,
+                holds_keys=self._holds_keys,
+            )
+        return found
+
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - nothing is on its way
         """See OutboxSender."""
-        self._sender.close(timeout_s)
+        for sender in self._lanes.values():
+            sender.close()

@@ -12,12 +12,20 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from window_consumer.config import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections.outbox import OutboxConfig
+from window_consumer.database.connection_errors import DatabaseUser
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.outbox.relay import RelayRules, report_shards
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import MOST_SHARDS, Outbox
 from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
+from window_consumer.runtime.log import own_logger
+
+_log = own_logger()
+
+OUTBOX: Final = DatabaseUser("outbox", "outbox.database")
+"""How errors name it."""
 
 _SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "pysqlite"}
 
@@ -78,6 +86,21 @@ class OutboxDatabase:
         with self.engine.connect() as connection, connection.begin():
             self.check_table(connection)
             self.store.dialect.check_writable(connection, self.outbox.table)
+
+    def report_missing_indexes(self) -> None:
+        """Log the SQL of indexes that the table lacks: a former version may have made it."""
+        table = self.outbox.table
+        found = sa.inspect(self.engine).get_indexes(table.name, table.schema)
+        there = {each["name"] for each in found}
+        for index in sorted(table.indexes, key=_name_of):
+            if index.name not in there:
+                _log.warning(
+                    "outbox: the table %s lacks an index, so reading or deleting rows is slow;"
+                    " create it (PostgreSQL: CREATE INDEX CONCURRENTLY): %s",
+                    table.fullname,
+                    str(CreateIndex(index).compile(dialect=self.engine.dialect)).strip(),
+                    extra={"event": LogEvent.OUTBOX_INDEX_MISSING, "index": index.name},
+                )
 
     def check_shards(self) -> None:
         """Raise UsageError if rows were written with another number of shards than is configured.

@@ -12,21 +12,23 @@ import sqlalchemy as sa
 from attrs import frozen
 
 from window_consumer.database.dialects import SqlDialect, dialect_of
+from window_consumer.database.outbox.locked_rows import LockedRows
+from window_consumer.database.outbox.reading import OutboxReading
 from window_consumer.database.outbox.table import (
     BLOCKED,
     FAILED,
+    PUBLISHED,
     REFUSED,
     UNPUBLISHED,
     WAITING,
     Outbox,
     OutboxRow,
+    fault_of,
     hash_of,
     headers_of,
 )
 
 _MAX_ERROR: Final = 1_000
-_CLEANED_AT_ONCE: Final = 5_000
-"""Rows of one statement: it stays short, and its locks few."""
 
 
 @frozen
@@ -63,73 +65,24 @@ class OutboxStore:
         self.dialect: SqlDialect = dialect_of(dialect_name)
         self._table = table = outbox.table
         self.lock_name = zlib.crc32(table.fullname.encode()) - 2**31
-        now = sa.text(self.dialect.now)
-        self._due = sa.or_(table.c.available_at.is_(None), table.c.available_at <= now)
-        self.selection = self._select_rows()
-        """The rows of a shard that are due; bound are ``shard`` and ``batch``."""
-
-    def _select_rows(self) -> sa.Select[Any]:
-        row = self._table.c
-        earlier = self._table.alias("earlier")
-        columns = (row.id, row.topic, row.key, row.payload, row.headers, row.partition)
-        is_held_up = sa.exists().where(
-            # SQLite uses the index of refused rows only for the very words of its condition.
-            sa.text("earlier.status <> 'waiting' AND earlier.published_at IS NULL"),
-            sa.text("earlier.status = 'blocked'"),
-            earlier.c.shard == row.shard,
-            earlier.c.topic == row.topic,
-            earlier.c.key == row.key,
-            earlier.c.seq < row.seq,
-        )
-        return (
-            sa.select(*columns, row.timestamp)
-            .where(row.shard == sa.bindparam("shard"), sa.text(UNPUBLISHED), self._due)
-            .where(~is_held_up)
-            .order_by(row.seq)
-            .limit(sa.bindparam("batch"))
-        )
+        self._locked = LockedRows(table, self.dialect)
+        self.reading = OutboxReading(outbox, self.dialect)
+        self._due = self.reading.due
 
     def due_shards(self, connection: sa.Connection, held: Collection[str] = ()) -> list[int]:
         """Return the shards with rows that are due; not for rows of the topics ``held``."""
-        shards = self._shards()
-        rows = sa.select(self._table.c.id).where(
-            self._table.c.shard == shards.c.shard, sa.text(UNPUBLISHED)
-        )
-        if held:
-            rows = rows.where(self._table.c.topic.not_in(sorted(held)))
-        at_once = rows.where(self._table.c.available_at.is_(None))
-        later = rows.where(self._table.c.available_at <= sa.text(self.dialect.now))
-        due = sa.or_(at_once.exists(), later.exists())
-        return list(connection.scalars(sa.select(shards.c.shard).where(due)))
-
-    def _shards(self) -> Any:
-        """Return a table of the shards with unpublished rows: one look into the index for each."""
-        shard = self._table.c.shard
-        lowest = sa.select(sa.func.min(shard).label("shard")).where(sa.text(UNPUBLISHED))
-        found = lowest.cte("shards", recursive=True)
-        following = (
-            sa.select(sa.func.min(shard))
-            .where(sa.text(UNPUBLISHED), shard > found.c.shard)
-            .correlate(found)
-            .scalar_subquery()
-        )
-        return found.union_all(sa.select(following).where(found.c.shard.is_not(None)))
+        return self.reading.due_shards(connection, held)
 
     def rows(
         self, connection: sa.Connection, shard: int, batch: int, held: Collection[str] = ()
     ) -> list[OutboxRow]:
         """Return the first rows of a shard that are due, in order of ``seq``.
 
-        Never those after a position: ``seq`` becomes visible in the order of commits.
+        Without those that wait for a row that another session has locked, once there was one.
         """
-        statement = self.selection
-        if held:
-            statement = statement.where(self._table.c.topic.not_in(sorted(held)))
-        found = connection.execute(statement, {"shard": shard, "batch": batch})
-        return [
-            OutboxRow(row_id, topic, key, payload, headers_of(row_id, stored), *place)
-            for row_id, topic, key, payload, stored, *place in found.all()
-        ]
+        found = self.reading.rows(connection, shard, batch, held)
+        rows = [_row_of(*each[:-1]) for each in found]
+        return self._locked.without(connection, rows) if self._locked.are_expected else rows
 
     def hashes(self, connection: sa.Connection, most: int) -> list[tuple[int, int]]:
         """Return what decides about the shards of some unpublished rows, and their shards."""
@@ -139,15 +92,21 @@ class OutboxStore:
         return [(hash_of(*given), shard) for *given, shard in found.all()]
 
     def mark(self, connection: sa.Connection, ids: Sequence[uuid.UUID], *, keep: bool) -> None:
-        """Delete rows that Kafka has, or note when it got them if they are to be kept."""
+        """Delete rows that Kafka has, or note when it got them if they are to be kept.
+
+        Those that another session has locked may be left out: they are sent again.
+        """
         if not ids:
             return
+        if self._locked.are_expected:
+            ids = self._locked.markable(connection, ids)
         chosen = self.dialect.in_ids(self._table.c.id, list(ids))
-        if keep:
-            published = {"published_at": sa.text(self.dialect.now), "status": WAITING}
-            connection.execute(self._table.update().where(chosen).values(published))
-        else:
-            connection.execute(self._table.delete().where(chosen))
+        published = {"published_at": sa.text(self.dialect.now), "status": WAITING}
+        with self._locked.noticed():
+            if keep:
+                connection.execute(self._table.update().where(chosen).values(published))
+            else:
+                connection.execute(self._table.delete().where(chosen))
 
     def refuse(
         self, connection: sa.Connection, row_id: uuid.UUID, error: str, again_s: float | None
@@ -163,34 +122,29 @@ class OutboxStore:
         }
         if again_s is not None:
             values["available_at"] = datetime.now(UTC) + timedelta(seconds=again_s)
-        connection.execute(self._table.update().where(self._table.c.id == row_id).values(values))
+        statement = self._table.update().where(self._table.c.id == row_id).values(values)
+        with self._locked.noticed():
+            connection.execute(statement)
 
-    def clean(self, connection: sa.Connection, keep_s: float) -> int:
-        """Delete some of the rows that were published longer ago; return how many."""
+    def clean(self, connection: sa.Connection, keep_s: float, most: int) -> int:
+        """Delete rows that were published longer ago, the oldest first; return how many.
+
+        Leaves those out that another transaction has locked.
+        """
         before = datetime.now(UTC) - timedelta(seconds=keep_s)
         table = self._table
-        old = sa.select(table.c.id).where(table.c.published_at < before).limit(_CLEANED_AT_ONCE)
+        old = (
+            sa.select(table.c.id)
+            .where(sa.text(PUBLISHED), table.c.published_at < before)
+            .order_by(table.c.published_at)
+            .limit(most)
+            .with_for_update(skip_locked=True)
+        )
         return connection.execute(table.delete().where(table.c.id.in_(old))).rowcount
 
     def oldest_s(self, connection: sa.Connection) -> float:
         """Return the age of the oldest row that is due and unpublished, in seconds; 0 for none."""
-        shards = self._shards()
-        table = self._table
-        since = sa.func.coalesce(table.c.available_at, table.c.created_at)
-        first = (
-            sa.select(since)
-            .where(table.c.shard == shards.c.shard, sa.text(UNPUBLISHED), self._due)
-            .order_by(table.c.seq)
-            .limit(1)
-            .correlate(shards)
-            .scalar_subquery()
-        )
-        found = connection.scalar(
-            sa.select(
-                sa.func.min(sa.select(first.label("since")).select_from(shards).subquery().c.since)
-            )
-        )
-        return _age_s(found)
+        return _age_s(self.reading.oldest_since(connection))
 
     def counts(self, connection: sa.Connection) -> OutboxCounts:
         """Count the rows; reads the whole table."""
@@ -227,7 +181,8 @@ class OutboxStore:
         """
         table = self._table
         again = sa.case((table.c.status == FAILED, WAITING), else_=BLOCKED)
-        values = {"available_at": None, "status": again}
+        # With a time it is found wherever a relay reads from.
+        values = {"available_at": sa.text(self.dialect.now), "status": again}
         return self._change(connection, ids, sa.text(REFUSED), values)
 
     def skip(self, connection: sa.Connection, ids: Iterable[uuid.UUID] | None) -> int:
@@ -246,6 +201,28 @@ class OutboxStore:
         if ids is not None:
             statement = statement.where(self.dialect.in_ids(self._table.c.id, list(ids)))
         return connection.execute(statement).rowcount
+
+
+def _row_of(  # noqa: PLR0913 - a row has that many columns
+    row_id: uuid.UUID,
+    topic: str,
+    key: bytes | None,
+    payload: bytes | None,
+    stored: str | None,
+    partition: int | None,
+    timestamp: int | None,
+) -> OutboxRow:
+    headers: list[tuple[str, bytes | None]] = []
+    fault = fault_of(topic, key, payload, partition, timestamp)
+    if fault is None:
+        try:
+            headers = headers_of(row_id, stored)
+        except (ValueError, RecursionError) as error:
+            fault = f"headers: {error}"
+    else:
+        key = key if isinstance(key, bytes) else None
+        payload = payload if isinstance(payload, bytes) else None
+    return OutboxRow(row_id, topic, key, payload, headers, partition, timestamp, fault)
 
 
 def _aware(time: datetime) -> datetime:

@@ -6,21 +6,34 @@ Columns are those that Debezium's outbox router expects, and those that the rela
 from __future__ import annotations
 
 import base64
+import json
+import re
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session, scoped_session
 
 from window_consumer.config.units import UnitError, parse_duration
+from window_consumer.database.connection import connection_of, unscoped
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.outbox.wake import wake_after_commit
 from window_consumer.model import headers as names
+from window_consumer.model import traceparent
 from window_consumer.model.errors import UsageError
-from window_consumer.model.produce import Bytes, HeaderPairs, Produce
+from window_consumer.model.produce import (
+    Bytes,
+    HeaderPairs,
+    Produce,
+    Serializer,
+    Tags,
+    with_wishes,
+)
 
 WAITING: Final = "waiting"
 BLOCKED: Final = "blocked"
@@ -29,10 +42,16 @@ FAILED: Final = "failed"
 """Refused by Kafka and given up; later rows of its key go on."""
 
 UNPUBLISHED: Final = "published_at IS NULL AND status <> 'failed'"
+PUBLISHED: Final = "published_at IS NOT NULL"
 REFUSED: Final = "status <> 'waiting' AND published_at IS NULL"
 MOST_SHARDS: Final = 1024
+ADDED: Final = "wc_outbox_produces"
+"""The key in ``session.info`` of a list that gets what ``add`` adds, if somebody asks for it."""
 _MAX_TYPE: Final = 255
+_TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
+_NO_PAIRS: Final = 'they have to be a JSON list of pairs, such as [["tenant", "eu"]]'
 
+AnySession = Session | scoped_session[Any]
 Delay = str | float | timedelta
 
 
@@ -46,9 +65,11 @@ class OutboxRow(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     partition: int | None
     timestamp: int | None
+    fault: str | None = None
+    """Why it is no record: it is never sent."""
 
     @property
-    def lane(self) -> tuple[str, bytes] | None:
+    def order_key(self) -> tuple[str, bytes] | None:
         """What is kept in order: the topic's key; None for a row without key."""
         return None if self.key is None else (self.topic, self.key)
 
@@ -85,14 +106,17 @@ class Outbox:
 
     def add(  # noqa: PLR0913 - a record has that many parts
         self,
-        session_or_connection: Session | sa.Connection,
+        session_or_connection: AnySession | sa.Connection,
         topic: str,
         key: Bytes = None,
-        value: Bytes = None,
+        value: Any = None,
         *,
         headers: HeaderPairs = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        serialize: Serializer | None = None,
+        ttl: str | float | None = None,
+        tags: Tags = "",
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
         type: str | None = None,  # noqa: A002 - the column's name
@@ -100,21 +124,34 @@ class Outbox:
     ) -> uuid.UUID:
         """Add a record to the transaction; return its id, which becomes its ``wc-id``.
 
+        The session may be a scoped one, as ``db.session`` of Flask-SQLAlchemy, and may have binds:
+        the table's engine counts.
         It is sent after the commit. ``delay`` ("30m", a timedelta, seconds) or ``deliver_at`` (with
-        a time zone) send it later; it does not hold up later records of its key then. Raises
-        TypeError and ValueError as Produce does.
+        a time zone) send it later; it does not hold up later records of its key then.
+        ``serialize`` makes bytes of the value, ``ttl`` and ``tags`` become headers as in
+        ``Producer.send``. Within a span of OpenTelemetry it gets its ``traceparent``. Raises
+        TypeError and ValueError as Produce does, and ValueError for a ``ttl`` that is none.
         """
         produce = Produce(
-            topic, key, value, headers=headers, partition=partition, timestamp=timestamp
+            topic,
+            key,
+            value if serialize is None or value is None else serialize(value),
+            headers=with_wishes(headers, _ttl_s(ttl), tags),
+            partition=partition,
+            timestamp=timestamp,
         )
         row = self.row(produce, id=id, type=type, available_at=available_at(delay, deliver_at))
-        self.insert(session_or_connection, [row])
+        target = unscoped(session_or_connection)
+        self.insert(target, [row])
+        added: list[Produce] | None = target.info.get(ADDED)
+        if added is not None:
+            added.append(produce)
         found: uuid.UUID = row["id"]
         return found
 
     async def add_async(self, session_or_connection: Any, *given: Any, **more: Any) -> uuid.UUID:
         """Add a record to the transaction of an AsyncSession or AsyncConnection, as ``add``."""
-        found: uuid.UUID = await session_or_connection.run_sync(
+        found: uuid.UUID = await unscoped(session_or_connection).run_sync(
             lambda sync: self.add(sync, *given, **more)
         )
         return found
@@ -139,7 +176,7 @@ class Outbox:
             "payload": produce.value,
             "topic": produce.topic,
             "key": produce.key,
-            "headers": _json_of(produce.headers) or None,
+            "headers": _json_of(_with_parent(produce.headers)) or None,
             "partition": produce.partition,
             "timestamp": produce.timestamp,
             "shard": hash_of(produce.topic, produce.key, row_id) % self.shards,
@@ -156,19 +193,21 @@ class Outbox:
 
     def insert(
         self,
-        session_or_connection: Session | sa.Connection,
+        session_or_connection: AnySession | sa.Connection,
         rows: Sequence[Mapping[str, Any]],
+        *,
+        replace: bool = False,
     ) -> None:
-        """Insert rows that ``row`` or ``rows`` made, in their order, into the transaction."""
+        """Insert rows that ``row`` or ``rows`` made, in their order, into the transaction.
+
+        With ``replace`` a row takes the place of one with its id, which is sent again then.
+        """
         if not rows:
             return
-        connection = (
-            session_or_connection.connection()
-            if isinstance(session_or_connection, Session)
-            else session_or_connection
-        )
+        target = unscoped(session_or_connection)
+        connection = connection_of(target, self.table)
         dialect = dialect_of(connection.dialect.name)
-        statement = sa.insert(self.table)
+        statement = _replacing(self.table, dialect.name) if replace else sa.insert(self.table)
         seq = dialect.next_seq(self.table)
         if seq is None:
             connection.execute(statement, list(rows))
@@ -177,12 +216,20 @@ class Outbox:
             connection.execute(statement.values(seq=seq), numbered)
         if self.notify:
             dialect.notify(connection, self.channel)
-        wake_after_commit(session_or_connection, self.table.fullname)
+        wake_after_commit(target, self.table.fullname)
+
+
+def _replacing(table: sa.Table, dialect: str) -> Any:
+    """Return the statement that inserts rows in place of those with their ids."""
+    statement: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[dialect](table)
+    new = {each.name: statement.excluded[each.name] for each in table.c if not each.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
 
 
 def _table(metadata: sa.MetaData, name: str) -> sa.Table:
     schema, _, plain = name.rpartition(".")
     unpublished, refused = sa.text(UNPUBLISHED), sa.text(REFUSED)
+    published = sa.text(PUBLISHED)
     waiting: dict[str, Any] = {"postgresql_where": unpublished, "sqlite_where": unpublished}
     return sa.Table(
         plain,
@@ -215,6 +262,12 @@ def _table(metadata: sa.MetaData, name: str) -> sa.Table:
         sa.Index(
             f"ix_{plain}_refused", "shard", "seq", postgresql_where=refused, sqlite_where=refused
         ),
+        sa.Index(
+            f"ix_{plain}_published",
+            "published_at",
+            postgresql_where=published,
+            sqlite_where=published,
+        ),
         schema=schema or None,
     )
 
@@ -244,8 +297,27 @@ def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime |
     return datetime.now(UTC) + wait
 
 
+def _ttl_s(ttl: str | float | None) -> float | None:
+    if not isinstance(ttl, str):
+        return ttl
+    try:
+        return parse_duration(ttl)
+    except UnitError as error:
+        raise ValueError(f"Outbox: ttl {ttl!r} {error}") from None
+
+
 def _text_of(key: bytes | None) -> str:
     return (key or b"").decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
+
+
+def _with_parent(
+    pairs: tuple[tuple[str, bytes | None], ...],
+) -> tuple[tuple[str, bytes | None], ...]:
+    """Return a record's headers with the span that writes it, unless they name one."""
+    parent = traceparent.current()
+    if parent is None or any(name == traceparent.HEADER for name, _ in pairs):
+        return pairs
+    return (*pairs, (traceparent.HEADER, parent.encode()))
 
 
 def _json_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[list[Any]]:
@@ -261,15 +333,49 @@ def _json_value(value: bytes | None) -> Any:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def headers_of(row_id: uuid.UUID, stored: Any) -> list[tuple[str, bytes | None]]:
-    """Return a record's headers: those that the row holds, and its id as ``wc-id``."""
+def headers_of(row_id: uuid.UUID, stored: str | None) -> list[tuple[str, bytes | None]]:
+    """Return a record's headers: those that the row holds, and its id as ``wc-id``.
+
+    Raises ValueError for what ``Outbox`` does not write.
+    """
     record_id = (names.ID, str(row_id).encode())
     if not stored:
         return [record_id]
-    return [*((name, _bytes_of(value)) for name, value in stored), record_id]
+    match json.loads(stored):
+        case None:
+            return [record_id]
+        case [*pairs]:
+            return [*map(_header_of, pairs), record_id]
+        case _:
+            raise ValueError(_NO_PAIRS)
 
 
-def _bytes_of(stored: Any) -> bytes | None:
-    if isinstance(stored, dict):
-        return base64.b64decode(stored["base64"])
-    return None if stored is None else str(stored).encode()
+def _header_of(pair: Any) -> tuple[str, bytes | None]:
+    match pair:
+        case [str(name), str(value)]:
+            return name, value.encode()
+        case [str(name), None]:
+            return name, None
+        case [str(name), {"base64": str(value), **rest}] if not rest:
+            return name, base64.b64decode(value, validate=True)
+        case _:
+            raise ValueError(_NO_PAIRS)
+
+
+def fault_of(topic: Any, key: Any, payload: Any, partition: Any, timestamp: Any) -> str | None:
+    """Return why values are no record's; None for those that ``Outbox`` writes."""
+    # SQLite stores in a column what it is given.
+    if not isinstance(topic, str) or not _is_topic(topic):
+        return f"{topic!r} is no name of a topic"
+    if not isinstance(key, bytes | None) or not isinstance(payload, bytes | None):
+        return "key and payload have to be bytes"
+    if not isinstance(partition, int | None) or (partition is not None and partition < 0):
+        return f"{partition!r} is no partition"
+    if not isinstance(timestamp, int | None) or (timestamp is not None and timestamp < 0):
+        return f"{timestamp!r} is no timestamp in milliseconds"
+    return None
+
+
+@lru_cache(10_000)
+def _is_topic(name: str) -> bool:
+    return re.fullmatch(_TOPIC, name) is not None and name not in {".", ".."}

@@ -28,7 +28,8 @@ class WakeUp:
     def wait(self, timeout_s: float) -> bool:
         """Wait until somebody wakes it, at most so long; return whether somebody has."""
         woken = self._event.wait(timeout_s)
-        self._event.clear()
+        if woken:  # what comes just after the time has run out is for the next wait
+            self._event.clear()
         return woken
 
 

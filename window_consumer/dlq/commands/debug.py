@@ -17,6 +17,7 @@ import click
 from window_consumer.app.application import App
 from window_consumer.app.handlers import HandlerSpec
 from window_consumer.app.loading import load_app
+from window_consumer.cli.options import application as application_argument
 from window_consumer.cli.output import FAILED, OK
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options_without_app
 from window_consumer.dlq.commands.show import latest
@@ -104,7 +105,7 @@ def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
 
 @click.command("debug")
 @click.argument("name", metavar="ID")
-@click.argument("application", metavar="MODULE:APP")
+@application_argument
 @topic_options_without_app
 @click.option("--handler", default=None, help="The handler to call. [default: the failed one]")
 def debug_command(*, name: str, application: str, handler: str | None, **options: Any) -> int:

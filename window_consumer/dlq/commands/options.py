@@ -11,7 +11,7 @@ import click
 
 from window_consumer.app.loading import load_app
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import Duration, optional_application
 from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
@@ -81,13 +81,6 @@ _TOPICS = (
     ),
     START_TIMEOUT,
 )
-_APPLICATION = click.option(
-    "--app",
-    "application",
-    metavar="MODULE:APP",
-    default=None,
-    help="The application, where its decorators give what the configuration does not.",
-)
 WHERE = click.option(
     "--where",
     type=ConditionParam(),
@@ -99,7 +92,7 @@ WHERE = click.option(
 
 def topic_options(command: CommandT) -> CommandT:
     """Add the options that select topics to a command."""
-    return topic_options_without_app(_APPLICATION(command))
+    return optional_application(topic_options_without_app(command))
 
 
 def topic_options_without_app(command: CommandT) -> CommandT:

@@ -52,12 +52,7 @@ _LEFT = (
 
 @click.command("redrive")
 @common.config
-@click.option(
-    "--app",
-    "application",
-    metavar="MODULE:APP",
-    help="The application, where its decorators say what the file does not, or supply tokens.",
-)
+@common.optional_application
 @common.overrides
 @click.option("--worker", "workers", multiple=True, help="Only this worker's; may be repeated.")
 @click.option(

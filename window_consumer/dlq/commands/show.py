@@ -44,7 +44,7 @@ _MOST_HEX = 4096
     "--as-test",
     "test",
     is_flag=True,
-    help="Write a test for pytest that calls the handler of --app with this very record.",
+    help="Write a test for pytest that calls the handler of MODULE:APP with this very record.",
 )
 @click.option(
     "--handler", default=None, help="The handler for --as-test. [default: the failed one]"
@@ -67,7 +67,9 @@ def show_command(
     """
     handler = options.pop("handler")
     if test and options["application"] is None:
-        raise UsageError("--as-test needs --app MODULE:APP: the application whose handler to call")
+        raise UsageError(
+            "--as-test needs the application whose handler to call: MODULE:APP, or --app MODULE:APP"
+        )
 
     def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
         *others, letter = topics.find(name)

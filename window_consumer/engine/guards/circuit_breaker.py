@@ -1,173 +1,170 @@
-"""The circuit breaker: keeps a general outage from emptying a topic into the dead letters.
+"""The circuit breaker: tells poison, records that always fail, from an outage of what they need.
 
-It judges by *new records*: those whose handler is called for the first time since they were
-delivered from a source topic, or were put back. Retries and copies in retry levels show how bad
-some records are, not whether there is an outage: they neither open nor reopen it.
+A record leaves only beside successes. While few records fail, spent ones leave at once. When more
+than ``failures`` of the last new records failed, nothing leaves and calls cost no attempt until it
+is clear why: new records from other places of the windows are called beside those that failed.
 
 ========= ============================ ====================================================
 state     meaning                      leaves
 ========= ============================ ====================================================
 closed    normal operation             to holding when most of the last ``min_calls`` new records
-                                       failed or asked to be called later
-holding   calls continue, but records  to closed when enough of the last new records returned, or
-          whose attempts are spent     after HOLD_S if the failures are too few for an outage. To
-          do not leave                 open when more than ``failures`` of the new records failed,
-                                       beyond chance: within ``window``, or after HOLD_S among the
-                                       last ones. Calls that began before and still run count as
-                                       returned until ``cool_down`` is over. To paused when most
-                                       asked to be called later
-open      nothing starts, nothing      to half-open when ``cool_down`` is over
-          leaves
-paused    as open, and no attempt      to half-open when the requested time is over, at most
-          is spent                     ``cool_down``
-half-open one new record at a time;    to closed when a new record returns, or a retry if no new
-          if there is none, one        record is called, or when no failed record is left; to open
-          retry; nothing leaves        when PROBES new records failed, or one hangs; to paused when
-                                       the probe asks to be called later. A failed retry changes
-                                       nothing
+                                       failed, or MOST records left without a success between them
+holding   nothing leaves; the question to poison when records of some place fail while those
+          is why so many fail          of another succeed, or as many fail however few run; to
+                                       overload when fewer fail then; to open when none succeeds;
+                                       to paused when most ask to be called later
+poison    everything runs; a spent     to closed when few fail for POISON_S; to holding when those
+          record leaves if others      of no place succeed, or none has for a while
+          succeeded beside it
+overload  as many calls as succeed,    to closed when all slots run again; to poison when as many
+          failed and new ones in turn; fail however few run, or those of some place only; to open
+          nothing leaves               when none succeeds
+open      samples only, one after      to half-open when a sample returns; to closed when nothing is
+          another; nothing leaves      left to call; to paused when one asks to be called later
+paused    nothing starts, and no       to half-open when the requested time is over, at most
+          attempt is spent             ``cool_down``
+half-open as many calls as succeeded   to closed when all slots run; to open when none of a round
+          in the last round, doubled   succeeds; to paused when most ask to be called later
 ========= ============================ ====================================================
 
 Only a failure that another call could resolve counts. A call that says nothing about the handler's
-environment (Fatal, Skip) does not count at all.
+environment (Fatal, Skip) does not count at all. Decision 48 has the reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Sequence
 
-from attrs import evolve, frozen
+from window_consumer.engine.guards.breaker_state import (
+    CHARGED,
+    FREE,
+    NEXT,
+    BreakerNews,
+    BreakerRules,
+    BreakerState,
+    Outlook,
+)
+from window_consumer.engine.guards.call_round import CallRound
+from window_consumer.engine.guards.cause_search import Cause, CauseSearch
+from window_consumer.engine.guards.departures import HOLD_S, MOST, Departure, Departures, SpentCall
+from window_consumer.engine.guards.load_search import LoadFinding, LoadSearch
+from window_consumer.engine.guards.outage_evidence import FailedLanes, OutageEvidence
+from window_consumer.engine.guards.outage_samples import OutageSamples
 
-from window_consumer.engine.guards.outage_evidence import OutageEvidence
-
-HOLD_S = 0.5
-"""How long it holds until the last records decide: longer than a reconnect and than the first local
-retry."""
-
-FORGIVEN_S = 0.1
-"""Records whose attempts were spent while it held at least this long are called once more. Shorter
-holds come from a run of bad records."""
-
-SETTLE_S = 0.02
-"""How long after its last attempt a spent record leaves: by then it shows whether it was the first
-of many."""
-
-AT_ONCE = 5
-"""How many spent records may leave sooner within SETTLE_S: too few for an outage."""
-
-PROBES = 3
-"""How many new records must fail to reopen it: a single bad record must not keep it open."""
+POISON_S = 5.0
+"""How long few records must fail before poison is forgotten."""
 
 SHORTEST_PAUSE_S = 0.1
 """The shortest pause: records that ask for an immediate call are not called more often."""
 
+AGAIN = "again"
+"""The kind of calls of records that failed before."""
+
+SEARCHING = frozenset({BreakerState.HALF_OPEN, BreakerState.OVERLOAD})
+"""The states in which it looks for the number of calls that can run."""
+
+_SHOWN = 200
+"""The most characters of an error in the reason for opening."""
+
 _NEVER = float("-inf")
-
-
-@frozen
-class BreakerRules:
-    """The ``breaker`` section of a worker's configuration; durations in seconds."""
-
-    failures: float = 0.5
-    """Above this share of failed new records it holds and opens; at 1.0 when all of them failed."""
-    window_s: float = 30.0
-    min_calls: int = 20
-    cool_down_s: float = 30.0
-    enabled: bool = True
-
-
-class BreakerState(StrEnum):
-    """What the breaker lets through."""
-
-    CLOSED = "closed"
-    HOLDING = "holding"
-    OPEN = "open"
-    PAUSED = "paused"
-    HALF_OPEN = "half-open"
-
-
-_NEXT: Mapping[BreakerState, frozenset[BreakerState]] = {
-    BreakerState.CLOSED: frozenset({BreakerState.HOLDING}),
-    BreakerState.HOLDING: frozenset({BreakerState.CLOSED, BreakerState.OPEN, BreakerState.PAUSED}),
-    BreakerState.OPEN: frozenset({BreakerState.HALF_OPEN}),
-    BreakerState.PAUSED: frozenset({BreakerState.HALF_OPEN}),
-    BreakerState.HALF_OPEN: frozenset(
-        {BreakerState.CLOSED, BreakerState.OPEN, BreakerState.PAUSED}
-    ),
-}
-
-
-@frozen
-class BreakerNews:
-    """A change of the breaker's state, or a further pardon while it is half-open."""
-
-    state: BreakerState
-    why: str
-    """The reason, as text."""
-    worth_a_line: bool = True
-    """False for holding, which comes and goes with every handful of bad records."""
-    pardon: bool = False
-    """Records whose attempts were spent in the meantime are called once more."""
-    once: bool = False
-    """Records that an earlier hold pardoned are excluded: it holds often if many are bad."""
 
 
 class CircuitBreaker:
     """Records all calls of one worker and decides what may proceed. Owner: poll thread."""
 
-    def __init__(self, rules: BreakerRules):
+    def __init__(self, rules: BreakerRules, slots: Callable[[], int], running: Callable[[], int]):
+        """``slots`` tells how many calls may run at most, ``running`` how many do."""
         self.rules = rules
+        self._slots, self._running = slots, running
         self.state = BreakerState.CLOSED
-        self.probe: object | None = None
-        """The call of a new record that probes while it is half-open."""
-        self.trial: object | None = None
-        """A retry that probes because there was no new record."""
         self.since = _NEVER
         """When it entered this state; initially the first ``advance``."""
-        self._evidence = OutageEvidence(rules.failures, rules.window_s, rules.min_calls)
-        self._probes_failed = 0
-        self._ends_at = 0.0
-        """When the pause ends; when half-open, when the probe's time is up."""
-        self._at_once = 0
-        self._at_once_until = 0.0
-        self._last_error = ""
+        self.departures = Departures()
+        self.samples = OutageSamples(rules)
         self.why = ""
-        """Why it last opened or paused."""
+        """Why it last opened, paused or found something."""
+        self._evidence = OutageEvidence(rules.failures, rules.window_s, rules.min_calls)
+        self._lanes = FailedLanes()
+        self._crowds: deque[int] = deque(maxlen=rules.min_calls)
+        """How many calls ran when the last new records failed, while all slots may run."""
+        self._cause = CauseSearch(rules)
+        self._watch: CallRound | None = None
+        """The present round of calls in poison: if those of no place succeed, it holds again."""
+        self._load = LoadSearch(rules.failures)
+        self._last_bad = 0.0
+        self._last_ok = _NEVER
+        self.last_returned: object = None
+        """The slice of the last call that returned while it was not closed."""
+        self._failed_since_ok = 0
+        self._new_failed_since_ok = 0
+        self._last_error = ""
         self._asked_s = 0.0
         """How long the last record that asked to be called later wants to wait."""
+        self._ends_at = 0.0
         self._news: list[BreakerNews] = []
 
     # ---- events
 
     def returned(
-        self, calls: int, now: float, source: object = None, *, is_new: bool = True
+        self,
+        calls: int,
+        now: float,
+        source: object = None,
+        *,
+        is_new: bool = True,
+        lanes: Collection[Hashable] = (),
+        began: float = 0.0,
     ) -> None:
-        """Record calls of a slice that returned; ``source`` identifies a probe."""
+        """Record calls of a slice that returned.
+
+        ``lanes`` are theirs: of each record if it ``counts_calls``; they began at ``began``.
+        """
         if not self.rules.enabled or not calls:
             return
-        if self.lets_start:
-            if is_new:
-                self._evidence.record(calls, now)
-                if self.state is BreakerState.HOLDING and not self._evidence.is_bad:
-                    pardon = now - self.since >= FORGIVEN_S
-                    self._enter(BreakerState.CLOSED, now, "", pardon=pardon)
-                    self._news[-1] = evolve(self._news[-1], once=True)
-        elif self.state is BreakerState.HALF_OPEN and self._decides(source):
-            self._start_anew()
-            self._enter(BreakerState.CLOSED, now, "a call has returned", pardon=True)
+        self.departures.succeeded()
+        if is_new:
+            self._evidence.record(calls, now)
+        if self.state is BreakerState.CLOSED:
+            if began:
+                self.departures.began(began, next(iter(lanes)) if len(lanes) == 1 else None)
+            return
+        self._last_ok, self.last_returned = now, source
+        self._failed_since_ok = self._new_failed_since_ok = 0
+        for lane in lanes:
+            self.departures.began(began or now, lane)
+        self._lanes.returned(lanes)
+        for each in self._rounds():
+            each.returned(source, lanes)
+        if self.state is BreakerState.OPEN and self.samples.is_running(source):
+            self._half_open(now, "a call has returned", 2)
 
-    def failed(self, now: float, error: str, source: object = None, *, is_new: bool = True) -> None:
+    def lanes_returned(self, lanes: Collection[Hashable]) -> None:
+        """Record lanes of new records that returned while it is closed."""
+        self._lanes.returned(lanes)
+
+    def failed(
+        self,
+        now: float,
+        error: str,
+        source: object = None,
+        *,
+        is_new: bool = True,
+        lane: Hashable = None,
+    ) -> None:
         """Record a failure that another call could resolve; ``error`` is its text."""
         if not self.rules.enabled:
             return
-        if self.lets_start:
-            if is_new:
-                self._last_error = error
-                self._evidence.record(1, now, failed=1)
-                self._judge(now)
-        elif self.state is BreakerState.HALF_OPEN and self._is_probe(source):
-            self._last_error = error
-            self._probe_failed(now)
+        self._last_error = error
+        self._failed_since_ok += 1
+        self._new_failed_since_ok += is_new
+        if is_new and not self._lanes.is_repeat(lane, now):
+            self._evidence.record(1, now, failed=1)
+            if self.lets_start:
+                self._crowds.append(self._running())
+            self._judge(now)
+        for each in self._rounds():
+            each.failed(source, lane)
 
     def asked_later(
         self, now: float, after_s: float, source: object = None, *, is_new: bool = True
@@ -175,117 +172,130 @@ class CircuitBreaker:
         """Record a call that asked to be repeated after a time (RetryLater)."""
         if not self.rules.enabled:
             return
-        if self.lets_start:
-            if is_new:
-                self._asked_s = after_s
-                self._evidence.record(1, now, later=1)
-                self._judge(now)
-        elif self.state is BreakerState.HALF_OPEN and self._decides(source):
-            self._asked_s = after_s
+        self._asked_s = after_s
+        if is_new:
+            self._evidence.record(1, now, later=1)
+            self._judge(now)
+        for each in self._rounds():
+            each.asked_later(source)
+        if self.state is BreakerState.OPEN and self.samples.is_running(source):
             self._pause(now, "a record asked to be called later")
 
-    def advance(
-        self, now: float, *, may_retry: bool = False, unknown: int = 0
-    ) -> list[BreakerNews]:
+    def started(
+        self, source: object, records: int, now: float, kind: Hashable, lane: Hashable = None
+    ) -> None:
+        """Record that a slice goes out, while it ``counts_calls``.
+
+        Its ``kind`` says where in the windows its records are from.
+        """
+        rounds = self._rounds()
+        if rounds and (kind != AGAIN or self.state is not BreakerState.POISON):
+            crowd = self._running()
+            for each in rounds:
+                each.start(source, records, kind, crowd)
+        if self.state is BreakerState.OPEN:
+            self.samples.started(source, now, lane)
+
+    def over(self, source: object) -> None:
+        """Record that a slice has ended, or that its call was abandoned."""
+        for each in self._rounds():
+            each.over(source)
+        self.samples.over(source)
+
+    def release(self, now: float) -> None:
+        """Obey a user who says that the failures are poison: what is held may leave."""
+        if self.state not in {BreakerState.CLOSED, BreakerState.POISON}:
+            self._enter(BreakerState.POISON, now, "a user has released the held records")
+
+    def hold(self, now: float) -> None:
+        """Obey a user who says that there is an outage: nothing leaves until a call returns."""
+        if self.state is not BreakerState.OPEN:
+            self._open(now, "a user has declared an outage")
+        self.samples.declare()
+
+    def advance(self, now: float, outlook: Outlook | None = None) -> list[BreakerNews]:
         """Advance the time; return the state changes since the last call.
 
-        ``may_retry`` says whether some failed record will be called again, or may be. ``unknown``
-        is how many new records have been running since before it held.
+        It needs the outlook unless it is closed.
         """
         if self.since == _NEVER:
             self.since = now
-        if self.state is BreakerState.HOLDING:
-            self._decide_held(now, unknown)
-        elif self.state is BreakerState.OPEN:
-            if now - self.since >= self.rules.cool_down_s:
-                self._half_open(now, "the cool-down is over")
-        elif self.state is BreakerState.PAUSED:
-            if now >= self._ends_at:
-                self._half_open(now, "the pause is over")
-        elif self.state is BreakerState.HALF_OPEN and now >= self._ends_at:
-            self._find_out_otherwise(now, may_retry=may_retry)
+        if self.state is not BreakerState.CLOSED and outlook is not None:
+            self._decide(now, outlook)
+        elif self.rules.enabled and self.departures.is_exhausted:
+            self._hold(now, f"{MOST} records left without a success between them")
         news, self._news = self._news, []
         return news
-
-    def probing(self, source: object, now: float, *, is_new: bool = True) -> None:
-        """Record which call is the probe; it has as long as a cool-down takes."""
-        if is_new:
-            self.probe = source
-        else:
-            self.trial = source
-        self._ends_at = now + self.rules.cool_down_s
-
-    def probe_is_back(self, source: object) -> None:
-        """Record that a probe is over; if it was inconclusive, another one follows."""
-        if source is self.probe:
-            self.probe = None
-        if source is self.trial:
-            self.trial = None
 
     # ---- queries
 
     @property
     def lets_start(self) -> bool:
         """Calls may start freely."""
-        state = self.state
-        return state is BreakerState.CLOSED or state is BreakerState.HOLDING
+        return self.limit is None and self.state in FREE
 
     @property
-    def wants_probe(self) -> bool:
-        """One new record may start."""
-        return self.state is BreakerState.HALF_OPEN and self.probe is None
+    def counts_calls(self) -> bool:
+        """It has to know which calls start, and the lanes of those that return."""
+        return self.state is not BreakerState.CLOSED
 
     @property
-    def wants_trial(self) -> bool:
-        """One retry may start if no new record can."""
-        return self.wants_probe and self.trial is None
+    def charges(self) -> bool:
+        """Calls that fail cost an attempt."""
+        return self.state in CHARGED
 
     @property
-    def spares(self) -> bool:
-        """A record that asks to be called later is not charged: most new records ask."""
-        return self.state is BreakerState.PAUSED or (
-            self.state is BreakerState.HALF_OPEN and self._evidence.most_asked
-        )
+    def spreads(self) -> bool:
+        """New records from other places of the windows are called beside the usual ones."""
+        return self.state in {BreakerState.HOLDING, BreakerState.POISON}
 
-    def is_finding_out(self, source: object) -> bool:
-        """Return whether a call is a probe."""
-        return source is not None and (source is self.probe or source is self.trial)
+    @property
+    def compares(self) -> bool:
+        """Fewer calls run to see whether fewer fail: they come from all places alike."""
+        return self.state is BreakerState.HOLDING
 
-    def lets_leave(
-        self, spent_at: float, now: float, *, in_a_hurry: bool = False, later: bool = False
-    ) -> bool:
-        """Return whether a record whose attempts were spent at ``spent_at`` may leave now.
+    @property
+    def mixes(self) -> bool:
+        """Records that failed are called in turn with new ones."""
+        return self.state is BreakerState.OVERLOAD
 
-        With ``later``, its last call asked to be called later: it would have waited anyway.
-        """
-        if self.state is not BreakerState.CLOSED:
-            return False
-        settled = spent_at <= now - (HOLD_S if later else SETTLE_S)
-        if not self.rules.enabled or in_a_hurry or settled:
-            return True
-        if later:
-            return False
-        if now >= self._at_once_until:
-            self._at_once_until = now + SETTLE_S
-            self._at_once = 0
-        self._at_once += 1
-        return self._at_once <= AT_ONCE
+    @property
+    def pauses(self) -> bool:
+        """Nothing starts until a requested time is over."""
+        return self.state is BreakerState.PAUSED
 
-    def settled_at(self, spent_at: float, *, later: bool = False) -> float:
-        """Return when a record may leave at the latest, in the present state."""
-        if self.state is not BreakerState.CLOSED:
-            return float("inf")
-        return spent_at + (HOLD_S if later else SETTLE_S)
-
-    def next_look(self) -> float:
-        """Return when it has to be checked again even if nothing happens."""
+    @property
+    def limit(self) -> int | None:
+        """How many calls may run one by one; None for as many as there are slots."""
+        if self.state in SEARCHING:
+            return self._load.limit
         if self.state is BreakerState.HOLDING:
-            return self._ends_at
-        if self.state is BreakerState.OPEN:
-            return self.since + self.rules.cool_down_s
-        if self.state is BreakerState.CLOSED:
+            return self._cause.limit
+        return None if self.state in FREE else 0
+
+    def _rounds(self) -> Sequence[CallRound]:
+        """Return the rounds to which calls belong now."""
+        if self.state in SEARCHING:
+            return self._load.rounds
+        present = self._watch if self.state is BreakerState.POISON else self._cause.round
+        return () if present is None else (present,)
+
+    def departure(self, call: SpentCall, now: float, *, in_a_hurry: bool = False) -> Departure:
+        """Decide about a record whose attempts are spent."""
+        if not self.rules.enabled:
+            return Departure.LEAVE
+        return self.departures.decide(call, self.state, now, in_a_hurry=in_a_hurry)
+
+    def next_look(self, now: float) -> float:
+        """Return when it has to be checked again even if nothing happens."""
+        state = self.state
+        if state is BreakerState.CLOSED:
             return float("inf")
-        return self._ends_at
+        if state is BreakerState.OPEN:
+            return self.samples.next_due(now)
+        if state is BreakerState.PAUSED:
+            return self._ends_at
+        return max(self.since, now) + HOLD_S
 
     def calls_within_window(self, now: float) -> tuple[int, int]:
         """Return how many new records failed within the window, and how many were called."""
@@ -296,102 +306,157 @@ class CircuitBreaker:
 
     def _judge(self, now: float) -> None:
         """Decide after a new record that did not return."""
-        if self.state is BreakerState.CLOSED and self._evidence.is_bad:
-            self._evidence.begin()
-            self._enter(BreakerState.HOLDING, now, "")
-            self._ends_at = now + HOLD_S
-
-    def _decide_held(self, now: float, unknown: int) -> None:
-        """Open or pause on clear evidence; after HOLD_S close, unless that may still come.
-
-        ``unknown`` calls began before it held. Immediate failures are recorded before slow
-        successes, so these calls count as returned.
-        """
-        evidence, seen = self._evidence, self._evidence.window(now)
-        last = evidence.last
-        held_s = now - self.since
-        if held_s >= self.rules.cool_down_s:
-            unknown = 0  # they have run too long to wait for
-        lately = [last, evidence.since] if held_s >= HOLD_S else []
-
-        def is_clear(bad: str, more: int = 0) -> bool:
-            return any(
-                evidence.is_beyond_chance(getattr(each, bad) + more, each.calls + unknown)
-                for each in (seen, *lately)
-            )
-
-        if evidence.is_beyond_chance(seen.failed, seen.calls + unknown):
-            share = f"{seen.failed} of {seen.calls} new records failed"
-            self._open(now, f"{share} within {self.rules.window_s:g} s")
-        elif is_clear("failed"):
-            self._open(now, f"{last.failed} of the last {last.calls} new records failed")
-        elif is_clear("bad") or (
-            evidence.most_asked and evidence.is_beyond_chance(last.bad, last.calls + unknown)
-        ):
-            self._pause(now, self._who_asked)
-        elif held_s >= HOLD_S and not (unknown and is_clear("bad", unknown)):
-            # Too few for an outage, and no more have come: spent records leave. The next new record
-            # that fails makes it hold again.
-            self._enter(BreakerState.CLOSED, now, "")
-        elif held_s >= HOLD_S:
-            self._ends_at = self.since + self.rules.cool_down_s
-
-    def _find_out_otherwise(self, now: float, *, may_retry: bool) -> None:
-        """Proceed while half-open if the probe hangs, or if there was none."""
-        if self.probe is not None:
-            self.probe = None
-            self._enter(BreakerState.OPEN, now, "the probe does not return")
+        if not self._evidence.is_bad:
             return
-        self.trial = None
-        self._ends_at = now + self.rules.cool_down_s
-        if may_retry:
-            self._news.append(BreakerNews(self.state, "", worth_a_line=False, pardon=True))
-        else:
-            self._enter(BreakerState.CLOSED, now, "nothing is left to call", pardon=True)
+        self._last_bad = now
+        seen = self._evidence.last
+        if self.state is BreakerState.CLOSED:
+            self._hold(now, f"{seen.bad} of the last {seen.calls} new records failed")
+        if self.state is BreakerState.HOLDING and seen.later > self.rules.failures * seen.calls:
+            self._pause(now, f"{seen.later} of {seen.calls} new records asked to be called later")
 
-    @property
-    def _who_asked(self) -> str:
-        last = self._evidence.last
-        return f"{last.later} of the last {last.calls} new records asked to be called later"
+    def _decide(self, now: float, outlook: Outlook) -> None:
+        match self.state:
+            case BreakerState.HOLDING:
+                self._find_out(now, outlook)
+            case BreakerState.POISON:
+                self._watch_poison(now, outlook)
+            case BreakerState.OPEN:
+                self._wait_out(now, outlook)
+            case BreakerState.PAUSED:
+                if now >= self._ends_at:
+                    self._half_open(now, "the pause is over", 1)
+            case _:
+                self._open_up(now, outlook)
 
-    def _probe_failed(self, now: float) -> None:
-        self.probe = None
-        self._probes_failed += 1
-        if self._probes_failed >= PROBES:
-            self._open(now, f"{PROBES} new records in a row failed")
+    def _watch_poison(self, now: float, outlook: Outlook) -> None:
+        """Forget about poison when few records fail, or find out again when none succeeds."""
+        if outlook.released:
+            return  # a user knows better
+        seen = self._watch
+        if seen is not None and seen.is_over(now, POISON_S, starved=False):
+            self._begin_watch(now)
+            settled = now - self.since >= HOLD_S
+            if settled and seen.has_kinds(2) and not seen.some_succeed(self.rules.failures):
+                self._hold(now, f"{seen.bad} of {seen.ok + seen.bad} calls failed, in all places")
+                return
+        silent_s = now - max(self._last_ok, self.since)
+        least = self.rules.min_calls
+        if self._new_failed_since_ok >= least and silent_s >= HOLD_S:
+            self._hold(now, f"{self._new_failed_since_ok} new records in a row failed")
+        elif silent_s >= POISON_S and outlook.held < least:
+            self._close(now, "few records fail")
+        elif silent_s >= POISON_S and self._failed_since_ok:
+            self._hold(now, f"nothing has succeeded for {silent_s:.0f} s")
+        elif now - max(self._last_bad, self.since) >= POISON_S and not outlook.held:
+            self._close(now, "few records fail")
 
-    def _half_open(self, now: float, why: str) -> None:
-        self._probes_failed = 0
+    def _find_out(self, now: float, outlook: Outlook) -> None:
+        """Find out why many fail."""
+        before, cause = self._cause.limit, self._cause.judge(now, outlook)
+        why = self._cause.why
+        match cause:
+            case Cause.POISON:
+                self._find_poison(now, why)
+            case Cause.OVERLOAD:
+                self._enter(BreakerState.OVERLOAD, now, why, pardon=True)
+                self._load.begin(self._cause.calls, now, usual_share=self._cause.share)
+            case Cause.OUTAGE:
+                self._open(now, why or self.why)
+            case Cause.LATER:
+                self._pause(now, why)
+            case Cause.UNKNOWN if before != self._cause.limit:
+                limits = self._cause.limit is not None
+                self._news.append(BreakerNews(self.state, "", worth_a_line=False, limits=limits))
+
+    def _open_up(self, now: float, outlook: Outlook) -> None:
+        """Let more or fewer calls run after a round, half-open or overloaded."""
+        seen = self._load.rounds[0]
+        if not seen.is_over(now, self.rules.cool_down_s, starved=not outlook.ready):
+            return
+        calls, running = seen.ok + seen.bad, self._load.limit
+        if seen.later > seen.bad and not seen.ok:
+            self._pause(now, "a record asked to be called later")
+            return
+        if not calls:
+            if outlook.failed or outlook.new:
+                self._load.repeat(now)
+            else:
+                self._close(now, "nothing is left to call")
+            return
+        match finding := self._load.judge(now, outlook.slots):
+            case LoadFinding.NONE_SUCCEED:
+                self._open(now, f"none of {calls} calls succeeded", again=True)
+            case LoadFinding.OVERLOAD:
+                why = f"with {running} calls at once {seen.bad} of {calls} fail"
+                self._enter(BreakerState.OVERLOAD, now, why, pardon=True)
+            case LoadFinding.NOTHING:
+                pass
+            case _:
+                self._find_poison(now, finding.value, pardon=True)
+
+    def _wait_out(self, now: float, outlook: Outlook) -> None:
+        """Let held records leave in the end, if nothing else can be found out."""
+        if not (outlook.failed or outlook.new or self.samples.is_running()):
+            self._close(now, "nothing is left to call")
+        elif why := self.samples.check_end(now, outlook):
+            self._news.append(BreakerNews(self.state, why))
+
+    def _hold(self, now: float, why: str) -> None:
+        self._enter(BreakerState.HOLDING, now, why, worth_a_line=False)
+        self._cause.begin(now, self._slots(), max(self._crowds, default=0))
+
+    def _find_poison(self, now: float, why: str, *, pardon: bool = False) -> None:
+        self._last_bad = now
+        self._evidence.drop_old()
+        self._lanes.clear()
+        self._enter(BreakerState.POISON, now, why, pardon=pardon)
+        self._begin_watch(now)
+
+    def _begin_watch(self, now: float) -> None:
+        least = self.rules.min_calls
+        self._watch = CallRound(least, now, of_each=least / 2)
+
+    def _half_open(self, now: float, why: str, calls: int) -> None:
         self._enter(BreakerState.HALF_OPEN, now, why, pardon=True)
+        self._load.begin(calls, now)
 
-    def _open(self, now: float, why: str) -> None:
-        self._enter(BreakerState.OPEN, now, f"{why}, the last one with {self._last_error}")
+    def _open(self, now: float, why: str, *, again: bool = False) -> None:
+        self.samples.begin(now, again=again)
+        self._lanes.clear()
+        error = f", the last one with {self._last_error[:_SHOWN]}" if self._last_error else ""
+        self._enter(BreakerState.OPEN, now, f"{why}{error}", pardon=True)
 
     def _pause(self, now: float, why: str) -> None:
         pause_s = min(max(self._asked_s, SHORTEST_PAUSE_S), self.rules.cool_down_s)
-        self.probe = self.trial = None
         self._enter(BreakerState.PAUSED, now, f"{why}, for {pause_s:.3g} s")
         self._ends_at = now + pause_s
 
-    def _enter(self, state: BreakerState, now: float, why: str, *, pardon: bool = False) -> None:
-        if state not in _NEXT[self.state]:
+    def _close(self, now: float, why: str) -> None:
+        self._evidence.drop_old()
+        self._lanes.clear()
+        self.departures.succeeded()
+        self._enter(BreakerState.CLOSED, now, why, pardon=True)
+
+    def _enter(
+        self,
+        state: BreakerState,
+        now: float,
+        why: str,
+        *,
+        pardon: bool = False,
+        worth_a_line: bool = True,
+    ) -> None:
+        if self.state not in FREE and self.state is not BreakerState.OVERLOAD:
+            self.departures.doubt(now)
+        if state not in NEXT[self.state]:
             raise ValueError(f"a breaker that is {self.state} cannot become {state}")
         self.state, self.since = state, now
-        if state in {BreakerState.OPEN, BreakerState.PAUSED}:
+        self._watch = None
+        self._cause.end()
+        self.samples.end()
+        self._failed_since_ok = self._new_failed_since_ok = 0
+        if state is not BreakerState.CLOSED:
             self.why = why
-        self._ends_at = now + self.rules.cool_down_s
-        self._news.append(BreakerNews(state, why, bool(why), pardon))
-
-    def _decides(self, source: object) -> bool:
-        """Return whether a call's result decides: a retry's only without a new record."""
-        return self._is_probe(source) or (
-            source is not None and source is self.trial and self.probe is None
-        )
-
-    def _is_probe(self, source: object) -> bool:
-        return source is not None and source is self.probe
-
-    def _start_anew(self) -> None:
-        """Discard the calls of an outage that is over."""
-        self.probe = self.trial = None
-        self._evidence.drop_old()
+        limits = state not in FREE
+        self._news.append(BreakerNews(state, why, worth_a_line, pardon, limits))

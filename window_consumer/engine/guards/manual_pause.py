@@ -88,5 +88,5 @@ def hold_back(
 def call_held(partition: Partition, failures: RetryQueue) -> None:
     """Call records again that came due while their partition was held back, if it no longer is."""
     if partition.may_start:
-        failures.call_again(partition.held_calls)
+        failures.ready.add(partition.held_calls)
         partition.held_calls.clear()

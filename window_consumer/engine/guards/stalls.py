@@ -163,11 +163,12 @@ class Stalls:
                 f"a call that has not returned for {stalled.seconds:.0f} s",
                 slice_,
                 is_new=slice_.is_new,
+                lane=self._completion.lane_of_running(slice_),
             )
             self._completion.abandon(slice_, failure, now)
         else:
             self._dispatcher.abandon(slice_)
-        self._breaker.probe_is_back(slice_)
+        self._breaker.over(slice_)
 
     def has_returned(self, slice_: Slice, now: float) -> bool:
         """Record that a slot has finished a slice; return whether its call had been abandoned."""

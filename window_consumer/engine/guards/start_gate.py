@@ -7,26 +7,30 @@ and partitions that are about to be released.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.guards.circuit_breaker import (
+from window_consumer.engine.guards.breaker_state import (
+    BreakerAnswer,
     BreakerNews,
     BreakerState,
-    CircuitBreaker,
+    Outlook,
 )
+from window_consumer.engine.guards.circuit_breaker import AGAIN, CircuitBreaker
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
+from window_consumer.engine.guards.departures import Departure, SpentCall
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.completion import Completion, lane_name
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
+from window_consumer.engine.retry.regrouping import lane_in
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     needs_no_slot,
@@ -34,15 +38,12 @@ from window_consumer.engine.scheduling.unreadable import (
 )
 from window_consumer.model.record import TopicPartition
 
-REMEMBERED_PROBES = 20
-"""How many keys of recent probes are kept: other keys are tried first."""
-
 
 class WorkerHold(Enum):
     """Why nothing of a whole worker starts by itself."""
 
     BREAKER = "circuit breaker"
-    """Only single records start, as probes."""
+    """Only as many records start as it allows, one by one."""
     SUSPECT_ALONE = "suspect alone"
     """A record on which the process has ended runs, or waits to run, by itself."""
     UNACKED_RESULTS = "unacked results"
@@ -75,21 +76,27 @@ class StartGate:
         self._partitions = partitions
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
-        self._copies_first = False
-        self._probed: deque[Lane] = deque(maxlen=REMEMBERED_PROBES)
-        """The keys of the latest probes."""
+        self._copies_first = self._failed_first = False
+        self._sampled: set[Slice] = set()
+        """Samples beside the usual calls that have not ended."""
+        self._places = deque(Place)
+        """Where the next sample of an outage comes from, first."""
+        self._place_of: dict[object, Place] = {}
+        """Where the running samples come from."""
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start, and publish what leaves."""
+        self._dispatcher.kept_free = None
         if self._suspects.cases and self._breaker.lets_start:
             decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
         holds = self.holds(now)
         if not holds:
             self._start(decisions, now)
         elif WorkerHold.BREAKER in holds:
-            if self._may_probe and (probe := self._probe(now)):
-                self._breaker.probing(probe, now, is_new=probe.is_new)
-                decisions.dispatch.append(probe)
+            if WorkerHold.UNACKED_RESULTS not in holds:
+                self._start_few(decisions, now, self._breaker.limit or 0)
+            elif not self._dispatcher.out:
+                self._start_few(decisions, now, min(1, self._breaker.limit or 0))
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.break_all_up()
         self._publish(decisions, now)
@@ -111,14 +118,15 @@ class StartGate:
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Apply a change of the breaker's state."""
-        self._failures.spares = self._breaker.spares
+        self._failures.spares = not self._breaker.charges
+        self._dispatcher.searches = self._breaker.counts_calls
         if news.state is BreakerState.PAUSED:
             for partition in self._partitions.values():
                 self._failures.spare(partition.failed.values())
         if news.pardon:
-            self._failures.pardon(once=news.once)
-        if news.state in (BreakerState.OPEN, BreakerState.PAUSED):
-            self._counters.breaker_opened += news.state is BreakerState.OPEN
+            self._failures.pardon()
+        self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
+        if news.limits:
             self._dispatcher.break_all_up()
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
@@ -126,20 +134,175 @@ class StartGate:
                 if partition.is_active and HoldReason.CRASH_SUSPECTS not in partition.holds:
                     self._completion.take_back(slice_, now)
 
-    @property
-    def _may_probe(self) -> bool:
-        return self._breaker.wants_probe and not self._dispatcher.full
+    def obey_user(self, now: float, *, release: bool) -> BreakerAnswer:
+        """Let what has failed leave when it fails once more, or hold it until a call returns."""
+        breaker, partitions = self._breaker, self._partitions.values()
+        if not breaker.rules.enabled:
+            return BreakerAnswer.SWITCHED_OFF
+        if not release:
+            self._failures.hold(partitions)
+            breaker.hold(now)
+        elif breaker.state is BreakerState.CLOSED:
+            return BreakerAnswer.NOTHING_HELD
+        else:
+            self._failures.release(partitions)
+            breaker.release(now)
+        return BreakerAnswer.OBEYED
+
+    def outlook(self) -> Outlook:
+        """Return what the worker could call now."""
+        dispatcher, failures = self._dispatcher, self._failures
+        sources = [
+            each
+            for each in self._partitions.values()
+            if each.retry_level.level is None and each.is_active and not each.is_suspended
+        ]
+        waiting = any(each.ordering.startable for each in sources)
+        behind = [each for each in sources if _has_lag(each)]
+        failed = any(
+            each.reason is None or may_be_pardoned(each)
+            for partition in self._partitions.values()
+            for each in partition.failed.values()
+        )
+        return Outlook(
+            slots=dispatcher.slots,
+            new=waiting or any(not each.is_full for each in behind),
+            more=bool(behind),
+            ready=waiting or failures.has_ready or dispatcher.has_copies,
+            failed=failed,
+            held=sum(len(each.failed) for each in self._partitions.values()),
+            released=failures.has_released,
+            delivered=self._counters.delivered,
+        )
 
     def _start(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start without a commit that names it; see ``RetryShare``."""
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
+        if self._breaker.spreads:
+            self._sample_beside(decisions, now)
         if dispatcher.has_new and self._has_any_again:
             while turns.is_due and (slice_ := self._again(now)):
                 turns.charge(slice_, dispatcher.cost_s)
-                decisions.dispatch.append(slice_)
-        decisions.dispatch.extend(self._called(dispatcher.slices(now), now))
+                self._send(decisions, slice_, now)
+        for slice_ in self._called(dispatcher.slices(now), now):
+            self._send(decisions, slice_, now)
         while self._has_any_again and (slice_ := self._again(now)):
-            decisions.dispatch.append(slice_)
+            self._send(decisions, slice_, now)
+
+    def _send(
+        self, decisions: Decisions, slice_: Slice, now: float, place: Place | None = None
+    ) -> None:
+        """Dispatch a slice; the breaker counts it unless it is closed."""
+        decisions.dispatch.append(slice_)
+        if self._breaker.counts_calls:
+            lane = lane_name(slice_.partition, lane_in(slice_, 0))
+            kind = (place or "new") if slice_.is_new else AGAIN
+            self._breaker.started(slice_, len(slice_.messages), now, kind, lane)
+
+    def _sample_beside(self, decisions: Decisions, now: float) -> None:
+        """Call new records from the far ends of the windows in up to half of the slots.
+
+        Unless calls are quick, nothing else queues in front of these slots.
+        """
+        dispatcher = self._dispatcher
+        self._sampled = {each for each in self._sampled if each in dispatcher.out}
+        most = max(1, dispatcher.slots // 2)
+        dispatcher.kept_free = None if dispatcher.is_quick else 0
+        while len(self._sampled) < most and not dispatcher.full:
+            slice_ = next(self._called(self._samples(now, Place.LAST), now), None)
+            if slice_ is None:
+                return
+            self._sampled.add(slice_)
+            self._send(decisions, slice_, now, Place.LAST)
+        if dispatcher.kept_free is not None:
+            dispatcher.kept_free = max(0, dispatcher.slots // 2 - len(self._sampled))
+
+    def _start_few(self, decisions: Decisions, now: float, limit: int) -> None:
+        """Dispatch records one by one, as the breaker allows: up to ``limit``, or samples."""
+        breaker, dispatcher = self._breaker, self._dispatcher
+        if breaker.pauses:
+            return
+        if limit:
+            while len(dispatcher.out) < limit and not dispatcher.full:
+                if not self._try_one(decisions, now):
+                    return
+            return
+        for known in (False, True):
+            due = breaker.samples.is_due(now, known=known) and not dispatcher.full
+            if due and self._try_one(decisions, now, known=known):
+                return
+
+    def _try_one(self, decisions: Decisions, now: float, *, known: bool = True) -> bool:
+        """Dispatch one record: a new one if possible; return whether there was one.
+
+        Unless ``known``, its lane has not been sampled.
+        """
+        if self._breaker.samples.ends_hold:
+            slice_ = self._last_try(now)
+        elif self._breaker.mixes:
+            self._failed_first = not self._failed_first
+            slice_ = self._failed_one(now) if self._failed_first else None
+            slice_ = slice_ or self._new_one(now, known=True) or self._failed_one(now)
+        else:
+            slice_ = self._new_one(now, known=known) or (self._failed_one(now) if known else None)
+        if slice_ is None:
+            return False
+        self._send(decisions, slice_, now, self._place_of.get(slice_))
+        return True
+
+    def _new_one(self, now: float, *, known: bool) -> Slice | None:
+        """Return a new record; its place alternates, and stays where calls return."""
+        was_asked = _never if known else self._breaker.samples.was_asked
+        if not self._breaker.compares:
+            self._stay_where_calls_return()
+        for _ in Place:
+            place = self._places[0]
+            self._places.rotate(-1)
+            if slice_ := next(self._called(self._samples(now, place, was_asked), now), None):
+                self._place_of[slice_] = place
+                return slice_
+        return None
+
+    def _stay_where_calls_return(self) -> None:
+        """Take the next sample from where the last one that returned was."""
+        place = self._place_of.get(self._breaker.last_returned)
+        if place is not None:
+            self._places.remove(place)
+            self._places.appendleft(place)
+        if self._place_of:
+            out = self._dispatcher.out
+            self._place_of = {each: at for each, at in self._place_of.items() if each in out}
+
+    def _samples(
+        self, now: float, place: Place, was_asked: Callable[[Hashable], bool] | None = None
+    ) -> Iterator[Slice]:
+        return iter(lambda: self._dispatcher.sample(now, place, was_asked or _never), None)
+
+    def _failed_one(self, now: float) -> Slice | None:
+        """Return a suspect, half of a batch that ended its process, a retry or a copy."""
+        dispatcher = self._dispatcher
+        suspects = self._called(self._suspects.slices(now), now)
+        if self._suspects.cases and (suspect := next(suspects, None)):
+            return suspect
+        # The last call was inconclusive: its process died on several records at once.
+        if half := dispatcher.half(now):
+            return half
+        if records := self._failures.next_calls(1):
+            return dispatcher.again(records, now)
+        copies = iter(lambda: dispatcher.single_copy(now), None)
+        return next(self._called(copies, now), None)
+
+    def _last_try(self, now: float) -> Slice | None:
+        """Return a held record that is called once more; if that fails too, it leaves."""
+        if slice_ := self._new_one(now, known=True):
+            return slice_
+        slice_ = self._failed_one(now)
+        if slice_ is not None:
+            self._breaker.samples.let_go()
+            for seq in slice_.seqs:
+                if failed := slice_.partition.failed.get(seq):
+                    failed.released = True
+        return slice_
 
     @property
     def _has_any_again(self) -> bool:
@@ -159,7 +322,7 @@ class StartGate:
     def _again(self, now: float) -> Slice | None:
         """Dispatch retries and copies in turn; return None if none may go out."""
         dispatcher = self._dispatcher
-        if dispatcher.full or not dispatcher.turns.has_room(dispatcher.slots):
+        if dispatcher.full or not self._has_room(now):
             return None
         copies = self._called(dispatcher.copies(now), now)
         self._copies_first = not self._copies_first
@@ -169,40 +332,53 @@ class StartGate:
             return dispatcher.again(records, now)
         return None if self._copies_first else next(copies, None)
 
-    def _probe(self, now: float) -> Slice | None:
-        """Dispatch one record as a probe: a new one, or a retry if no new one can start.
+    def _has_room(self, now: float) -> bool:
+        """Return whether a slot may run a retry: any idle one while no new record can start."""
+        dispatcher = self._dispatcher
+        if dispatcher.turns.has_room(dispatcher.slots, dispatcher.idle_slots, now):
+            return True
+        partitions = self._partitions.values()
+        return dispatcher.idle_slots > 0 and not any(map(self._may_bring_new, partitions))
 
-        Successive probes have different keys and partitions if possible.
-        """
-        dispatcher, wants_trial = self._dispatcher, self._breaker.wants_trial
-        if wants_trial:
-            suspects = self._called(self._suspects.slices(now), now)
-            if self._suspects.cases and (suspect := next(suspects, None)):
-                return suspect
-            # The last probe was inconclusive: its process died on several records at once.
-            if half := dispatcher.half(now):
-                return half
-        singles = iter(lambda: dispatcher.single(now, self._probed), None)
-        if slice_ := next(self._called(singles, now), None):
-            if (key := slice_.messages[0].key()) is not None:
-                self._probed.append(key)
-            return slice_
-        if not wants_trial:
-            return None
-        if records := self._failures.next_calls(1):
-            return dispatcher.again(records, now)
-        copies = iter(lambda: dispatcher.single_copy(now), None)
-        return next(self._called(copies, now), None)
+    def _may_bring_new(self, partition: Partition) -> bool:
+        """Return whether a new record of a partition could start now, or after a fetch."""
+        if partition.retry_level.level is not None or not partition.is_active:
+            return False
+        blocked = self._dispatcher.in_turn and partition.failed
+        return bool(partition.ordering.startable) or not (partition.is_full or blocked)
 
     def _publish(self, decisions: Decisions, now: float) -> None:
-        def may_leave(failed: FailedRecord) -> bool:
-            return self._breaker.lets_leave(
-                failed.last_failure, now, in_a_hurry=self.in_a_hurry, later=failed.asks_later
-            )
+        def judge(failed: FailedRecord) -> Departure:
+            call = spent_call(failed)
+            return self._breaker.departure(call, now, in_a_hurry=self.in_a_hurry)
 
-        for failed in self._failures.to_publish(self._budget, may_leave):
+        self._failures.judge(judge, now)
+        for failed in self._failures.to_publish(self._budget):
             if failed.is_dropped:
                 self._completion.drop(failed, now)
                 continue
             failed.partition.publishing += 1
             decisions.publish.append(failed)
+
+
+def spent_call(failed: FailedRecord) -> SpentCall:
+    """Return what the breaker has to know of a record's last call."""
+    return SpentCall(
+        lane_name(failed.partition, failed.lane),
+        failed.first_failure,
+        failed.called_at,
+        failed.last_failure,
+        not failed.in_batch,
+        failed.asks_later,
+        not may_be_pardoned(failed),
+    )
+
+
+def _has_lag(partition: Partition) -> bool:
+    """Return whether records wait in Kafka, or were delivered and have no room in the window."""
+    end = partition.log_end
+    return partition.buffered > 0 or (end is not None and end > partition.next_delivery)
+
+
+def _never(_lane: Hashable) -> bool:
+    return False

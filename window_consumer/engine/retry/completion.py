@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import itemgetter
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
-from window_consumer.engine.guards.outage_evidence import BadLanes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.output import (
@@ -63,7 +62,6 @@ class Completion:
         self._producing = producing
         self._counters = counters
         self._news: list[FailedRecord] = []
-        self._bad_lanes = BadLanes()
         self.observer: Observer | None = None
         self.unacked_probes: set[Slice] = set()
         """The breaker's probes whose results are not acked."""
@@ -79,12 +77,9 @@ class Completion:
         if slice_.plain:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
             self._counters.processed += len(slice_.messages)
-            self._breaker.returned(len(slice_.messages), now, slice_, is_new=slice_.is_new)
-            hold = slice_.hold
-            if hold is not NO_HOLD:
-                if slice_.is_new:
-                    self._bad_lanes.returned(hold.lanes, now)
-                hold.release()
+            self._returned(slice_, range(len(slice_.messages)), now)
+            if slice_.hold is not NO_HOLD:
+                slice_.hold.release()
             if self.observer is not None:
                 self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
             if self._producing.produces:
@@ -161,7 +156,9 @@ class Completion:
             partition.ordering.put_back(held, held_seqs)
         slice_.messages, slice_.seqs = [message], [seq]
         slice_.settled += 1
-        failed = self._failures.add(partition, message, seq, lane, failure, now)
+        failed = self._failures.add(
+            partition, message, seq, lane, failure, now, called_at=slice_.started
+        )
         if self._notify_failed(failed).is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         slice_.hold.keep({lane})
@@ -175,11 +172,24 @@ class Completion:
         for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
             lane = lane_in(slice_, index)
             failed = self._failures.add(
-                partition, message, seq, lane, failure, now, together=together
+                partition,
+                message,
+                seq,
+                lane,
+                failure,
+                now,
+                together=together,
+                called_at=slice_.started,
             )
             if self._notify_failed(failed).is_dropped:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         self.advance(partition, now)
+
+    def lane_of_running(self, slice_: Slice) -> Hashable:
+        """Return the name of the lane of the record that a slot is running; None without order."""
+        index = max(0, slice_.claimed() - 1)
+        lane = lane_in(slice_, index) if index < len(slice_.messages) else None
+        return lane_name(slice_.partition, lane)
 
     def release(self, slice_: Slice, now: float) -> None:
         """Free the lane of an abandoned call that has returned."""
@@ -210,7 +220,7 @@ class Completion:
             self._refused(production, refusal, now)
         production.hold.release()
         if production.source in self.unacked_probes:
-            self._breaker.probe_is_back(production.source)
+            self._breaker.over(production.source)
             self.unacked_probes.remove(production.source)
         self.advance(partition, now)
 
@@ -250,8 +260,17 @@ class Completion:
             if lane in behind:
                 continue
             each = self._fail(
-                partition, messages[index], seqs[index], lane, failure, now, together=together
+                partition,
+                messages[index],
+                seqs[index],
+                lane,
+                failure,
+                now,
+                together=together,
+                called_at=slice_.started,
             )
+            # Where a call names the records that failed, others of its batch are done.
+            each.in_batch = slice_.is_batch and len(messages) > 1 and not results.done
             failed.append(each)
             waits = lane is not None and each.reason is None
             if together is not None and waits and self._failures.blocks:
@@ -298,7 +317,7 @@ class Completion:
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: RecordsReturned) -> int:
         """Produce a call's results; return how many bytes they count for."""
-        if self._breaker.is_finding_out(slice_):
+        if self._breaker.counts_calls:
             self.unacked_probes.add(slice_)
         return self._producing.add(
             slice_.partition,
@@ -327,7 +346,8 @@ class Completion:
         self._counters.processed += len(seqs)
         if self.observer is not None:
             self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
-        self._breaker.returned(len(seqs), now, production.source, is_new=is_new)
+        lanes = [lane_name(partition, lane) for lane in production.lanes]
+        self._breaker.returned(len(seqs), now, production.source, is_new=is_new, lanes=lanes)
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Move the records of a call up the ladder: one of its results was refused."""
@@ -341,9 +361,12 @@ class Completion:
             )
         ]
         self._drop_spent(refused, now)
-        for failed in refused:
+        for failed in refused[:1]:
             if failed.reason in COUNTED:
-                self._breaker.failed(now, in_words(failed), production.source, is_new=is_new)
+                lane = lane_name(partition, failed.lane)
+                self._breaker.failed(
+                    now, in_words(failed), production.source, is_new=is_new, lane=lane
+                )
 
     def _fail(  # noqa: PLR0913 - what a failed call consists of
         self,
@@ -355,10 +378,11 @@ class Completion:
         now: float,
         calls: int = 1,
         together: RetryGroup | None = None,
+        called_at: float = 0.0,
     ) -> FailedRecord:
         """Record a failed call of a record, and report it."""
         failed = self._failures.add(
-            partition, message, seq, lane, failure, now, calls, together=together
+            partition, message, seq, lane, failure, now, calls, together, called_at
         )
         if isinstance(failure.error, CallAgain):
             return failed  # nothing has failed
@@ -386,9 +410,7 @@ class Completion:
     ) -> None:
         """Record the calls of a slice in order, except those without evidence.
 
-        Each record of a batch counts as a call, so that an outage is detected before more records
-        leave than allowed. A batch that is a probe is one call, which has returned if any of it
-        has.
+        A batch counts as one call, which has returned if any of its records is done.
         """
         calls: list[tuple[int, int, FailedRecord | None]] = [
             (seqs[0], len(seqs), None) for seqs in done
@@ -399,27 +421,36 @@ class Completion:
             if each.reason in COUNTED and not isinstance(each.failure.error, CallAgain)
         ]
         calls.sort(key=itemgetter(0))
-        if slice_.is_batch and self._breaker.is_finding_out(slice_):
+        if slice_.is_batch:
             calls = [each for each in calls if each[2] is None][:1] or calls[:1]
         is_new = slice_.is_new
         for first, count, each in calls:
             if each is None:
-                self._breaker.returned(count, now, slice_, is_new=is_new)
-                if is_new and slice_.hold.lanes:
-                    begin = slice_.seqs.index(first)
-                    lanes = [lane_in(slice_, begin + index) for index in range(count)]
-                    self._bad_lanes.returned(lanes, now)
-            elif is_new and self._is_repeat(each, now):
-                continue
+                begin = slice_.seqs.index(first)
+                self._returned(slice_, range(begin, begin + count), now)
             elif isinstance(each.failure.error, RetryLater):
                 after_s = each.failure.error.after_s
                 self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
             else:
-                self._breaker.failed(now, in_words(each), slice_, is_new=is_new)
+                lane = lane_name(each.partition, each.lane)
+                self._breaker.failed(now, in_words(each), slice_, is_new=is_new, lane=lane)
 
-    def _is_repeat(self, failed: FailedRecord, now: float) -> bool:
-        """Return whether a new record's failure only repeats an earlier one of its lane."""
-        return self._bad_lanes.is_repeat(failed.lane, now) and self._breaker.lets_start
+    def _returned(self, slice_: Slice, indices: range, now: float) -> None:
+        """Record calls of a slice that returned; those of a batch are one."""
+        breaker, count = self._breaker, 1 if slice_.is_batch else len(indices)
+        if not breaker.counts_calls:
+            held = slice_.hold.lanes
+            breaker.returned(
+                count, now, slice_, is_new=slice_.is_new, lanes=held, began=slice_.started
+            )
+            breaker.lanes_returned(held)
+            return
+        lanes: list[Hashable] = [None]
+        if not slice_.is_batch:
+            lanes = [lane_name(slice_.partition, lane_in(slice_, index)) for index in indices]
+        breaker.returned(
+            count, now, slice_, is_new=slice_.is_new, lanes=lanes, began=slice_.started
+        )
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a failed record its final outcome and release its lane."""
@@ -446,6 +477,11 @@ class Completion:
 def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
     """Return whether the records of one call were called for the first time."""
     return partition.retry_level.level is None and not any(seq in partition.failed for seq in seqs)
+
+
+def lane_name(partition: Partition, lane: Lane | None) -> Hashable:
+    """Return a lane's name in its worker: a key's records are all in one partition."""
+    return lane if lane is None or isinstance(lane, bytes) else (partition.name, lane)
 
 
 def in_words(failed: FailedRecord) -> str:

@@ -62,6 +62,7 @@ def copy_of(
         (names.ORIGINAL_PARTITION, _decimal(hop.origin.partition)),
         (names.ORIGINAL_OFFSET, _decimal(hop.offset)),
         *_original_timestamp(hop),
+        *_original_topic_id(failed, hop),
         (names.FORMAT, names.FORMAT_VERSION),
         (names.GROUP, origin.group.encode()),
         (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
@@ -133,6 +134,16 @@ def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
     if hop.timestamp is None:
         return []
     return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
+
+
+def _original_topic_id(failed: FailedRecord, hop: Hop) -> list[tuple[str, bytes]]:
+    """Return the header for the topic's id; a copy without it never gets another one."""
+    partition = failed.partition
+    if partition.retry_level.is_copy:
+        topic_id = hop.topic_id
+    else:
+        topic_id = (partition.topic_id or "").encode()
+    return [(names.ORIGINAL_TOPIC_ID, topic_id)] if topic_id else []
 
 
 def _host(origin: CopyOrigin) -> list[tuple[str, bytes]]:

@@ -81,12 +81,20 @@ class FailedRecord:
     """Failed records with the same object and the same ``due`` are called again in one batch."""
     deaths: int = 0
     """Handler calls that ended the process of their slot; the attempts include them."""
-    pardoned: bool = False
-    """It was called once more because the breaker held for a moment."""
+    called_at: float = 0.0
+    """When its last call began, in monotonic seconds."""
+    in_batch: bool = False
+    """Its last call failed for a whole batch: that is no verdict on this record."""
+    alone: bool = False
+    """It is called alone from now on, also by batch handlers."""
+    is_decided: bool = True
+    """False while the breaker may hold it although its attempts are spent."""
+    released: bool = False
+    """It leaves when it fails once more, whatever the breaker has found out."""
     asked_later: int = 0
     """Handler calls that asked for a later one; the attempts include them."""
     spared: int = 0
-    """Attempts that are not charged, because most new records asked for a later call."""
+    """Attempts that are not charged: the breaker was finding out why many calls fail."""
     uncalled: int = 0
     """Those of the attempts for which no handler was called: see ``CallAgain``."""
     is_stray: bool = False

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import count, takewhile
+from itertools import count
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.backpressure import MemoryBudget
+from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import (
     PUBLISH_BACKOFF,
@@ -25,8 +25,8 @@ from window_consumer.engine.retry.policy import (
     Spent,
     WhenSpent,
 )
+from window_consumer.engine.retry.ready_calls import ReadyCalls
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.model.errors import (
     CallAgain,
     NotCalled,
@@ -42,6 +42,9 @@ from window_consumer.model.record import Message
 PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
 """Reasons to leave that another call may resolve once the cause is over. The call of a stalled
 record may still be running."""
+
+JUDGED = PARDONED | {Reason.STALLED}
+"""Reasons to leave about which the breaker decides: an outage causes them, too."""
 
 
 class RetryGroup:
@@ -68,15 +71,11 @@ class RetryGroup:
         return self._steps.setdefault(lane, step)
 
 
-Alike = tuple[Partition, int, object]
-"""What records that may share a slice have in common: partition, attempts, and the key if each key
-has a rate."""
-
 MAX_UNACKED = 1000
 """The most copies in flight to the broker: enough for its batches, little to hold twice."""
 
-MayLeave = Callable[[FailedRecord], bool]
-"""Returns whether a record may leave now; if not, those behind it may not either."""
+Judge = Callable[[FailedRecord], Departure]
+"""Decides about a record whose attempts are spent; if it waits, those behind it wait too."""
 
 
 class RetryQueue:
@@ -88,15 +87,16 @@ class RetryQueue:
         self._counters = counters
         self._due: list[tuple[float, int, FailedRecord]] = []
         self._ties = count()
-        self._ready: dict[Alike, deque[FailedRecord]] = {}
-        """Records whose next call is due; the first one ready is in front."""
+        self.ready = ReadyCalls()
+        """Records whose next call is due."""
         self._leaving: deque[FailedRecord] = deque()
-        self.rates: RateLimits | None = None
-        """Set if a rate limits calls."""
-        self._dry: dict[Alike, deque[FailedRecord]] = {}
-        """Ready records that were found to wait for their rate since the last check."""
+        """Records that leave whatever the breaker says."""
+        self._released: deque[FailedRecord] = deque()
+        """Records that a user has released; some may be finished."""
+        self._spent: deque[FailedRecord] = deque()
+        """Records whose attempts are spent: the breaker decides about them."""
         self.spares = False
-        """A record that asks to be called later stays and is not charged: most new records ask."""
+        """Calls that fail cost no attempt: the breaker is finding out why many fail."""
         self.unacked = 0
         """Copies in flight to the broker."""
         self.stop: str | None = None
@@ -112,10 +112,12 @@ class RetryQueue:
         now: float,
         calls: int = 1,
         together: RetryGroup | None = None,
+        called_at: float = 0.0,
     ) -> FailedRecord:
         """Record one failed call, or ``calls`` of them, and decide where its record goes next.
 
-        ``together`` is what it shares with the other failed records of its batch.
+        ``together`` is what it shares with the other failed records of its batch. The call began
+        at ``called_at``.
         """
         failed = partition.failed.get(seq)
         if failed is None:
@@ -125,20 +127,10 @@ class RetryQueue:
             failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
-        level = partition.retry_level.level
+        failed.called_at = called_at or now
         failed.deaths += isinstance(failure.error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
-        if isinstance(failure.error, RetryLater):
-            failed.asked_later += 1
-            failed.spared += self.spares
-        failed.uncalled += isinstance(failure.error, CallAgain)
-        charged = failed.attempts - failed.spared - failed.uncalled
-        if isinstance(failure.error, CallAgain):
-            step: Retry | Spent = Retry(failure.error.after_s)
-        else:
-            step = self._rules.next_step(failure.error, charged, jitter, level, failed.deaths)
-        if self.spares and isinstance(failure.error, RetryLater) and isinstance(step, Spent):
-            step = Retry(min(failure.error.after_s, self._rules.backoff_max_s))
+        step = self._next_step(failed, failure.error, jitter)
         if together is not None:
             failed.together, failed.due = together, now
             step = together.step_of(lane, step)
@@ -149,10 +141,30 @@ class RetryQueue:
         failed.reason, failed.end, failed.level = step.reason, step.end, step.level
         held = failed.is_dropped and failed.reason in PARDONED
         if failed.level is not None or failed.end == "dead_letter" or held:
-            self._leaving.append(failed)
+            failed.is_decided = failed.reason not in JUDGED or failed.released
+            (self._leaving if failed.is_decided else self._spent).append(failed)
         elif failed.end == "stop":
             self.stop = _why_to_stop(failed)
         return failed
+
+    def _next_step(
+        self, failed: FailedRecord, error: BaseException, jitter: Jitter
+    ) -> Retry | Spent:
+        """Charge a failed call, unless the breaker spares it, and return what follows."""
+        level = failed.partition.retry_level.level
+        failed.asked_later += isinstance(error, RetryLater)
+        if isinstance(error, CallAgain):
+            failed.uncalled += 1
+            return Retry(error.after_s)
+        spares = self.spares and not (failed.released or isinstance(error, NotCalled))
+        failed.spared += spares
+        charged = failed.attempts - failed.spared - failed.uncalled
+        if failed.released:
+            charged = max(charged, self._rules.allowed(level))
+        step = self._rules.next_step(error, charged, jitter, level, failed.deaths)
+        if spares and isinstance(step, Spent) and step.reason in PARDONED:
+            return Retry(self._wait_s(failed, max(1, charged)))
+        return step
 
     def add_behind(
         self, first: FailedRecord, message: Message, seq: int, now: float
@@ -200,14 +212,9 @@ class RetryQueue:
         if len(self._due) < waiting:
             heapq.heapify(self._due)
             return True
-        for lines in (self._ready, self._dry):
-            for alike, line in lines.items():
-                if failed in line:
-                    line.remove(failed)
-                    if not line:
-                        del lines[alike]
-                    return True
-        for waits in (self._leaving, failed.partition.held_calls):
+        if self.ready.remove(failed):
+            return True
+        for waits in (self._leaving, self._spent, failed.partition.held_calls):
             if failed in waits:
                 waits.remove(failed)
                 return True
@@ -253,106 +260,96 @@ class RetryQueue:
 
     def release_due(self, now: float) -> None:
         """Release records whose wait is over."""
-        if self._dry:
-            # The first one ready is in front.
-            self._ready, self._dry = self._dry, self._ready
-            for alike, line in self._dry.items():
-                self._ready.setdefault(alike, deque()).extend(line)
-            self._dry = {}
+        self.ready.refill()
         while self._due and self._due[0][0] <= now:
             failed = heapq.heappop(self._due)[2]
             if failed.reason is None:
-                self.call_again((failed,))
+                self.ready.add((failed,))
             else:
                 self._leaving.append(failed)
 
     @property
     def has_ready(self) -> bool:
         """The next call of some record may be due."""
-        return bool(self._ready)
+        return bool(self.ready)
 
     def next_calls(self, at_most: int) -> list[FailedRecord]:
-        """Return records of one partition and equal attempts whose next call is due.
+        """Return records that are called now, see ``ReadyCalls.take``."""
+        records = self.ready.take(at_most)
+        self._counters.retried += len(records)
+        return records
 
-        Empty if there are none. Records of a batch that are called again together are not
-        separated, so there may be more than ``at_most``, but never more than a batch holds.
-        """
-        while self._ready:
-            alike = partition, _, _ = next(iter(self._ready))
-            line = self._ready.pop(alike)
-            if not partition.may_start:
-                partition.held_calls.extend(line)
-            elif partition.is_active:
-                room = self._room(line, at_most)
-                if not room:
-                    self._dry[alike] = line
-                    continue
-                records = [line.popleft() for _ in range(min(room, len(line)))]
-                if line and records[-1].together is not None:
-                    _keep_together(records, line)
-                if line:
-                    self._ready[alike] = line
-                self._counters.retried += len(records)
-                return records
-        return []
-
-    def call_again(self, records: Iterable[FailedRecord]) -> None:
-        """Take records back whose next call is due."""
-        for failed in records:
-            self._line_of(failed).append(failed)
-
-    def _room(self, line: Sequence[FailedRecord], at_most: int) -> int:
-        """Return how many records of a line may be called now."""
-        rates = self.rates
-        if rates is None:
-            return at_most
-        partition, message = line[0].partition, line[0].message
-        if not rates.may_start(partition, message):
-            return 0
-        bucket = rates.bucket(partition, message)
-        # They came in one list, so the burst suffices for them: they wait until it is available.
-        if bucket.room < min(_batch_in_front(line), rates.rules.burst):
-            rates.refused(bucket)
-            return 0
-        return min(at_most, bucket.room)
-
-    def _line_of(self, failed: FailedRecord) -> deque[FailedRecord]:
-        key: object = None
-        if failed.deaths:
-            key = failed  # its process may die again: it is called alone
-        elif self.rates is not None and self.rates.rules.per == "key":
-            key = failed.message.key()
-        if failed.uncalled:
-            key = key, failed.uncalled
-        return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
-
-    def pardon(self, *, once: bool = False) -> None:
-        """Let records that were about to leave be called once more, if that can help.
-
-        With ``once``, skip records that were pardoned this way before.
-        """
-        leaving, self._leaving = self._leaving, deque()
-        for failed in leaving:
-            if may_be_pardoned(failed) and not (once and failed.pardoned):
-                failed.pardoned = failed.pardoned or once
+    def pardon(self) -> None:
+        """Let records that were about to leave be called once more, if that can help."""
+        spent, self._spent = self._spent, deque()
+        for failed in spent:
+            if may_be_pardoned(failed):
                 failed.reason = failed.level = None
-                self.call_again((failed,))
+                self.ready.add((failed,))
             else:
+                self._spent.append(failed)
+
+    def judge(self, judge: Judge, now: float) -> None:
+        """Decide about the records whose attempts are spent, in the order of their failures."""
+        final = []
+        while self._spent:
+            failed = self._spent[0]
+            verdict = Departure.LEAVE if failed.released else judge(failed)
+            if verdict is Departure.WAIT:
+                break
+            self._spent.popleft()
+            if verdict is Departure.LEAVE:
+                failed.is_decided = True
                 self._leaving.append(failed)
+            elif may_be_pardoned(failed):
+                failed.alone = failed.alone or failed.in_batch
+                failed.together = None
+                failed.reason = failed.level = None
+                failed.due = now + self._wait_s(failed, self._rules.allowed(None))
+                self._wait(failed)
+            else:
+                final.append(failed)
+        self._spent.extend(final)
+
+    def release(self, partitions: Iterable[Partition]) -> None:
+        """Let all failed records leave when they fail once more, and spent ones now."""
+        for partition in partitions:
+            for failed in partition.failed.values():
+                failed.released = True
+                self._released.append(failed)
+
+    def hold(self, partitions: Iterable[Partition]) -> None:
+        """Take back what ``release`` has allowed, except of records that are on their way."""
+        self._released.clear()
+        for partition in partitions:
+            for failed in partition.failed.values():
+                failed.released = False
+
+    @property
+    def has_released(self) -> bool:
+        """A record that was released waits for the call after which it may leave."""
+        while self._released and not _waits_for_a_call(self._released[0]):
+            self._released.popleft()
+        return bool(self._released)
+
+    def _wait_s(self, failed: FailedRecord, failures: int) -> float:
+        """Return how long a record waits for a call that is not charged."""
+        if isinstance(failed.failure.error, RetryLater):
+            return min(failed.failure.error.after_s, self._rules.backoff_max_s)
+        return self._rules.backoff(failures, self._jitter)
 
     def spare(self, records: Iterable[FailedRecord]) -> None:
         """Undo the charges of records whose last call asked to be called later."""
         for failed in records:
             if failed.asks_later:
-                failed.spared = failed.asked_later
+                failed.spared = max(failed.spared, failed.asked_later)
 
     def not_called(self, records: Sequence[FailedRecord]) -> None:
         """Take back records whose next call was dispatched and did not start."""
         self._counters.retried -= len(records)
-        for failed in reversed(records):
-            self._line_of(failed).appendleft(failed)
+        self.ready.put_back(records)
 
-    def to_publish(self, budget: MemoryBudget, may_leave: MayLeave) -> Iterator[FailedRecord]:
+    def to_publish(self, budget: MemoryBudget) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, up to the unacked limit.
 
         A copy takes memory beside its record. One is always sent, whatever its size. Records that
@@ -362,9 +359,6 @@ class RetryQueue:
             failed = self._leaving[0]
             if self.unacked and not budget.has_room_for(len(failed.message)):
                 return
-            # A record that a user dead-letters is not part of an outage.
-            if failed.reason is not Reason.MANUAL and not may_leave(failed):
-                return
             self._leaving.popleft()
             if failed.partition.owned and failed.is_dropped:
                 yield failed
@@ -373,9 +367,9 @@ class RetryQueue:
                 failed.partition.hold(len(failed.message))
                 yield failed
 
-    def next_to_leave(self) -> FailedRecord | None:
-        """Return the record that leaves next; None if none is about to."""
-        return self._leaving[0] if self._leaving else None
+    def next_spent(self) -> FailedRecord | None:
+        """Return the record about which the breaker decides next; None if there is none."""
+        return self._spent[0] if self._spent else None
 
     def next_due(self) -> float | None:
         """Return when the next waiting record is due; None if none waits."""
@@ -390,31 +384,11 @@ def may_be_pardoned(failed: FailedRecord) -> bool:
     return failed.reason in PARDONED and not failed.publish_failures
 
 
-def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> None:
-    """Move records between this call and the waiting line, so that no batch is separated."""
-    last = records[-1]
-    if not _same_batch(last, line[0]):
-        return
-    first = len(records) - 1
-    while first and _same_batch(last, records[first - 1]):
-        first -= 1
-    if first:
-        line.extendleft(reversed(records[first:]))
-        del records[first:]
-    else:
-        while line and _same_batch(last, line[0]):
-            records.append(line.popleft())
-
-
-def _batch_in_front(line: Sequence[FailedRecord]) -> int:
-    """Return how many records are called together with the first one."""
-    if line[0].together is None:
-        return 1
-    return sum(1 for _ in takewhile(partial(_same_batch, line[0]), line))
-
-
-def _same_batch(one: FailedRecord, other: FailedRecord) -> bool:
-    return one.together is other.together and one.due == other.due
+def _waits_for_a_call(failed: FailedRecord) -> bool:
+    """Return whether a record that a user has released has not been called since."""
+    partition = failed.partition
+    still = failed.released and partition.failed.get(failed.seq) is failed
+    return still and failed.reason is None and partition.is_active and not partition.is_suspended
 
 
 def _why_to_stop(failed: FailedRecord) -> str:

@@ -17,7 +17,7 @@ goes back as a whole. Halves of a batch on which its process died go out first, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
@@ -31,7 +31,7 @@ from window_consumer.engine.scheduling.dispatcher import (
     Dispatcher,
 )
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.record_queue import RecordRun
+from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     apart,
@@ -133,6 +133,8 @@ class BatchDispatcher(Dispatcher):
     @property
     def hungry(self) -> bool:
         """Further records could be used now: some batch lacks records."""
+        if self.searches:
+            return True
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         gathered = self._gathered.values()
@@ -202,7 +204,7 @@ class BatchDispatcher(Dispatcher):
         """Return when an incomplete batch goes out; infinity while no slot is free."""
         if not self._gathered or not self.idle_slots:
             return float("inf")
-        copies_too = self.turns.has_room(self.slots)
+        copies_too = self.turns.has_room(self.slots, self.idle_slots, self._looked_at)
         since = (
             each.since
             for partition, each in self._gathered.items()
@@ -235,11 +237,19 @@ class BatchDispatcher(Dispatcher):
             self._send(slice_, now)
             yield slice_
 
-    def _single(
-        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
-    ) -> Slice | None:
+    def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:
+        """Make a batch of one new record, which may be in a batch that has not been sent."""
+        if slice_ := super().sample(now, place, but):
+            return slice_
+        if not self._gathered:
+            return None
         self.break_all_up()
-        return super()._single(partitions, now, but)
+        return super().sample(now, place, but)
+
+    def single_copy(self, now: float) -> Slice | None:
+        """Make a batch of one copy, as ``sample`` does."""
+        self.break_all_up()
+        return super().single_copy(now)
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
         """Make a batch of records that failed before, all with the same number of attempts."""

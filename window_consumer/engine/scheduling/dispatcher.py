@@ -7,14 +7,15 @@ waiting for the poll thread. It takes records back from a slice whose current re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.ordering import Taken
+from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.retry_share import RetryShare
 from window_consumer.engine.scheduling.slices import Slice, SliceLength
 from window_consumer.engine.scheduling.unreadable import apart
@@ -87,9 +88,6 @@ some 1 us, so thousands of slices would otherwise take all the time."""
 
 SLICES_PER_SLOT = 2
 
-NEAR = 20
-"""How many records of a partition are searched for one with another key."""
-
 
 class Dispatcher:
     """Turns waiting records into slices. Owner: poll thread."""
@@ -111,7 +109,7 @@ class Dispatcher:
         """Partitions that may have new records to start; the next one is first."""
         self._copies: deque[Partition] = deque()
         """The same for retry levels, whose records failed before."""
-        self.turns = RetryShare()
+        self.turns = RetryShare(slots)
         """Decides when retries run although new records wait."""
         self._queued: set[Partition] = set()
         self._looked_at = 0.0
@@ -123,6 +121,10 @@ class Dispatcher:
         """Set if a rate limits calls."""
         self.longest: int | None = None
         """The most records a slice may hold, so that there is room for what its calls return."""
+        self.searches = False
+        """Windows are filled whatever waits in them: healthy records may be behind bad ones."""
+        self.kept_free: int | None = None
+        """So many slots are kept for samples, and no slice queues in front of the others."""
         self.in_turn = False
         """Each partition is a lane: no other slot could run a slice's unstarted records."""
         self._turn = 0
@@ -136,6 +138,8 @@ class Dispatcher:
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
+        if self.kept_free is not None:
+            return len(self._out) >= self.slots - self.kept_free
         slices = self.slots * self.slices_per_slot
         return len(self._out) >= slices or self._records_out >= max(
             2 * self._max_slice_records, slices * self._shared
@@ -144,6 +148,8 @@ class Dispatcher:
     @property
     def hungry(self) -> bool:
         """Further records could be used now: fewer wait than the slots take next."""
+        if self.searches:
+            return True
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         if self.is_quick:
@@ -154,6 +160,8 @@ class Dispatcher:
     @property
     def appetite(self) -> int:
         """How many records to request at once: until ``AHEAD_S`` of work waits."""
+        if self.searches:
+            return self._max_slice_records
         if self.is_quick:
             # More is on its way and queued, a slice each: request twice as much at once.
             ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
@@ -330,22 +338,25 @@ class Dispatcher:
         run, hold = apart(partition, taken, self.rates)
         return Slice(partition, run.messages, run.seqs, run.bytes, hold)
 
-    def single(self, now: float, but: Collection[Lane] = ()) -> Slice | None:
-        """Make a slice of the first new record that may start; None if none can.
+    def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:
+        """Make a slice of one new record from a place of a window; None if none may start.
 
-        Prefer a nearby record whose key is not in ``but``. The next call uses another partition.
+        Lanes for which ``but`` returns true are left out. The next call uses another partition.
         """
-        return self._single(self._partitions, now, but) or self._single(self._partitions, now)
+        return self._single(self._partitions, now, lambda each: each.take_at(place, but))
 
     def single_copy(self, now: float) -> Slice | None:
         """Make a slice of the first copy that may start; None if none can."""
-        return self._single(self._copies, now)
+        return self._single(self._copies, now, lambda each: each.take(1))
 
     def _single(
-        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
+        self,
+        partitions: deque[Partition],
+        now: float,
+        take: Callable[[Ordering], Taken | None],
     ) -> Slice | None:
         for partition in partitions:
-            taken = self._take_one(partition, but) if partition.is_active else None
+            taken = take(partition.ordering) if partition.is_active else None
             if taken is not None:
                 run, hold = taken
                 slice_ = Slice(partition, run.messages, run.seqs, run.bytes, hold)
@@ -354,24 +365,6 @@ class Dispatcher:
                 partitions.append(partition)
                 return slice_
         return None
-
-    def _take_one(self, partition: Partition, but: Collection[Lane]) -> Taken | None:
-        """Take the first record near the front whose key is not in ``but``."""
-        ordering = partition.ordering
-        passed_over = []
-        while (taken := ordering.take(1)) is not None:
-            if taken[0].messages[0].key() not in but:
-                break
-            passed_over.append(taken)
-            if len(passed_over) == NEAR:
-                taken = None
-                break
-        for run, hold in reversed(passed_over):
-            if self.rates is not None:
-                self.rates.give_back(partition, run.messages)
-            ordering.put_back(run.messages, run.seqs)
-            hold.release()
-        return taken
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
         """Make a slice of records that failed before, all with the same number of attempts."""
@@ -409,7 +402,7 @@ class Dispatcher:
         slice_.partition.slices += 1
         slice_.partition.dispatched_at = slice_.sent = now
         self._out[slice_] = None
-        self.turns.sent(slice_)
+        self.turns.sent(slice_, now)
         records = len(slice_.messages)
         if self.rates is not None:
             self.rates.sent(slice_)

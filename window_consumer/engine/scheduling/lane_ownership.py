@@ -150,21 +150,21 @@ class LaneOwnership:
         return [
             Outlived(partition.name, message.offset(), message.key(), counts=True)
             for partition in self._away
-            if _home_of(partition) == gone.name
+            if partition.home == gone.name
             for slice_ in self._dispatcher.slices_of(partition)
             for message in slice_.all_running()
         ]
 
     def busy(self, home: Partition) -> bool:
         """Return whether calls run for copies whose source partition is about to be released."""
-        return any(each.slices for each in self._away if _home_of(each) == home.name)
+        return any(each.slices for each in self._away if each.home == home.name)
 
     def owners_away(self, now: float) -> list[OwnerAway]:
         """Return partitions that have long been away and have startable copies, now and then."""
         if not self._away or now < self._look_at:
             return []
         found = [
-            OwnerAway(partition.name, _home_of(partition), partition.waiting(now), now - since)
+            OwnerAway(partition.name, partition.home, partition.waiting(now), now - since)
             for partition, since in self._away.items()
             if now - since >= WORTH_SAYING_S and partition.waiting(now)
         ]
@@ -172,7 +172,7 @@ class LaneOwnership:
         return found
 
     def _is_away(self, partition: Partition) -> bool:
-        home = _home_of(partition)
+        home = partition.home
         owned = self._partitions.get(home)
         if owned is not None:
             return not owned.is_active
@@ -193,7 +193,3 @@ class LaneOwnership:
         del self._away[partition]
         call_held(partition, self._failures)
         self._completion.advance(partition, now)
-
-
-def _home_of(partition: Partition) -> TopicPartition:
-    return TopicPartition(partition.retry_level.source, partition.name.partition)

@@ -18,8 +18,11 @@ from itertools import chain
 from typing import Any
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold, LaneOf, Lanes
-from window_consumer.engine.scheduling.record_queue import RecordRun, RunQueue
+from window_consumer.engine.scheduling.record_queue import Place, RecordRun, RunQueue
 from window_consumer.model.record import Message
+
+NEAR = 200
+"""How many lanes beside a place are searched for one that may be taken."""
 
 Taken = tuple[RecordRun, LaneHold]
 """Records that left their ordering, and the hold on the lanes they keep busy."""
@@ -85,6 +88,18 @@ class Ordering(ABC):
 
         Return them with the hold on their lanes.
         """
+
+    def take_at(
+        self,
+        place: Place,
+        but: Callable[[Lane], bool],  # noqa: ARG002 - there are no lanes here
+    ) -> Taken | None:
+        """Let one record from a place of the window start; None if none can.
+
+        Lanes for which ``but`` returns true are left out.
+        """
+        run = self._queue.take_at(place)
+        return None if run is None else (run, NO_HOLD)
 
     @abstractmethod
     def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
@@ -167,6 +182,9 @@ class ByPartition(Ordering):
         run = self._queue.take(1 if self.singly else count)
         return None if run is None else (run, self.lanes.enter(self, (_WHOLE_PARTITION,)))
 
+    def take_at(self, place: Place, but: Callable[[Lane], bool]) -> Taken | None:  # noqa: ARG002 - only the first may start
+        return None if but(_WHOLE_PARTITION) else self.take(1)
+
     def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         if not self.lanes.only(hold):
             return None
@@ -215,6 +233,50 @@ class ByKey(Ordering):
             return None
         run, lanes = left
         return run, self.lanes.enter(self, lanes)
+
+    def take_at(self, place: Place, but: Callable[[Lane], bool]) -> Taken | None:
+        self._form_lines()
+        if not self.ready:
+            return super().take_at(place, but)
+        lanes = list(self.ready)
+        first = place.of(len(lanes))
+        near = chain(lanes[first : first + NEAR], reversed(lanes[max(0, first - NEAR) : first]))
+        lane = next((each for each in near if not but(each)), None)
+        if lane is None:
+            return None
+        line = self.lines[lane]
+        seq, message = line.popleft()
+        del self.ready[lane]
+        self.startable_in_lines -= 1 + len(line)
+        if not line:
+            del self.lines[lane]
+        return RecordRun.of([message], [seq]), self.lanes.enter(self, (lane,))
+
+    def _form_lines(self) -> None:
+        """Put all records in the line of their lane, so that the first of each is known."""
+        queue, busy = self._queue, self.lanes.busy
+        unordered: list[RecordRun] = []
+        while (run := queue.take(queue.records)) is not None:
+            without_key: list[int] = []
+            for index, message in enumerate(run.messages):
+                lane = message.key()
+                if lane is None:
+                    without_key.append(index)
+                    continue
+                line = self.lines.get(lane)
+                if line is None:
+                    line = self.lines[lane] = deque()
+                line.append((run.seqs[index], message))
+                if lane in self.ready:
+                    self.startable_in_lines += 1
+                elif lane not in busy:
+                    busy.add(lane)
+                    self.offer(lane)
+            if without_key:
+                messages = [run.messages[i] for i in without_key]
+                unordered.append(RecordRun.of(messages, [run.seqs[i] for i in without_key]))
+        for run in unordered:
+            queue.append(run)
 
     def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
         if not self.startable:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import RateLimits
-from window_consumer.engine.scheduling.record_queue import RecordRun
+from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
@@ -113,6 +113,14 @@ class PacedOrdering(Ordering):
             return self._take_by_key(count)
         room = min(count, self._room())
         taken = self._inner.take(room) if room else None
+        if taken is not None:
+            self._rates.charge(self._whose, taken[0].messages)
+        return taken
+
+    def take_at(self, place: Place, but: Callable[[Lane], bool]) -> Taken | None:
+        if self._by_key:
+            return self._take_by_key(1)
+        taken = self._inner.take_at(place, but) if self._room() else None
         if taken is not None:
             self._rates.charge(self._whose, taken[0].messages)
         return taken

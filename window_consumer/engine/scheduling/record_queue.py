@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from enum import Enum
 
 from window_consumer.model.record import Message
+
+
+class Place(Enum):
+    """Where in a window a single record is taken from."""
+
+    LAST = "last"
+    MIDDLE = "middle"
+    FIRST = "first"
+
+    def of(self, count: int) -> int:
+        """Return the index of this place among ``count`` things."""
+        return {Place.LAST: count - 1, Place.MIDDLE: count // 2, Place.FIRST: 0}[self]
 
 
 class RecordRun:
@@ -62,9 +75,7 @@ class RunQueue:
     def put_in_front(self, run: RecordRun) -> None:
         """Put records at the front."""
         if self._cut:
-            left = self._cut[::-1]
-            self._runs.appendleft(RecordRun.of(left, self._cut_seqs[self._cut_at :]))
-            self._cut = []
+            self._join_cut()
         self._runs.appendleft(run)
         self.records += len(run)
 
@@ -80,6 +91,33 @@ class RunQueue:
         run = self._cut_off(count) if self._cut else self._join(count)
         self.records -= len(run.messages)
         return run
+
+    def take_at(self, place: Place) -> RecordRun | None:
+        """Remove and return one record; None if empty. Cost: the length of its run."""
+        if place is Place.FIRST or self.records <= 1:
+            return self.take(1)
+        runs = self._runs
+        if self._cut and (place is Place.MIDDLE or not runs):
+            self._join_cut()
+        index = place.of(len(runs))
+        run = runs[index]
+        at = place.of(len(run))
+        pieces = [
+            RecordRun.of(run.messages[part], run.seqs[part])
+            for part in (slice(at), slice(at + 1, None))
+        ]
+        runs.rotate(-index)
+        runs.popleft()
+        runs.extendleft(piece for piece in reversed(pieces) if len(piece))
+        runs.rotate(index)
+        self.records -= 1
+        return RecordRun.of([run.messages[at]], run.seqs[at : at + 1])
+
+    def _join_cut(self) -> None:
+        """Make the rest of the front run a run again."""
+        left = self._cut[::-1]
+        self._runs.appendleft(RecordRun.of(left, self._cut_seqs[self._cut_at :]))
+        self._cut = []
 
     @property
     def first(self) -> Message | None:

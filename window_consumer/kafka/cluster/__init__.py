@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from typing import Any
 
@@ -34,10 +34,12 @@ from window_consumer.kafka.cluster.answers import (
     UnsupportedError,
     first_answer,
     in_words,
+    patience_s,
 )
 from window_consumer.kafka.cluster.coordinator import (
     GroupQuestion,
     committed_offsets,
+    wait_for_coordinator,
 )
 from window_consumer.kafka.cluster.features import Features
 from window_consumer.kafka.cluster.groups import PartitionProgress
@@ -187,23 +189,24 @@ class Cluster:
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
 
-        One request waits for ``timeout_s``. While a broker is not ready, it is repeated for
-        ``deadline_s``.
+        One request waits for up to ``timeout_s``, the first ones for less. While a broker is not
+        ready, it is repeated for ``deadline_s``.
 
         Raises NotPermittedError if describing is denied, and another RunError for other failures.
         """
+        end = time.monotonic() + max(timeout_s, deadline_s)
 
-        def describe(wanted: Sequence[str]) -> Mapping[str, Future[Any]]:
+        def describe(wanted: Sequence[str], attempt: int) -> Mapping[str, Future[Any]]:
             return self._admin.describe_topics(
                 TopicCollection(list(wanted)),
                 include_authorized_operations=True,
-                request_timeout=timeout_s,
+                request_timeout=patience_s(attempt, timeout_s, end - time.monotonic()),
             )
 
         found = {}
-        answers = describe(names) if names else {}
+        answers = describe(names, 0) if names else {}
         for name, first in answers.items():
-            futures = chain([first], (describe([name])[name] for _ in count()))
+            futures = chain([first], (describe([name], n)[name] for n in count(1)))
             try:
                 description = self._answer(futures, f"topic {name}", timeout_s, deadline_s)
             except MissingTopicError:
@@ -295,6 +298,11 @@ class Cluster:
 
     def group(self, group: str, timeout_s: float = _ASK_S) -> ConsumerGroup:
         """Describe a consumer group; one that never existed has no members."""
+        what = f"group {group}"
+        with self._suspecting():
+            wait_for_coordinator(
+                self._conf, group, what, max(timeout_s, NOT_READY_S), self._features
+            )
         futures = (
             self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=timeout_s
@@ -302,7 +310,7 @@ class Cluster:
             for _ in count()
         )
         try:
-            description = self._answer(futures, f"group {group}", timeout_s)
+            description = self._answer(futures, what, timeout_s)
         except (UnsupportedError, NoGroupError):
             return ConsumerGroup(None, None)
         return ConsumerGroup.described(description)
@@ -437,6 +445,10 @@ class Cluster:
         def pause() -> None:
             self._watchdog.suspect()
             self._client.poll(_POLL_S)
+            # The client sends to the controller that it knows. In KRaft mode that is any broker,
+            # and the others report one that has died as alive for some seconds.
+            with suppress(KafkaException):
+                self._client.list_topics(timeout=_WAIT_S)
 
         with self._suspecting():
             return first_answer(

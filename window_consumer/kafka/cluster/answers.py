@@ -20,6 +20,9 @@ NOT_READY_S = 20.0
 """A coordinator that loads its groups, or has just moved, is ready after some seconds."""
 
 
+_MOMENT_S = 0.2
+
+
 class UnsupportedError(RunError):
     """The cluster does not support this request."""
 
@@ -30,6 +33,15 @@ class AlreadyThereError(RunError):
 
 class NoGroupError(RunError):
     """The group never existed."""
+
+
+def patience_s(attempt: int, most_s: float, left_s: float) -> float:
+    """Return how long a repeated request may wait: 1 s at first, then twice as long each time.
+
+    The client waits for one broker, which may have died, and asks another one the next time. At
+    most ``most_s`` and what is left of all attempts, at least a moment.
+    """
+    return max(_MOMENT_S, min(2.0**attempt, most_s, left_s))
 
 
 def first_answer(

@@ -8,6 +8,7 @@ a consumer can be asked is asked through a consumer.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from window_consumer.kafka.cluster.answers import in_words
+from window_consumer.kafka.errors import cause_of, is_absence
+
+_ANY_TOPIC = "any"
+"""A question about its offset needs only the group's coordinator, whether it exists or not."""
+
+_PROBE_S = 1.0
+"""How long a coordinator may take for a small answer before it is asked once more."""
 
 
 class GroupQuestion:
@@ -37,6 +45,36 @@ class GroupQuestion:
     def answer(self) -> Any:
         """Return the client's description of the group, or None without an answer."""
         return None if self._answer.exception() is not None else self._answer.result()
+
+
+def wait_for_coordinator(
+    settings: Mapping[str, Any], group: str, what: str, timeout_s: float, log: Any
+) -> None:
+    """Return once the coordinator of a group answers.
+
+    A refusal is an answer, too. To be asked before the admin client asks it: where that finds a
+    coordinator that has died, it may end the whole process (librdkafka issue 4605). Raises a
+    WindowConsumerError that mentions ``what`` if there is no answer.
+    """
+    deadline = time.monotonic() + timeout_s
+    consumer = Consumer({**settings, "group.id": group, "enable.auto.commit": False}, logger=log)
+    try:
+        while True:
+            try:
+                consumer.committed([TopicPartition(_ANY_TOPIC, 0)], timeout=_PROBE_S)
+            except KafkaException as exception:
+                # Who may not see the group gets no answer, and the reason as a message.
+                message = consumer.poll(0.0)
+                refusal = None if message is None else message.error()
+                error = refusal or cause_of(exception)
+                if error is None or not is_absence(error):
+                    return
+                if time.monotonic() > deadline:
+                    raise in_words(KafkaException(error), what) from exception
+            else:
+                return
+    finally:
+        consumer.close()
 
 
 def committed_offsets(

@@ -12,6 +12,8 @@ from typing import Any
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 
+__handler_steps__ = True  # its frames are not shown, see error_report.py
+
 Steps = Generator[Callable[[], Any], Any, object]
 Layer = Callable[[list[Record]], Steps]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import frozen
 
@@ -47,6 +48,10 @@ class AuditFigures:
     blocked_s: float
 
 
+RELAY_FAILED: Final = "outbox: the relay failed: "
+"""Begins a line of ``/readyz``; ``doctor`` looks for it."""
+
+
 @frozen
 class OutboxFigures:
     """What the relay of one process has done."""
@@ -55,6 +60,8 @@ class OutboxFigures:
     refused: int
     oldest_s: float
     """The age of the oldest row that is due and not sent."""
+    failure: str | None = None
+    """The unexpected error that stopped the relay, until it relays again."""
 
 
 @frozen
@@ -67,6 +74,8 @@ class OutboxBacklog:
     """Rows that Kafka refuses, and whose keys wait."""
     error: str | None = None
     """Why the database could not be asked."""
+    failures: Sequence[str] = ()
+    """Why the relays of processes that were asked do not run."""
 
 
 @frozen

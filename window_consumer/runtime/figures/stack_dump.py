@@ -16,7 +16,7 @@ from attrs import frozen
 
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.error_report import Where, handlers_part
+from window_consumer.runtime.error_report import Where, formatted, handlers_part, shown_part
 
 
 class ChildState(StrEnum):
@@ -92,11 +92,11 @@ def stack_of_thread(ident: int) -> str:
 def _printed(where: Where | None) -> str:
     if not where:
         return _OVER
-    return "".join(traceback.StackSummary.extract(iter(where)).format())
+    return "".join(formatted(shown_part(where)))
 
 
 def _place_of_child(child: ChildPicture) -> CallPosition:
-    stack = "".join(traceback.StackSummary.from_list(child.stack).format())
+    stack = "".join(formatted(shown_part(child.stack)))
     handler = f", handler {child.handler}" if child.handler else ""
     return CallPosition(
         stack or "(its stack is not available)", f"{child.name} ({child.pid}){handler}"

@@ -54,11 +54,13 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
 def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> None:
     """Record a slice that starts although too many results wait for their acks.
 
-    One record may always start: to probe an outage, or to find the one that ends the process.
+    One record may always start: as the sample of an outage, or to find the one that ends the
+    process.
     """
     engine = member.engine
     is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds
-    if is_suspect or engine.breaker.is_finding_out(slice_):
+    is_sample = not engine.breaker.lets_start and len(engine.dispatcher.out) <= 1
+    if is_suspect or is_sample:
         return
     held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:

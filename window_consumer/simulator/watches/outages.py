@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from window_consumer.engine.guards.departures import MOST
 from window_consumer.simulator.log_history import (
     Chronicle,
     Member,
@@ -54,9 +55,8 @@ class Outages:
             return  # others succeeded while it failed: the fault is its own
         left = self._left.setdefault((tenure.member, run), set())
         left.add((tenure, offset))
-        allowed = rules.breaker.min_calls * (rules.slots + 1)
-        if len(left) > allowed:
+        if len(left) > MOST:
             self._history.violate(
                 f"{len(left)} records left {tenure.member} while no call returned, allowed are"
-                f" {allowed}"
+                f" {MOST}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from window_consumer.engine.guards.circuit_breaker import HOLD_S
+from window_consumer.engine.guards.departures import HOLD_S
 from window_consumer.simulator.log_history import (
     Chronicle,
     Member,

@@ -38,6 +38,7 @@ _GOES_ALONG = (
     names.ORIGINAL_PARTITION,
     names.ORIGINAL_OFFSET,
     names.ORIGINAL_TIMESTAMP,
+    names.ORIGINAL_TOPIC_ID,
     names.FORMAT,
     names.GROUP,
     names.ATTEMPTS,

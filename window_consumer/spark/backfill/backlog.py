@@ -138,6 +138,11 @@ class BackfillRun:
             except RunError:
                 raise
             except Exception as error:
+                if watch.gave_up is not None:
+                    raise RunError(
+                        f"chunk {chunk} of {self.about.topic} failed, and nothing of it is"
+                        f" recorded: {watch.gave_up}"
+                    ) from error
                 offsets = ", ".join(f"{p}: {s.first} to {s.end}" for p, s in piece.items())
                 raise RunError(
                     f"chunk {chunk} of {self.about.topic} ended without a result, and nothing of it"
@@ -227,6 +232,8 @@ class ChunkWatch:
         self._mailbox: Mailbox | None = None
         self._tried_again = 0
         self._held_up: set[int] = set()
+        self.gave_up: str | None = None
+        """Why a task has failed for good; None while none has."""
         self._ended = Event()
         self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
 
@@ -242,11 +249,16 @@ class ChunkWatch:
             self._mailbox.close()
 
     def _run(self) -> None:
-        while not self._ended.wait(_CHECK_S):
+        is_over = False
+        while not is_over:
+            is_over = self._ended.wait(_CHECK_S)
             progress = self._tasks(self._progress)
             reports = [] if self._mailbox is None else self._mailbox.reports()
             for each in reports:
                 self._report_breaker(each)
+                if each.gives_up is not None and self.gave_up is None:
+                    self.gave_up = each.gives_up
+                    self._context.cancelJobGroup(self._group)
             running = min(self._records, sum(each.done for each in reports))
             seconds = progress.seconds + time.monotonic() - self._began
             held_up = len(self._held_up)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from attrs import evolve, frozen
 
 from window_consumer.app.application import App
@@ -31,6 +33,7 @@ from window_consumer.kafka.topic_reader import (
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.pools.registry import DEFAULT
+from window_consumer.spark.backfill.held_records import MAX_HOLD_S, AtEnd, HoldRules
 from window_consumer.spark.backfill.ranges import Spans
 from window_consumer.spark.backfill.task import WorkerPlan
 
@@ -118,13 +121,17 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
     return evolve(worker, config=config, retry=evolve(worker.retry, levels=()))
 
 
-def worker_plan(app: App, chosen: ChosenHandler) -> WorkerPlan:
+def worker_plan(app: App, chosen: ChosenHandler, *, at_end: AtEnd = "fail") -> WorkerPlan:
     """Return what a task needs; UsageError where executors could not import the application."""
     plan, planned = chosen.plan, chosen.worker
+    breaker, path = planned.engine.breaker, ("workers", planned.name, "breaker", "max_hold")
+    max_hold_s = breaker.max_hold_s if plan.loaded.is_set(path) else MAX_HOLD_S
     return WorkerPlan(
         child_spec=evolve(child_spec_of(app, plan, planned), spans=None),
         origin=CopyOrigin(planned.config.group, planned.handler_names, app.version),
-        engine=planned.engine,
+        # The task ends the hold itself: the Engine does not know when the range is exhausted.
+        engine=evolve(planned.engine, breaker=evolve(breaker, max_hold_s=inf)),
+        hold=HoldRules(max_hold_s, at_end),
         ladder=chosen.prepared.ladders[chosen.topic],
         topic=chosen.topic,
         facts=chosen.prepared.topics[chosen.topic],

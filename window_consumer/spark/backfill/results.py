@@ -8,15 +8,17 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from window_consumer.engine.guards.circuit_breaker import BreakerNews
+from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import JUDGED
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
     Message,
     Record,
+    TopicPartition,
 )
 from window_consumer.spark.backfill.messages import TaskMessage
 
@@ -50,10 +52,21 @@ class TaskResults(Observer):
         """Records whose outcome the task's own thread has taken."""
         self.breaker_news: BreakerNews | None = None
         """The circuit breaker's last change; None before it first opens."""
+        self.failing: dict[tuple[TopicPartition, int], str] = {}
+        """The last error of records that have failed and have no outcome. Owner: poll thread."""
+        self.succeeded = 0
+        """Slices whose calls returned. Owner: poll thread, as of the next one."""
+        self.left_in_a_row = 0
+        """Records that left after their last attempt since a call returned."""
+
+    @property
+    def breaker_state(self) -> BreakerState:
+        """The state of the circuit breaker."""
+        return BreakerState.CLOSED if self.breaker_news is None else self.breaker_news.state
 
     def finished(
         self,
-        partition: Partition,  # noqa: ARG002 - the records know it
+        partition: Partition,
         messages: Sequence[Message],
         outcome: Outcome,
         slice_: Slice | None,  # noqa: ARG002 - the records know how long they took
@@ -62,10 +75,21 @@ class TaskResults(Observer):
         """Record that the handler returned for these records, or that they were skipped."""
         if not messages:
             return  # the whole slice was taken back, as when the breaker opens
+        self.succeeded += 1
+        self.left_in_a_row = 0
+        if self.failing:
+            for message in messages:
+                self.failing.pop((partition.name, message.offset()), None)
         self._told.put((list(messages), outcome.name.lower(), None, None))  # type: ignore[arg-type] # the Source's own
+
+    def failed(self, failed: FailedRecord, now: float) -> None:  # noqa: ARG002 - the record knows
+        """Record a failed call."""
+        self.failing[failed.partition.name, failed.message.offset()] = failed.failure.fault.words
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - the record knows
         """Record that a record failed for good, and its copy is acked."""
+        self.failing.pop((failed.partition.name, failed.message.offset()), None)
+        self.left_in_a_row += failed.reason in JUDGED
         reason = None if failed.reason is None else str(failed.reason)
         message: Any = failed.message
         self._told.put(([message], outcome.name.lower(), reason, failed.failure.fault.words))

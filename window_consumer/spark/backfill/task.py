@@ -45,6 +45,11 @@ from window_consumer.runtime.worker import (
     Worker,
     WorkerSetup,
 )
+from window_consumer.spark.backfill.held_records import (
+    HeldRecords,
+    HeldRecordsError,
+    HoldRules,
+)
 from window_consumer.spark.backfill.messages import (
     TaskMessage,
     ascending,
@@ -94,6 +99,7 @@ class WorkerPlan:
     stop_timeout_s: float
     rate_per_s: float | None = None
     """The most records that one task may take per second."""
+    hold: HoldRules = field(factory=HoldRules)
     driver: ReportAddress | None = None
     """Where tasks report their progress; None where nobody listens."""
 
@@ -252,7 +258,9 @@ class _Bringing:
         self._worker = worker
         self._source = source
         self._results = results
+        self._held = HeldRecords(plan.hold, worker, results)
         self._brought = 0
+        self._is_exhausted = False
         self._began = perf_counter()
         self._last: dict[TopicPartition, int] = {}
 
@@ -267,9 +275,10 @@ class _Bringing:
             while self._source.waiting > AHEAD:
                 yield from self._taken(_WAIT_S)
             yield from self._taken(0.0)
+        self._is_exhausted = True
         while self._results.count < self._brought:
             yield from self._taken(_WAIT_S)
-        self._report(at_once=True)
+        self._report(is_over=True)
         while (rows := self._results.rows(all_of_them=True)) is not None:
             yield rows
 
@@ -277,17 +286,34 @@ class _Bringing:
         failure = self._worker.loop.failure
         if failure is not None:
             raise RunError(f"{self._plan.name}: stopped: {failure}") from failure
+        self._end_hold()
         self._results.wait(timeout_s)
         self._report()
         rows = self._results.rows()
         if rows is not None:
             yield rows
 
-    def _report(self, *, at_once: bool = False) -> None:
+    def _end_hold(self) -> None:
+        waiting = self._source.waiting
+        try:
+            self._held.check(
+                perf_counter(),
+                open_records=self._brought - self._results.count,
+                taken_in=self._brought - waiting,
+                may_come=not (self._is_exhausted or waiting),
+            )
+        except HeldRecordsError as error:
+            if self._reporter is not None:
+                self._reporter.give_up(str(error), error.without_error)
+            raise
+
+    def _report(self, *, is_over: bool = False) -> None:
+        """Report the progress; a task whose records all have an outcome holds nothing."""
         if self._reporter is not None:
             partitions = {name.partition for name in self._last}
             results = self._results
-            self._reporter.report(results.count, partitions, results.breaker_news, at_once=at_once)
+            breaker = None if is_over else results.breaker_news
+            self._reporter.report(results.count, partitions, breaker, at_once=is_over)
 
     def _wait_for_rate(self) -> None:
         """Wait until the rate, averaged since the beginning, allows more records."""

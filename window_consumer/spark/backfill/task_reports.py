@@ -13,20 +13,19 @@ import secrets
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, Self
 
 from attrs import field, frozen
 
-from window_consumer.engine.guards.circuit_breaker import (
-    BreakerNews,
-    BreakerState,
-)
+from window_consumer.engine.guards.breaker_state import FREE, BreakerNews, BreakerState
 
 _MOST_BYTES: Final = 8192
 _MOST_TEXT: Final = 500
+_MOST_REASON: Final = 3000
 _MOST_PARTITIONS: Final = 20
 _EVERY_S: Final = 1.0
+_GIVE_UP_REPORTS: Final = 5
 _LOOPBACK: Final = "127.0.0.1"
 _MOST_TAKEN: Final = 10_000
 """The most datagrams taken at once: strangers must not keep the driver busy."""
@@ -61,11 +60,13 @@ class TaskReport:
     breaker: BreakerState = BreakerState.CLOSED
     why: str = ""
     """Why the breaker is in this state; empty where it would cross a network."""
+    gives_up: str | None = None
+    """Why the task fails for good, so that another attempt is of no use; else None."""
 
     @property
     def is_held_up(self) -> bool:
         """Whether the breaker lets next to nothing start."""
-        return self.breaker not in {BreakerState.CLOSED, BreakerState.HOLDING}
+        return self.breaker not in FREE
 
 
 class Mailbox:
@@ -123,6 +124,7 @@ def _read(data: bytes, token: str) -> TaskReport | None:
             tuple(map(int, told["partitions"])),
             BreakerState(told["breaker"]),
             str(told["why"]),
+            None if told["gives_up"] is None else str(told["gives_up"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -135,6 +137,7 @@ class Reporter:
         self._address = address
         self._task = (task, attempt)
         self._due = 0.0
+        self._last: dict[str, Any] = {}
         self._socket: socket.socket | None = None
         with suppress(OSError):
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
@@ -153,11 +156,11 @@ class Reporter:
     ) -> None:
         """Report the task's progress, at most once a second unless ``at_once``."""
         now = monotonic()
-        if self._socket is None or (now < self._due and not at_once):
+        if now < self._due and not at_once:
             return
         self._due = now + _EVERY_S
         task, attempt = self._task
-        told = {
+        self._last = {
             "token": self._address.token,
             "task": task,
             "attempt": attempt,
@@ -165,9 +168,25 @@ class Reporter:
             "partitions": sorted(partitions)[:_MOST_PARTITIONS],
             "breaker": BreakerState.CLOSED if breaker is None else breaker.state,
             "why": breaker.why[:_MOST_TEXT] if breaker and self._address.is_here else "",
+            "gives_up": None,
         }
-        with suppress(OSError):
-            self._socket.send(json.dumps(told).encode())
+        self._send()
+
+    def give_up(self, why: str, without_error: str) -> None:
+        """Report that the task fails for good, and wait some seconds for the driver to end it.
+
+        If no report arrives, Spark tries the task again. ``without_error`` crosses networks.
+        """
+        told = (why if self._address.is_here else without_error)[:_MOST_REASON]
+        self._last = {**self._last, "gives_up": told}
+        for _ in range(_GIVE_UP_REPORTS):
+            self._send()
+            sleep(_EVERY_S)
+
+    def _send(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.send(json.dumps(self._last).encode())
 
     def close(self) -> None:
         """Stop sending."""

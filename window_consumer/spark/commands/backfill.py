@@ -48,6 +48,7 @@ from window_consumer.spark.jars import (
 
 if TYPE_CHECKING:
     from window_consumer.spark.backfill.backlog import BackfillEnd
+    from window_consumer.spark.backfill.held_records import AtEnd
 
 _NOTHING_S: Final = 10e-6
 """Core time per record that is read, passed to a no-op handler, and recorded: see
@@ -76,6 +77,7 @@ class BackfillOptions:
     spark: Sequence[str]
     py_files: Sequence[str]
     skip_lost: bool
+    at_end: AtEnd
     dry_run: bool
     overrides: Sequence[str]
     start_timeout: float | None
@@ -212,7 +214,7 @@ def _run(
                 session=spark,
                 ledger=BackfillLedger(spark, asked.directory),
                 about=about,
-                plan=planning.worker_plan(app, chosen),
+                plan=planning.worker_plan(app, chosen, at_end=asked.at_end),
                 consumer=worker.consumer,
                 chunk_records=asked.chunk,
                 rate_per_s=asked.rate,

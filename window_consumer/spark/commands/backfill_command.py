@@ -146,6 +146,14 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--skip-lost", is_flag=True, help="Continue when retention removes records meanwhile."
 )
+@click.option(
+    "--at-end",
+    type=click.Choice(["leave", "fail"]),
+    default="fail",
+    show_default=True,
+    help="What happens if more than 20 records in a row fail and nothing succeeds for"
+    " breaker.max_hold (here 30s by default): they leave, or the chunk fails and names them.",
+)
 @click.option("--dry-run", is_flag=True, help="Only print counts, sizes and the expected time.")
 @options.overrides
 @options.start_timeout

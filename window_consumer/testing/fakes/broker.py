@@ -36,8 +36,9 @@ from window_consumer.testing.fakes.topics import (
 class FakeBroker:
     """Topics and groups in memory. Owner: one thread."""
 
-    def __init__(self) -> None:
-        self.topics = FakeTopics()
+    def __init__(self, cluster: str = "") -> None:
+        """``cluster`` makes the ids of topics its own; without it they are the same each time."""
+        self.topics = FakeTopics(cluster)
         self.groups: dict[str, FakeGroup] = {}
         self.fate_of: FateOf = lambda _copy: Fate.ACKED
         """Decides what becomes of a copy that a Sink writes."""

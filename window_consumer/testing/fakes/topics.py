@@ -35,7 +35,9 @@ class FakeTopic:
 class FakeTopics:
     """All topics of a fake broker. Owner: one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "") -> None:
+        """``cluster`` distinguishes the ids of topics from those of other brokers."""
+        self._cluster = cluster
         self.by_name: dict[str, FakeTopic] = {}
         self.leaderless: set[TopicPartition] = set()
         """Partitions that cannot be read or queried at present."""
@@ -50,7 +52,9 @@ class FakeTopics:
         if name in self.by_name:
             msg = f"there is a topic {name} already"
             raise ValueError(msg)
-        topic = FakeTopic(f"id-{next(self._ids)}", max_message_bytes=max_message_bytes)
+        topic = FakeTopic(
+            f"id{self._cluster}-{next(self._ids)}", max_message_bytes=max_message_bytes
+        )
         self.by_name[name] = topic
         self.widen(name, partitions)
         return topic

@@ -8,6 +8,7 @@ from typing import Final
 from window_consumer.admin.doctor.causes import (
     CauseKind,
     LikelyCause,
+    duration,
 )
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import (
@@ -37,8 +38,11 @@ changes fit into seconds. This many within minutes, the last one recent, exceed 
 
 
 _THEN: Final = {
-    "open": "most first calls failed, so nothing starts until what the handler needs works again",
-    "half-open": "most first calls failed, so one at a time finds out whether it works again",
+    "holding": "nothing leaves until it is clear why so many fail",
+    "open": "no call succeeds, so single ones find out when what the handler needs works again, and"
+    " nothing leaves",
+    "overload": "fewer calls fail when fewer run, so fewer run, and nothing leaves",
+    "half-open": "calls succeed again, and more run after each round that goes well",
     "paused": "nothing starts until the time that they asked for is over",
 }
 
@@ -46,23 +50,45 @@ _THEN: Final = {
 def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find an open breaker: most calls fail, so nothing starts."""
     breaker = seen.now.breaker
-    if breaker.state not in _THEN:
+    is_full, is_open = _is_full(seen.now.partitions), breaker.state == "open"
+    holds_long = is_full and (breaker.seconds or 0.0) >= HOVERS_S
+    if breaker.state not in _THEN or (breaker.state == "holding" and not holds_long):
         return
-    since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
+    where = f" --url {seen.admin_url}" if seen.admin_url else ""
+    command = f"window-consumer breaker --worker {seen.worker}{where}"
+    then = _THEN[breaker.state]
+    if is_full and (is_open or breaker.state == "holding"):
+        then += (
+            ". Bad records that fill all windows cannot be told from an outage, so it holds them"
+            f" until somebody decides: `{command} --release` if the records are bad, `--hold` if"
+            " it is an outage"
+        )
+    elif is_open:
+        then += f". If these records are bad in themselves, say so: `{command} --release`"
+    since = "" if breaker.seconds is None else f" for {duration(breaker.seconds)}"
     yield LikelyCause(
         CauseKind.BREAKER_OPEN,
         seen.worker,
         f"its circuit breaker has been {breaker.state}{since}:"
-        f" {breaker.why or 'most new records failed'}; {_THEN[breaker.state]}",
+        f" {breaker.why or 'most new records failed'}; {then}",
         {
             "state": breaker.state,
             "open_s": breaker.seconds,
             "why": breaker.why or None,
             "failed": breaker.failed,
             "calls": breaker.calls,
+            "windows_full": is_full,
         },
         weight=100,
     )
+
+
+def _is_full(partitions: Sequence[PartitionSnapshot]) -> bool:
+    """Return whether records wait behind windows, all of which are full."""
+    behind = [
+        each for each in partitions if each.level is None and (each.lag.records or 0) > each.open
+    ]
+    return bool(behind) and all(0 < each.capacity_cells <= len(each.cells) for each in behind)
 
 
 def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Condition
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from window_consumer.engine.scheduling.slices import (
     Deviations,
@@ -46,7 +46,8 @@ class WatchedCall(Call):
     def __init__(self, call: Call):
         self._cancelled = call.cancelled
         self.shared_slot: SharedSlot | None = None
-        super().__init__(call.attempt, call.state, call.before)
+        for name in _OF_EVERY_CALL:
+            setattr(self, name, getattr(call, name))
 
     @property
     def cancelled(self) -> bool:
@@ -59,6 +60,9 @@ class WatchedCall(Call):
         shared_slot = self.shared_slot
         if shared_slot is not None and value:
             shared_slot.words[CANCELLED] = 1
+
+
+_OF_EVERY_CALL: Final = [name for name in Call.__slots__ if name != "cancelled"]
 
 
 class RemoteSlice:

@@ -8,37 +8,50 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-from window_consumer.producer.future import SendFuture
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 _BATCH_SIZE: Final = "batch.size"
 _DEFAULT_BYTES: Final = 1_000_000
 """librdkafka's."""
 
 
-class BatchLimits:
+class Sized(Protocol):
+    """A record that is to be sent."""
+
+    @property
+    def topic(self) -> str:
+        """Return where it is sent to."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of key, value and headers."""
+
+
+Sent = TypeVar("Sent", bound=Sized)
+
+
+class BatchLimits(Generic[Sent]):
     """Which records were refused, and how large the next client's batches are."""
 
     def __init__(self, properties: Mapping[str, Any]):
         self._bytes = int(properties.get(_BATCH_SIZE, _DEFAULT_BYTES))
-        self._refused: defaultdict[tuple[str, int], list[SendFuture]] = defaultdict(list)
+        self._refused: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
 
     @property
     def properties(self) -> dict[str, Any]:
         """The client's property for it."""
         return {_BATCH_SIZE: self._bytes}
 
-    def add_refused(self, future: SendFuture, partition: int) -> None:
+    def add_refused(self, record: Sent, partition: int) -> None:
         """Add a record of a batch that a partition has refused."""
-        self._refused[future.topic, partition].append(future)
+        self._refused[record.topic, partition].append(record)
 
     def sort_out(
         self, limit_of: Callable[[str], int | None]
-    ) -> tuple[list[SendFuture], list[tuple[SendFuture, int | None]]]:
+    ) -> tuple[list[Sent], list[tuple[Sent, int | None]]]:
         """Return the records to send again, and those that are too large, with their limit."""
-        again: list[SendFuture] = []
-        alone: list[tuple[SendFuture, int | None]] = []
+        again: list[Sent] = []
+        alone: list[tuple[Sent, int | None]] = []
         smallest = self._bytes
         for (topic, _), group in self._refused.items():
             limit = limit_of(topic)
@@ -52,10 +65,10 @@ class BatchLimits:
         self._bytes = smallest
         return again, alone
 
-    def _is_alone(self, future: SendFuture, group: list[SendFuture]) -> bool:
-        return len(group) == 1 or future.size >= self._bytes
+    def _is_alone(self, record: Sent, group: list[Sent]) -> bool:
+        return len(group) == 1 or record.size >= self._bytes
 
-    def _smaller(self, group: list[SendFuture], limit: int | None) -> int:
+    def _smaller(self, group: list[Sent], limit: int | None) -> int:
         fitting = self._bytes if limit is None else limit * 9 // 10
         if fitting < self._bytes:
             return max(1, fitting)

@@ -1,0 +1,196 @@
+"""What a refused record of one topic does to the others: nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conftest import ConsumerOf, MakeTopic
+from tests.integration.access import Access
+from tests.integration.members import wait_until
+from tests.topics import make
+from window_consumer import Producer, SendFuture
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
+from window_consumer.kafka.sending_client import SendingClient
+from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.model.log_events import LogEvent
+from window_consumer.producer import (
+    InvalidRecordError,
+    MayHaveArrivedError,
+    NeverSentError,
+    SendDeniedError,
+    TooLargeError,
+)
+from window_consumer.producer.memory_limit import MemoryLimit
+from window_consumer.producer.producer import LOGGER
+from window_consumer.producer.refused_topics import OF_REFUSED, ClientFactory, RefusedTopics
+from window_consumer.producer.settings import client_properties
+from window_consumer.producer.unsent import UnsentRecords
+from window_consumer.testing.real_kafka import RealKafka
+
+PATIENCE_S = 60.0
+
+
+def errors_of(futures: list[SendFuture]) -> set[type]:
+    return {type(each.exception(PATIENCE_S)) for each in futures}
+
+
+def read(consumer_of: ConsumerOf, kafka: RealKafka, topic: str, count: int) -> list[int]:
+    """Return the values of a topic with one partition, at least so many."""
+    found: list[int] = []
+    with consumer_of({"bootstrap.servers": kafka.bootstrap}) as consumer:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline:
+            found += [int(each.value() or b"") for each in consumer.consume(1000, 0.2)]
+    return found
+
+
+def refused(caplog: pytest.LogCaptureFixture, event: LogEvent) -> list[str]:
+    return [
+        each.getMessage().split(":")[0]
+        for each in caplog.records
+        if getattr(each, "event", None) is event
+    ]
+
+
+def test_a_refusal_concerns_its_topic_alone(
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    consumer_of: ConsumerOf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    good, denied = make_topic("good"), make_topic("denied")
+    invalid = make_topic("invalid", 1, {"cleanup.policy": "compact"})
+    large = make_topic("large", 1, {"max.message.bytes": "20000"})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    access = Access(admin, "bob")
+    for topic in (good, invalid, large):
+        access.grant("topic", topic, "WRITE", "DESCRIBE")
+    access.grant("topic", denied, "DESCRIBE")
+    futures: dict[str, list[SendFuture]] = {good: [], denied: [], invalid: [], large: []}
+    with Producer(kafka.sasl_settings("bob")) as producer:
+        for number in range(60):
+            futures[good] += [
+                producer.send(good, b"anna", str(10 * number + each)) for each in range(10)
+            ]
+            futures[denied].append(producer.send(denied, b"anna", b"1"))
+            futures[invalid].append(producer.send(invalid, value=b"1"))
+            futures[large].append(producer.send(large, b"anna", os.urandom(30_000)))
+            time.sleep(0.02)
+        assert producer.flush(PATIENCE_S) == 0
+        assert {topic: errors_of(each) for topic, each in futures.items()} == {
+            good: {type(None)},
+            denied: {SendDeniedError},
+            invalid: {InvalidRecordError},
+            large: {TooLargeError},
+        }
+        assert read(consumer_of, kafka, good, 600) == list(range(600))
+        assert refused(caplog, LogEvent.PRODUCER_FAILED) == []
+        apart = refused(caplog, LogEvent.PRODUCER_TOPIC_REFUSED)
+        assert set(apart) == {denied, invalid, large}
+        # What its topic takes is written, in order, whatever becomes of the topic.
+        access.grant("topic", denied, "WRITE")
+        wait_until(lambda: is_written(producer.send(denied, b"bert", b"-1")), PATIENCE_S, denied)
+        admin.delete_topics([denied])[denied].result(PATIENCE_S)
+        taken = [producer.send(denied, b"anna", str(number)) for number in range(100)]
+        make(admin, NewTopic(denied, num_partitions=1, replication_factor=1))
+        taken += [producer.send(denied, b"anna", str(number)) for number in range(100, 200)]
+        assert producer.flush(PATIENCE_S) == 0
+    assert errors_of(taken) == {type(None)}
+    assert read(consumer_of, kafka, denied, 200) == list(range(200))
+
+
+def is_written(future: SendFuture) -> bool:
+    return future.exception(PATIENCE_S) is None
+
+
+def test_close_answers_what_waits_for_a_topic_that_was_refused(embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("orders", 1)
+    producer = Producer({"bootstrap.servers": embedded.bootstrap})
+    producer.send("orders", b"anna", b"0").result(PATIENCE_S)
+    embedded.push_request_errors(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    denied = producer.send("orders", b"anna", b"1")
+    assert type(denied.exception(PATIENCE_S)) is SendDeniedError
+    producer.send("orders", b"anna", b"2").result(PATIENCE_S)
+    embedded.set_rtt(5000)
+    left = [producer.send("orders", b"anna", b"3") for _ in range(3)]
+    assert producer.flush(0.3) == 3
+    producer.close(0)
+    assert [type(each.exception(0)) for each in left] == [
+        MayHaveArrivedError,
+        NeverSentError,
+        NeverSentError,
+    ]
+
+
+def test_a_topic_goes_back_to_the_others_after_a_time_that_doubles(
+    embedded: EmbeddedBroker,
+) -> None:
+    embedded.create_topic("orders", 1)
+    topics = topics_of(embedded, calm_s=0.2)
+    for least_s in (0.2, 0.4):
+        began = time.monotonic()
+        topics.add("orders")
+        future = future_of("orders")
+        topics.send(future)
+        assert len(topics) == 1
+        wait_until(lambda: served(topics), PATIENCE_S, "the topic goes back")
+        assert future.result(0).topic == "orders"
+        assert time.monotonic() - began >= least_s
+
+
+def served(topics: RefusedTopics) -> bool:
+    topics.serve()
+    topics.let_go()
+    return not topics
+
+
+class Producing:
+    """What a future needs of its producer."""
+
+    id_prefix = "producer-"
+
+    def on_left(self, _: SendFuture) -> None:
+        """Nothing is counted."""
+
+    def on_error(self, future: SendFuture, error: Any, _: Any) -> None:
+        raise AssertionError(f"{future.topic}: {error}")
+
+    def on_callback_error(self, _: SendFuture) -> None:
+        raise AssertionError
+
+    def check_may_wait(self) -> None:
+        """Everybody may."""
+
+
+def future_of(topic: str) -> SendFuture:
+    future = SendFuture()
+    future.topic, future.key, future.value = topic, b"anna", b"1"
+    future.handler, future.number = Producing(), 1
+    future.answer = future.callbacks = None
+    return future
+
+
+def topics_of(embedded: EmbeddedBroker, calm_s: float) -> RefusedTopics:
+    properties = client_properties({"bootstrap.servers": embedded.bootstrap}, "none", None)
+    bound = MemoryLimit(1_000_000)
+    log = ClientLog(LOGGER)
+    return RefusedTopics(
+        UnsentRecords(properties, 60, bound, resends=True),
+        bound,
+        ClientFactory(
+            lambda: SendingClient({**properties, **OF_REFUSED}, log, lambda _: None),
+            lambda: ClientWatchdog(properties),
+            lambda _: None,
+        ),
+        threading.RLock(),
+        calm_s,
+    )

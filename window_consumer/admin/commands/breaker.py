@@ -1,0 +1,62 @@
+"""``window-consumer breaker``: decide what a worker's circuit breaker cannot know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import click
+
+from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
+from window_consumer.admin.client import Access, AdminAddress, ask, command
+from window_consumer.cli.output import OK
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
+from window_consumer.model.errors import RunError, UsageError
+
+_DEADLINE_S: Final = 20.0
+"""A rebalancing worker answers late."""
+
+_RELEASED: Final = "records that have failed leave when they fail once more"
+_HELD: Final = "nothing leaves until a call returns"
+
+
+@click.command("breaker")
+@click.option("--worker", required=True, metavar="W", help="The worker whose breaker it is.")
+@click.option(
+    "--release",
+    is_flag=True,
+    help="The records are bad: those that have failed leave when they fail once more.",
+)
+@click.option("--hold", is_flag=True, help="It is an outage: nothing leaves until a call returns.")
+@click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    metavar="ADMIN",
+    help="The worker's admin address (admin.listen).",
+)
+@token_option
+@authority_option
+def breaker_command(
+    *, worker: str, release: bool, hold: bool, url: str, token: str | None, authority: Path | None
+) -> int:
+    """Say whether failing records are bad, or what they need is down.
+
+    Poison that fills all windows cannot be told from an outage. Exit code 1: nothing was changed.
+    """
+    if release == hold:
+        raise UsageError("say either --release or --hold")
+    what = "release" if release else "hold"
+    path = f"/api/workers/{quote(worker, safe='')}/breaker/{what}"
+    address, access = AdminAddress.parse(url), Access(token, authority)
+    done, answer = command(address, path, access, _DEADLINE_S)
+    if not done:
+        told = answer if isinstance(answer, dict) else {}
+        why = told.get("error") or "whatever answers there is not a worker"
+        if told.get("result") == BreakerAnswer.NO_SUCH_WORKER:
+            names = dict.fromkeys(each.name for each in ask(address, access).workers)
+            why += f", only {', '.join(names) or 'none so far'}"
+        raise RunError(f"{worker}: {why}")
+    click.echo(f"{worker}: {_RELEASED if release else _HELD}")
+    return OK

@@ -1,0 +1,1 @@
+"""The commands of ``once``; those of the outbox are in ``cli``."""

@@ -1,0 +1,93 @@
+"""``window-consumer once``: the tables of ``once``, and what they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from window_consumer.app.loading import load_app
+from window_consumer.app.plan import AppPlan
+from window_consumer.cli import options as common
+from window_consumer.cli.output import OK, WRONG_USAGE, explain, print_error
+from window_consumer.database.wire import once_workers
+from window_consumer.model.errors import UsageError
+
+_WAIT_S: Final = 30.0
+"""A person waits for the answer."""
+
+
+@click.group("once")
+def once_group() -> None:
+    """Print the SQL of the tables of once, and what they hold."""
+
+
+@once_group.command("ddl")
+@common.application
+@common.config
+@common.overrides
+def ddl_command(application: str, config: Path, overrides: tuple[str, ...]) -> int:
+    """Print the SQL that creates the tables in each database; connects to nothing."""
+    databases, _ = _databases(application, config, overrides)
+    for database in databases:
+        users = ", ".join(dict.fromkeys(each.config.name for each in database.workers))
+        click.echo(f"-- {database.name}, once of {users}")
+        click.echo(database.ddl())
+    return OK
+
+
+@once_group.command("status")
+@common.application
+@common.config
+@common.overrides
+@click.option(
+    "--start-timeout",
+    type=common.Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up when a database does not answer for this long (exit code 1). [default: 30s]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status_command(
+    application: str,
+    config: Path,
+    overrides: tuple[str, ...],
+    start_timeout: float,
+    *,
+    as_json: bool,
+) -> int:
+    """Print the ids and the fences of each database; change nothing."""
+    databases, plan = _databases(application, config, overrides)
+    from window_consumer.database.findings import (  # noqa: PLC0415 - SQLAlchemy is optional
+        statuses_of,
+    )
+
+    try:
+        found = statuses_of(databases, start_timeout)
+    except Exception as error:
+        return explain(error, plan.mask)
+    if as_json:
+        click.echo(json.dumps({"databases": [each.as_json() for each in found]}, indent=2))
+    else:
+        click.echo("\n".join(line for each in found for line in each.in_words()))
+    problems = [each.problem for each in found if each.problem is not None]
+    if problems:
+        print_error(plan.mask("\n".join(problems)))
+    return WRONG_USAGE if problems else OK
+
+
+def _databases(
+    application: str, config: Path, overrides: tuple[str, ...]
+) -> tuple[list[Any], AppPlan]:
+    """Return the databases of the application's handlers with once; raises UsageError."""
+    plan = load_app(application).plan(config, overrides=overrides)
+    workers = once_workers(plan.config, plan.workers)
+    if not workers:
+        raise UsageError(f"{application}: no handler has once=")
+    from window_consumer.database.once.table_contents import (  # noqa: PLC0415 - SQLAlchemy is optional
+        once_databases,
+    )
+
+    return once_databases(workers), plan

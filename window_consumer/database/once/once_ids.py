@@ -1,0 +1,70 @@
+"""What an effect is known by, and what its insertion may meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from window_consumer.engine.commit_metadata import topic_hash
+from window_consumer.model import headers as names
+from window_consumer.model.errors import Fatal, WindowConsumerError
+from window_consumer.model.record import Record
+from window_consumer.model.record_identity import id_text
+
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+
+BusinessId = Callable[[Record], object]
+
+
+class EffectKey(NamedTuple):
+    """What an effect is known by within a worker of a group."""
+
+    origin: str
+    """The first topic, with the hash of its id: a recreated topic has other records."""
+    record_id: str
+
+
+class EffectOwner(NamedTuple):
+    """Whose effects they are."""
+
+    group_name: str
+    worker: str
+
+
+class IdsUnknownError(WindowConsumerError):
+    """The database neither inserted an id nor has it: whether the record is done is unknown."""
+
+
+class IdHeldError(WindowConsumerError):
+    """Another transaction with the same id has not ended in time."""
+
+
+def key_of(record: Record, by: BusinessId | None) -> EffectKey:
+    """Return what a record's effect is known by; Fatal where ``by`` finds no id."""
+    record_id = record.id if by is None else _business_id(by(record), record)
+    topic = record.origin.topic if record.is_copy else record.topic
+    return EffectKey(_origin_of(topic, _topic_hash(record)), record_id)
+
+
+def _topic_hash(record: Record) -> int:
+    """Return the hash of the id of the topic that the record was delivered from first.
+
+    A copy carries the id. One that an older version wrote does not: where the worker reads its
+    source as well, that topic counts.
+    """
+    carried = record.header(names.ORIGINAL_TOPIC_ID) if record.is_copy else None
+    if carried:
+        return topic_hash(carried.decode("utf-8", "replace"))
+    return record._call.assignment.topic_hash  # noqa: SLF001 - the layers belong to the slots' loop
+
+
+@lru_cache(256)
+def _origin_of(topic: str, hashed: int) -> str:
+    return f"{topic}:{hashed:016x}"
+
+
+def _business_id(given: object, record: Record) -> str:
+    if given is None or given in {"", b""}:
+        raise Fatal(f"once: by= found no id in {record!r}")
+    return id_text(given if isinstance(given, bytes) else str(given).encode())

@@ -1,0 +1,103 @@
+"""Calls of ``once`` that came to nothing: how many, for how long, and when they are attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import define
+
+from window_consumer.model.errors import CallAgain
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.record import Record
+from window_consumer.runtime.log import own_logger
+
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+
+QUIET_S: Final = 10.0
+"""The period of a line about calls that came to nothing."""
+
+_Place = tuple[str, int, int]
+_log = own_logger()
+
+
+@define
+class _OnceWait:
+    since: float
+    calls: int = 0
+    last: float = 0.0
+
+
+class OnceWaits:
+    """What the records of one route wait for in this process. Any slot may call.
+
+    The operations on dictionaries are atomic; two slots at once may log two lines.
+    """
+
+    def __init__(self, worker: str, most_s: float):
+        """``most_s`` is for how long such calls are no attempts."""
+        self._worker = worker
+        self._most_s = most_s
+        self._waits: dict[_Place, _OnceWait] = {}
+        self._said_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def refuse(self, records: Sequence[Record], began: float, again: CallAgain) -> CallAgain | None:
+        """Count a call that came to nothing; return None where it counts as an attempt by now.
+
+        ``records`` are those of the call, ``began`` is when it began, ``again`` says why.
+        """
+        now = time.monotonic()
+        self._drop_old(now)
+        waits = [self._waits.setdefault(_place(each), _OnceWait(began)) for each in records]
+        for each in waits:
+            each.calls += 1
+            each.last = now
+        longest, record = min(zip(waits, records, strict=True), key=lambda each: each[0].since)
+        waited_s = now - longest.since
+        if now - self._said_at >= QUIET_S:
+            self._said_at = now
+            self._log(record, longest.calls, waited_s, again)
+        return again if waited_s < self._most_s else None
+
+    def over(self, records: Sequence[Record]) -> None:
+        """Forget what records have waited for."""
+        if self._waits:
+            for record in records:
+                self._waits.pop(_place(record), None)
+
+    def _drop_old(self, now: float) -> None:
+        """Forget records that another member has by now."""
+        for place, wait in list(self._waits.items()):
+            if now - wait.last > self._most_s + QUIET_S and wait.calls:
+                self._waits.pop(place, None)
+
+    def _log(self, record: Record, calls: int, waited_s: float, again: CallAgain) -> None:
+        _log.warning(
+            "%s: once: %s[%d]@%d with the id %s has waited %.1f s, %d calls came to nothing: %s",
+            self._worker,
+            record.topic,
+            record.partition,
+            record.offset,
+            record.id,
+            waited_s,
+            calls,
+            again,
+            extra={
+                "event": LogEvent.ONCE_WAITS,
+                "worker": self._worker,
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "id": record.id,
+                "waited_s": round(waited_s, 3),
+                "calls": calls,
+            },
+        )
+
+
+def _place(record: Record) -> _Place:
+    return record.topic, record.partition, record.offset

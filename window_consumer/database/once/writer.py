@@ -1,0 +1,112 @@
+"""The one writer of SQLite: which call holds the lock that others wait for.
+
+A call with ``once`` writes its id first, so it holds the lock until it returns. SQLite tells nobody
+who holds the lock, nor whether others wait: what is known here are the calls of this process.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from attrs import define
+
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.record import Record
+from window_consumer.runtime.log import own_logger
+
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+
+WAITED_S: Final = 1.0
+"""How long a call holds the lock until a line tells it, while other calls wait for it."""
+LONG_S: Final = 4.0
+"""The same while no call waits: other programs may, and Python's sqlite3 gives up after 5 s."""
+QUIET_S: Final = 10.0
+"""The period of that line."""
+
+_log = own_logger()
+
+
+@define(eq=False)
+class WriterTurn:
+    """A call that waits for the lock, or holds it."""
+
+    worker: str
+    record: Record
+    """The first of the call."""
+    record_id: str
+    since: float | None = None
+    """When it got the lock."""
+
+    def take(self) -> None:
+        """Note that the call has the lock."""
+        self.since = time.monotonic()
+
+
+class WriterTurns:
+    """The calls of one ``Once`` that write, or want to. Any slot may call; one thread looks.
+
+    The operations on the set are atomic.
+    """
+
+    def __init__(self) -> None:
+        self._turns: set[WriterTurn] = set()
+        self._said_at = float("-inf")
+
+    def wait(self, worker: str, record: Record, record_id: str) -> WriterTurn:
+        """Note that a call wants the lock."""
+        turn = WriterTurn(worker, record, record_id)
+        self._turns.add(turn)
+        return turn
+
+    def over(self, turn: WriterTurn) -> None:
+        """Forget a call."""
+        self._turns.discard(turn)
+
+    def holder(self) -> str:
+        """Return in words who holds the lock."""
+        now = time.monotonic()
+        for each in self._turns.copy():
+            if each.since is not None:
+                return f"{_named(each)} has held SQLite's write lock for {now - each.since:.1f} s"
+        return "another program, or another worker, holds SQLite's write lock"
+
+    def check(self) -> None:
+        """Log which call holds the lock, if others wait for it. Owner: one thread."""
+        now = time.monotonic()
+        turns = self._turns.copy()
+        holding = [(each, each.since) for each in turns if each.since is not None]
+        if not holding or now - self._said_at < QUIET_S:
+            return
+        turn, since = min(holding, key=lambda each: each[1])
+        held_s, waiting = now - since, len(turns) - len(holding)
+        if held_s < (WAITED_S if waiting else LONG_S):
+            return
+        self._said_at = now
+        _log.warning(
+            "%s: once: %s has held SQLite's write lock for %.1f s; %d calls of this process wait"
+            " for it, and writes of other programs fail after their timeout (database is locked)",
+            turn.worker,
+            _named(turn),
+            held_s,
+            waiting,
+            extra={
+                "event": LogEvent.ONCE_HOLDS_LOCK,
+                "worker": turn.worker,
+                "topic": turn.record.topic,
+                "partition": turn.record.partition,
+                "offset": turn.record.offset,
+                "id": turn.record_id,
+                "held_s": round(held_s, 3),
+                "waiting": waiting,
+            },
+        )
+
+    def last_check(self) -> None:
+        """Nothing: the calls end with their worker."""
+
+
+def _named(turn: WriterTurn) -> str:
+    record = turn.record
+    place = f"{record.topic}[{record.partition}]@{record.offset}"
+    return f"the call for {place} with the id {turn.record_id}"

@@ -1,0 +1,98 @@
+"""Rows that another session has locked, such as somebody's psql: the relay leaves them alone."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from window_consumer.database.dialects import SqlDialect, is_lock_timeout
+from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.model.log_events import LogEvent
+from window_consumer.runtime.log import own_logger
+
+CAREFUL_S: Final = 60.0
+"""For how long each row is locked before it is sent, once one was found locked. Normally none is,
+and the statement that locks them would cost a tenth of the relay's rate."""
+_QUIET_S: Final = 10.0
+
+_log = own_logger()
+
+
+class LockedRows:
+    """Finds rows that others have locked. Owner: the thread whose connection is used."""
+
+    def __init__(self, table: sa.Table, dialect: SqlDialect):
+        self._table = table
+        self._dialect = dialect
+        self._until = float("-inf")
+        self._said_at = float("-inf")
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether a row was locked lately."""
+        return time.monotonic() < self._until
+
+    @contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Expect locked rows from now on if a change has waited for one; the error propagates."""
+        try:
+            yield
+        except DBAPIError as error:
+            if is_lock_timeout(error):
+                self._report("rows are")
+            raise
+
+    def without(self, connection: sa.Connection, rows: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """Lock rows until the transaction ends; return those that may be sent, in their order.
+
+        Not those that another session has locked, nor later ones of their keys.
+        """
+        free = set(self._free(connection, [(row.id, row.topic, row.key) for row in rows]))
+        return [row for row in rows if row.id in free]
+
+    def markable(self, connection: sa.Connection, ids: Sequence[uuid.UUID]) -> Sequence[uuid.UUID]:
+        """Lock rows that Kafka has; return those that may be marked now.
+
+        The others are sent again, each with the later ones of its key: else it would follow them.
+        """
+        row = self._table.c
+        chosen = self._dialect.in_ids(row.id, list(ids))
+        statement = sa.select(row.id, row.topic, row.key).where(chosen).order_by(row.seq)
+        return self._free(connection, [tuple(each) for each in connection.execute(statement)])
+
+    def _free(
+        self, connection: sa.Connection, rows: Sequence[tuple[uuid.UUID, str, bytes | None]]
+    ) -> list[uuid.UUID]:
+        row_id = self._table.c.id
+        chosen = self._dialect.in_ids(row_id, [each[0] for each in rows])
+        statement = sa.select(row_id).where(chosen).with_for_update(skip_locked=True)
+        ours = set(connection.scalars(statement))
+        if len(ours) < len(rows):
+            self._report(f"{len(rows) - len(ours)} rows are")
+        waiting: set[tuple[str, bytes]] = set()
+        free = []
+        for each, topic, key in rows:
+            if each in ours and (key is None or (topic, key) not in waiting):
+                free.append(each)
+            elif key is not None:
+                waiting.add((topic, key))
+        return free
+
+    def _report(self, which: str) -> None:
+        now = time.monotonic()
+        self._until = now + CAREFUL_S
+        if now - self._said_at < _QUIET_S:
+            return
+        self._said_at = now
+        _log.warning(
+            "outbox: %s locked by another session (a transaction that somebody left open?): these"
+            " rows and later ones of their keys wait for it, the others are sent",
+            which,
+            extra={"event": LogEvent.OUTBOX_ROWS_LOCKED},
+        )

@@ -1,0 +1,139 @@
+"""The search for the cause of many failures, while the breaker holds.
+
+It proceeds by rounds. In the first one all slots run: what succeeds in some places of the windows
+while as much runs as when the failures came is proof of poison. Otherwise fewer calls run for a
+round, to see whether fewer fail then.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from window_consumer.engine.guards.breaker_state import BreakerRules, Outlook
+from window_consumer.engine.guards.call_round import ENOUGH_LANES, CallRound
+from window_consumer.engine.guards.departures import HOLD_S
+
+TRIAL_SHARE = 4
+"""The slots are divided by this to see whether fewer calls fail when fewer run."""
+
+_LIKE_BEFORE = 0.5
+"""A round says something about poison if this share of the calls ran beside its own that ran when
+the failures came."""
+
+
+class Cause(Enum):
+    """What a round shows."""
+
+    UNKNOWN = "unknown"
+    POISON = "poison"
+    OVERLOAD = "overload"
+    OUTAGE = "outage"
+    LATER = "most calls ask to be called later"
+
+
+class CauseSearch:
+    """The rounds of one worker. Owner: poll thread."""
+
+    def __init__(self, rules: BreakerRules):
+        self._rules = rules
+        self.round: CallRound | None = None
+        """The present round; None while nothing is searched."""
+        self.limit: int | None = None
+        """How many calls may run; None for as many as there are slots."""
+        self.why = ""
+        """What the last round showed, as text."""
+        self.calls = 1
+        """How many calls can run, in an overload."""
+        self.share = 0.0
+        """The share of them that fails nevertheless."""
+        self._began = 0.0
+        self._crowd = 0
+        self._tried = False
+        self._passed = False
+        """A round in which all slots ran has passed. In an overload its calls may have been the
+        first that found room, so another one is asked that fills all slots."""
+        self._ok_lanes = 0
+        """Lanes in which calls succeeded, in all rounds: a service that answers once is down."""
+
+    def begin(self, now: float, slots: int, crowd: int) -> None:
+        """Begin; ``crowd`` calls ran when the failures came."""
+        self._began, self._crowd = now, crowd
+        self._tried = self._passed = False
+        self._ok_lanes = 0
+        self._ask(now, slots)
+
+    def end(self) -> None:
+        """Record that the breaker holds no longer."""
+        self.round = self.limit = None
+
+    def judge(self, now: float, outlook: Outlook) -> Cause:
+        """Judge the present round if it is over; begin the next one if the cause is unknown."""
+        seen = self.round
+        assert seen is not None  # it begins with the state
+        starved = not outlook.ready and (seen.started >= ENOUGH_LANES or now - seen.since >= HOLD_S)
+        if not seen.is_over(now, self._rules.cool_down_s, starved=starved):
+            return Cause.UNKNOWN
+        calls = seen.ok + seen.bad + seen.later
+        if seen.later > seen.bad and seen.later + seen.bad > self._rules.failures * calls:
+            self.why = f"{seen.later} of {calls} calls asked to be called later"
+            return Cause.LATER
+        if self.limit is not None:
+            return self._compare(seen, self.limit, now, outlook.slots)
+        return self._judge_all(seen, now, outlook.slots)
+
+    def _judge_all(self, seen: CallRound, now: float, slots: int) -> Cause:
+        """Decide after a round in which all slots ran."""
+        passes = seen.passes(self._rules.failures)
+        is_poison = passes if self._passed else seen.only_some_succeed(self._rules.failures)
+        if seen.started >= ENOUGH_LANES and is_poison:
+            self.why = f"{seen.ok} others of {seen.ok + seen.bad} calls succeeded"
+            if seen.crowd >= _LIKE_BEFORE * self._crowd:
+                return Cause.POISON
+            return self._find_overload(seen, seen.crowd)
+        self._ok_lanes += seen.ok_lanes
+        if seen.started < ENOUGH_LANES or (self._tried and not seen.ok):
+            return self._give_up_or_ask(seen, now, slots)
+        if passes:
+            self._passed, self.round = True, CallRound(max(slots, self._rules.min_calls), now)
+            return Cause.UNKNOWN
+        return self._try_with(max(1, slots // TRIAL_SHARE), now)
+
+    def _compare(self, seen: CallRound, limit: int, now: float, slots: int) -> Cause:
+        """Decide after a round with fewer calls."""
+        calls = seen.ok + seen.bad
+        if seen.only_some_succeed(self._rules.failures):
+            self.why = f"{seen.ok} others of {calls} calls succeeded"
+            return Cause.POISON
+        if seen.passes(self._rules.failures):
+            return self._find_overload(seen, limit)
+        self._ok_lanes += seen.ok_lanes
+        if self._ok_lanes and limit > 1:
+            return self._try_with(max(1, limit // TRIAL_SHARE), now)
+        if self._ok_lanes >= ENOUGH_LANES:
+            self.why = "as many calls fail when fewer run"
+            return Cause.POISON
+        self.limit = None
+        return self._give_up_or_ask(seen, now, slots)
+
+    def _find_overload(self, seen: CallRound, limit: int) -> Cause:
+        calls = seen.ok + seen.bad
+        self.calls, self.share = limit, seen.bad / calls
+        self.why = f"with {limit} calls at once {seen.ok} of {calls} succeed"
+        return Cause.OVERLOAD
+
+    def _give_up_or_ask(self, seen: CallRound, now: float, slots: int) -> Cause:
+        """Find an outage if nothing has succeeded for long enough, or ask again."""
+        if now - self._began >= HOLD_S:
+            self.why = f"{seen.bad} of {seen.bad} calls failed" if seen.bad else ""
+            return Cause.OUTAGE
+        self._ask(now, slots)
+        return Cause.UNKNOWN
+
+    def _try_with(self, calls: int, now: float) -> Cause:
+        """Let fewer calls run for one round."""
+        self._tried, self.limit = True, calls
+        self.round = CallRound(max(ENOUGH_LANES, min(calls, self._rules.min_calls)), now)
+        return Cause.UNKNOWN
+
+    def _ask(self, now: float, slots: int) -> None:
+        self.limit, self.round = None, CallRound(min(slots, self._rules.min_calls), now)

@@ -1,0 +1,85 @@
+"""Detects a login that the brokers refuse for too long.
+
+The client tries to log in for ever, and reports equal errors once in 30 s. A new client, which asks
+for the brokers, tells whether it is refused still.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from window_consumer.kafka import errors
+from window_consumer.kafka.settings import PRODUCER_ONLY
+from window_consumer.kafka.watchdogs.client import has_brokers
+
+PATIENCE: Final = "socket.connection.setup.timeout.ms"
+"""The client's own bound of a connection's set-up, which the login is part of."""
+
+_PATIENCE_MS: Final = 30_000
+_ASK_S: Final = 5.0
+"""How long a new client may take, and the pause until the next one asks."""
+
+
+class LoginWatchdog:
+    """Watches the login of one client. Any thread may call ``record_error``; one owns the rest."""
+
+    def __init__(self, settings: Mapping[str, Any]):
+        """Take the client's settings."""
+        plain = {key: value for key, value in settings.items() if key not in PRODUCER_ONLY}
+        self._settings = {**plain, "log_level": 0}
+        self._patience_s = int(settings.get(PATIENCE, _PATIENCE_MS)) / 1000
+        self._refused_since: float | None = None
+        self._ask_at = 0.0
+        self._asked: Future[str | None] | None = None
+
+    def record_error(self, error: KafkaError) -> None:
+        """Record an error that the client reports about itself."""
+        if errors.is_authentication(error) and self._refused_since is None:
+            self._refused_since = time.monotonic()
+
+    def refusal(self) -> str | None:
+        """Return why the brokers refuse the login, and have for too long; else None at once."""
+        now = time.monotonic()
+        since = self._refused_since
+        if since is None or now - since < self._patience_s or now < self._ask_at:
+            return None
+        if self._asked is None:
+            self._asked = self._ask()
+        if not self._asked.done():
+            return None
+        reason, self._asked = self._asked.result(), None
+        self._ask_at = now + min(_ASK_S, self._patience_s)
+        return reason
+
+    def _ask(self) -> Future[str | None]:
+        """Ask for the brokers; the result is why the login is refused, None if it is not."""
+        answer: Future[str | None] = Future()
+
+        def ask() -> None:
+            reasons: list[str] = []
+
+            def on_error(error: KafkaError) -> None:
+                if errors.is_authentication(error):
+                    reasons.append(errors.text_of(error))
+
+            try:
+                settings: dict[str, Any] = {**self._settings, "error_cb": on_error}
+                client = AdminClient(settings)
+                if has_brokers(client, _ASK_S):
+                    self._refused_since = None
+                    reasons.clear()
+                client.poll(0)
+            except Exception as exception:
+                answer.set_exception(exception)
+            else:
+                answer.set_result(reasons[-1] if reasons else None)
+
+        Thread(target=ask, name="wc-login", daemon=True).start()
+        return answer
