@@ -68,7 +68,8 @@ class SeenOffsets:
         if self.broken:
             click.echo(
                 f"{self.broken:,} records of counts could not be read, and are in quarantine"
-                f" ({self.quarantine}): what they count is uncounted",
+                f" ({self.quarantine}): counts that can still be read there are uncounted; what"
+                " else they held may appear as lost",
                 err=True,
             )
 
