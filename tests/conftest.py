@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
@@ -123,17 +124,35 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         yield started
 
 
+@contextmanager
+def directory_of_postgres() -> Iterator[Path]:
+    """Yield a directory for a server that runs as another user.
+
+    Not pytest's: each run of pytest closes the directory of all runs to other users.
+    """
+    with TemporaryDirectory(prefix="wc-postgres-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def postgres_directory() -> Iterator[Path]:
+    """A directory for a server of the test's own."""
+    with directory_of_postgres() as directory:
+        yield directory
+
+
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPostgres]:
+def postgres() -> Iterator[RealPostgres]:
     """The PostgreSQL of a test process: leave it running, and make databases of your own."""
-    try:
-        started = RealPostgres.start(tmp_path_factory.mktemp("postgres"))
-    except PostgresUnavailableError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI has to have PostgreSQL: {error}")
-        pytest.skip(f"no PostgreSQL: {error}")
-    with started:
-        yield started
+    with directory_of_postgres() as directory:
+        try:
+            started = RealPostgres.start(directory)
+        except PostgresUnavailableError as error:
+            if os.environ.get("CI"):
+                pytest.fail(f"CI has to have PostgreSQL: {error}")
+            pytest.skip(f"no PostgreSQL: {error}")
+        with started:
+            yield started
 
 
 @pytest.fixture

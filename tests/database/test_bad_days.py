@@ -63,9 +63,9 @@ class GatedSender:
 
 
 def test_a_database_that_comes_late_and_goes_away_is_waited_for(
-    tmp_path: Path, broker: EmbeddedBroker
+    postgres_directory: Path, broker: EmbeddedBroker
 ) -> None:
-    with RealPostgres.start(tmp_path) as postgres:
+    with RealPostgres.start(postgres_directory) as postgres:
         url = postgres.create_database("shop")
         with bench_at(url) as bench:
             postgres.kill()
@@ -214,9 +214,10 @@ def test_a_serialization_failure_is_tried_again_and_repeats_nothing(
     assert len(broker.read_all(TOPIC)) == 1
 
 
-def test_a_full_server_is_waited_for(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_a_full_server_is_waited_for(postgres_directory: Path, broker: EmbeddedBroker) -> None:
     settings = {"max_connections": "6", "superuser_reserved_connections": "0"}
-    with RealPostgres.start(tmp_path, {**settings, "max_wal_senders": "0"}) as postgres:
+    settings["max_wal_senders"] = "0"
+    with RealPostgres.start(postgres_directory, settings) as postgres:
         url = postgres.create_database("shop")
         with bench_at(url) as bench:
             bench.add(TOPIC, b"1", b"waits")

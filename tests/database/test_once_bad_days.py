@@ -256,10 +256,10 @@ def test_a_deadlock_of_two_handlers_costs_no_attempt(shop_in_postgres: OnceShop)
 
 @pytest.mark.usefixtures("postgres")  # skips where there is none
 def test_a_database_that_goes_away_and_comes_back_loses_and_repeats_nothing(
-    embedded: EmbeddedBroker, tmp_path: Path
+    embedded: EmbeddedBroker, tmp_path: Path, postgres_directory: Path
 ) -> None:
     embedded.create_topic("orders", 1)
-    with RealPostgres.start(tmp_path / "own") as own:
+    with RealPostgres.start(postgres_directory) as own:
         shop = OnceShop(embedded, tmp_path, own.create_database("shop"))
         once = shop.once()
         shop.behave = lambda _: time.sleep(0.01)

@@ -20,8 +20,10 @@ def is_alive(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_what_was_committed_outlives_a_kill(postgres: RealPostgres, tmp_path: Path) -> None:
-    with RealPostgres.start(tmp_path) as server:
+def test_what_was_committed_outlives_a_kill(
+    postgres: RealPostgres, postgres_directory: Path
+) -> None:
+    with RealPostgres.start(postgres_directory) as server:
         server.query("CREATE TABLE t AS SELECT 7 AS n")
         pids = [server.pid]
         server.kill()
@@ -42,7 +44,21 @@ def test_databases_are_apart(postgres: RealPostgres, database: str) -> None:
         postgres.query("SELECT count(*) FROM only_here")
 
 
-def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_another_run_of_pytest_changes_nothing(
+    postgres: RealPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    of_all_runs = [
+        each
+        for each in tmp_path_factory.getbasetemp().parents
+        if each.name.startswith("pytest-of-")
+    ]
+    for each in of_all_runs:
+        each.chmod(0o700)  # as pytest does when it starts
+    # It reads a file by its whole path.
+    assert postgres.query("SELECT system_identifier > 0 FROM pg_control_system()") == "t"
+
+
+def test_it_ends_with_the_process_that_started_it(postgres_directory: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path\n"
         "from window_consumer.testing.real_postgres import RealPostgres\n"
@@ -50,7 +66,10 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         "os._exit(1)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(postgres_directory)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     pid = int(ended.stdout)
     deadline = time.monotonic() + DEADLINE_S
