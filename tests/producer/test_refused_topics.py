@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -157,6 +158,9 @@ class Producing:
     """What a future needs of its producer."""
 
     id_prefix = "producer-"
+
+    def __init__(self) -> None:
+        self.spares: deque[SendFuture] = deque()
 
     def on_left(self, _: SendFuture) -> None:
         """Nothing is counted."""

@@ -48,6 +48,9 @@ from window_consumer.producer.replacement import (
 from window_consumer.producer.settings import buffer_properties
 from window_consumer.producer.unsent import UnsentRecords, fail_missing
 
+_MOST_SPARES: Final = 20_000
+"""Futures that are kept for the next records: 2 MB."""
+
 HOT_S: Final = 0.05
 """A thread that has sent a round of records so recently hands out answers itself."""
 
@@ -90,6 +93,7 @@ class Delivery:
         self.id_prefix = f"{os.urandom(9).hex()}-"
         self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
         """Gives the number of the next record, and its header. Any thread may call."""
+        self.spares: deque[SendFuture] = deque(maxlen=_MOST_SPARES)
         self.careful = self._always_careful = careful
         """Whether each record takes the careful way: another may have to go before it."""
         self._serving = threading.Lock()

@@ -3,15 +3,20 @@
 One is made for each record, so that it has slots, no constructor and no lock. The thread that
 hands out answers writes ``answer`` and then reads ``callbacks``; who waits writes ``callbacks`` and
 then reads ``answer``. Whoever sees both runs the callbacks: each is popped once.
+
+Most are forgotten before their answer comes. Those are used again: Python's garbage collector would
+look at each one several times, which takes a fifth of the time of sending it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from sys import getrefcount
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -34,6 +39,8 @@ class AnswerHandler(Protocol):
 
     id_prefix: str
     """Ids are this and the future's number."""
+    spares: deque[SendFuture]
+    """Answered futures that nobody has, for the next records."""
 
     def on_left(self, future: DetailedSendFuture) -> None:
         """Take note that a record has left the client's queue."""
@@ -104,12 +111,19 @@ class SendFuture:
 
     def __call__(self, error: Any, message: Any) -> None:
         """Take the client's answer. It runs within the client: nothing may raise here."""
-        if error is None:
-            self.answer = message
-            if self.callbacks is not None:
-                self.run_callbacks()
-        else:
+        if error is not None:
             self.handler.on_error(self, error, message)
+        elif self.callbacks is None and getrefcount(self) == _FORGOTTEN:
+            self.key = self.value = None
+            self.handler.spares.append(self)
+        else:
+            self.succeed(message)
+
+    def succeed(self, message: Any) -> None:
+        """End with the client's message."""
+        self.answer = message
+        if self.callbacks is not None:
+            self.run_callbacks()
 
     def fail(self, error: SendError) -> None:
         """End with an error."""
@@ -191,6 +205,28 @@ class SendFuture:
         return self.result(0)
 
 
+class _Probe(SendFuture):
+    __slots__ = ()
+
+    def __call__(self, error: Any, message: Any) -> None:  # noqa: ARG002 - as the client calls
+        error.append(getrefcount(self))
+
+
+def _forgotten() -> int:
+    """Return the reference count, within ``__call__``, of a future that only its caller has.
+
+    Measured, as it is Python's own business; 0 where counts are no proof (without the GIL).
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return 0
+    counts: list[int] = []
+    list(map(_Probe(), [counts], [None]))  # called from C, like the client does
+    return counts[0]
+
+
+_FORGOTTEN: Final = _forgotten()
+
+
 class DetailedSendFuture(SendFuture):
     """A record with a partition, a timestamp, or somebody who watches it."""
 
@@ -209,9 +245,12 @@ class DetailedSendFuture(SendFuture):
     def __call__(self, error: Any, message: Any) -> None:
         """Take the client's answer, for the watchers first."""
         self.handler.on_left(self)
-        if error is None and self.watched is not None:
+        if error is not None:
+            self.handler.on_error(self, error, message)
+            return
+        if self.watched is not None:
             self.watched.acked(message)
-        super().__call__(error, message)
+        self.succeed(message)
 
     def fail(self, error: SendError) -> None:
         """End with an error, for the watchers first."""

@@ -122,12 +122,15 @@ class Producer:
         ):
             pairs = with_wishes(headers, None if ttl is None else seconds("ttl", ttl), tags)
             return self._send_prepared(topic, key, value, pairs, partition, timestamp)
-        future = SendFuture()
+        try:
+            future = delivery.spares.pop()
+        except IndexError:
+            future = SendFuture()
+            future.handler = delivery
+            future.answer = future.callbacks = None
         future.topic = topic
         future.key = key
         future.value = value
-        future.handler = delivery
-        future.answer = future.callbacks = None
         number, record_id = delivery.next_number()
         future.number = number
         try:
