@@ -38,6 +38,9 @@ SEND_S: Final = 3.5
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 _BATCH_BYTES: Final = 16 * 1024 * 1024
+_READ_AT_ONCE: Final = 500
+"""Rows of a shard that are worth a statement of their own, as long as there are more."""
+
 _OLDEST_EVERY_S: Final = 5.0
 _STANDBY_S: Final = 0.5
 _AGAIN_S: Final = 0.02
@@ -132,6 +135,8 @@ class OutboxRelay:
     _are_rows_left: bool = field(default=False, init=False)
     """Rows were due at the last look, and none of them was sent."""
     _row_bytes: float = field(default=0.0, init=False)
+    _last_read: dict[int, int] = field(factory=dict, init=False)
+    """The shard of each lane that was read last: the next batch begins behind it."""
     _next_oldest: float = field(default=0.0, init=False)
     _sent: int = field(default=0, init=False)
     _refused: int = field(default=0, init=False)
@@ -268,7 +273,7 @@ class OutboxRelay:
         with connection.begin():
             if not self._store.dialect.lock(connection, self._store.lock_name, lane):
                 return 0
-            rows = self._rows(connection, shards, held)
+            rows = self._rows(connection, lane, shards, held)
             if not rows:
                 return 0
             turn = RelayTurn(
@@ -290,16 +295,21 @@ class OutboxRelay:
         return sent
 
     def _rows(
-        self, connection: sa.Connection, shards: Sequence[int], held: set[str]
+        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> list[OutboxRow]:
-        """Return the next rows of a lane: as many of each shard, so that none waits long."""
-        each = max(1, self._limit() // len(shards))
+        """Return the next rows of a lane: its shards take turns, so that none waits long."""
+        limit = self._limit()
+        each = max(_READ_AT_ONCE, limit // len(shards))
+        last = self._last_read.get(lane, -1)
         rows: list[OutboxRow] = []
-        for shard in shards:
-            found = self._store.rows(connection, shard, each, held)
+        for shard in sorted(shards, key=lambda shard: (shard <= last, shard)):
+            found = self._store.rows(connection, shard, min(each, limit - len(rows)), held)
             if found:
                 self._check_shard(found[0], shard)
                 rows += found
+                self._last_read[lane] = shard
+            if len(rows) >= limit:
+                break
         if rows:
             self._row_bytes = sum(row.size for row in rows) / len(rows)
         return rows
