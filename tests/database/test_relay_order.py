@@ -69,7 +69,7 @@ class RelayMarksFirst(OutboxRelay):
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> int:
         with connection.begin():
-            rows = self._rows(connection, shards, held)
+            rows = self._rows(connection, lane, shards, held)
             self._store.mark(connection, [row.id for row in rows], keep=False)
         self._sender.send(rows, 4.0, RelayTurn(f"lane-{lane}", bool))
         return len(rows)
