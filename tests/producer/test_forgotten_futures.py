@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -61,15 +61,17 @@ def test_who_has_a_future_has_its_own_result(broker: EmbeddedBroker, producer: P
     ]
 
 
+def noting(called: list[tuple[int, object]], number: int) -> Callable[[SendFuture], None]:
+    return lambda future: called.append((number, future.value))
+
+
 def test_a_callback_is_called_although_nobody_has_the_future(producer: Producer) -> None:
-    called: list[object] = []
+    called: list[tuple[int, object]] = []
     for number in range(RECORDS):
-        sent = producer.send("orders", value=b"7")
-        sent.add_done_callback(lambda future, number=number: called.append((number, future.value)))
-        del sent
+        producer.send("orders", value=b"7").add_done_callback(noting(called, number))
         producer.send("orders", value=b"8")
     producer.flush(10)
-    assert sorted(called) == [(number, b"7") for number in range(RECORDS)]
+    assert sorted(called, key=str) == sorted([(number, b"7") for number in range(RECORDS)], key=str)
 
 
 def test_futures_of_many_threads_are_not_mixed_up(

@@ -140,6 +140,9 @@ class BatchSender:
             return self._client
         conf = {**self._conf, **self._limits.properties}
         client = SendingClient(conf, self._log, self._on_error)
+        # Connects it: a client that has no connection yet looks for its coordinator, and then again
+        # after half a second.
+        sending_client.has_topic(client, batch.copies[parts[0][0]].topic)
         try:
             client.init_transactions(max(_POLL_S, deadline - time.monotonic()))
         except KafkaException as exception:
