@@ -362,8 +362,15 @@ def _header_of(pair: Any) -> tuple[str, bytes | None]:
             raise ValueError(_NO_PAIRS)
 
 
+_USUAL: Final = {(key, payload) for key in (bytes, type(None)) for payload in (bytes, type(None))}
+"""The types of nearly all keys and payloads."""
+
+
 def fault_of(topic: Any, key: Any, payload: Any, partition: Any, timestamp: Any) -> str | None:
     """Return why values are no record's; None for those that ``Outbox`` writes."""
+    kinds = type(key), type(payload)
+    if partition is timestamp is None and kinds in _USUAL and type(topic) is str:
+        return None if _is_topic(topic) else f"{topic!r} is no name of a topic"
     # SQLite stores in a column what it is given.
     if not isinstance(topic, str) or not _is_topic(topic):
         return f"{topic!r} is no name of a topic"
