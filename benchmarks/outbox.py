@@ -36,6 +36,8 @@ _END_S: Final = 120.0
 _READ_S: Final = 30.0
 _LOOK_S: Final = 0.02
 _INSERTED_AT_ONCE: Final = 5_000
+_FIRST: Final = 100
+"""Rows before the measurement, of all lanes: each connects a client with its first one."""
 _PER_S: Final = 100.0
 """Transactions of the latency's measurement: a busy web service."""
 
@@ -185,6 +187,12 @@ def relay_latency(topics: Topics, workload: Workload) -> Run:
     return evolve(run, notes=notes)
 
 
+def _commit_first(place: OutboxPlace, topic: str) -> None:
+    with place.engine.begin() as connection:
+        for number in range(_FIRST):
+            place.outbox.add(connection, topic, b"%d" % number, b"first")
+
+
 def _commit_rows(
     place: OutboxPlace, topic: str, workload: Workload
 ) -> tuple[dict[uuid.UUID, float], float]:
@@ -213,11 +221,10 @@ def _waits_of_other(topics: Topics, workload: Workload, config: dict[str, Any]) 
         relay = subprocess.Popen(children.command("outbox_relay", **given), cwd=children.CHECKOUT)
         reader.start()
         try:
-            with place.engine.begin() as connection:
-                place.outbox.add(connection, topic, b"first")
-            until(lambda: len(found) == 1)
+            _commit_first(place, topic)
+            until(lambda: len(found) == _FIRST)
             committed, _ = _commit_rows(place, topic, workload)
-            until(lambda: len(found) > workload.topic.records)
+            until(lambda: len(found) == workload.topic.records + _FIRST)
         finally:
             stopped.set()
             reader.join()
@@ -248,8 +255,12 @@ def _latency_here(topics: Topics, workload: Workload) -> Run:
     acked: dict[uuid.UUID, float] = {}
     with place_with_outbox() as place:
         with _relay(place, topics.bootstrap, acked) as relay:
+            began = time.perf_counter()
+            _commit_first(place, topic)
+            until(lambda: relay.figures().sent == _FIRST)
+            first_s = time.perf_counter() - began
             committed, per_s = _commit_rows(place, topic, workload)
-            until(lambda: relay.figures().sent >= workload.topic.records)
+            until(lambda: relay.figures().sent == workload.topic.records + _FIRST)
         lost = place.count()
     topics.delete(topic)
     waits = sorted(max(0.0, acked[each] - at) * 1e3 for each, at in committed.items())
@@ -257,7 +268,7 @@ def _latency_here(topics: Topics, workload: Workload) -> Run:
     return Run(
         per_s,
         lost=lost,
-        notes={"p50_ms": percentiles[49], "p99_ms": percentiles[98]},
+        notes={"p50_ms": percentiles[49], "p99_ms": percentiles[98], "first_ms": first_s * 1e3},
     )
 
 
