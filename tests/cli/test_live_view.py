@@ -219,7 +219,8 @@ def test_rates_are_of_the_last_seconds() -> None:
 
 def test_a_process_that_was_started_anew_has_no_rate_below_zero() -> None:
     memory, seen = Memory(), a_snapshot()
-    later = attrs.evolve(seen, counters=attrs.evolve(seen.counters, delivered=0, processed=0))
+    later = attrs.evolve(seen, counters=attrs.evolve(seen.counters, delivered=0))
+    later.counters.processed = 0
     memory.worker("charge", seen, 0.0)
     assert memory.worker("charge", later, 1.0).per_s is None
 

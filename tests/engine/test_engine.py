@@ -11,6 +11,7 @@ from window_consumer.model.errors import (
     Fatal,
     PublishFailedError,
     RetryLater,
+    Skip,
 )
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -396,7 +397,8 @@ def test_skipped_records_are_finished_and_counted() -> None:
     driven.deliver(*notes(0, 1))
     driven.tick()
     slice_ = driven.out[0]
-    slice_.deviate().skipped.extend(driven.claim(slice_))
+    for message in driven.claim(slice_):
+        slice_.deviate().skip(message, Skip())
     driven.finish(slice_)
     driven.finish_all()
     assert (driven.engine.counters.skipped, driven.engine.counters.processed) == (1, 1)

@@ -59,14 +59,14 @@ class Ear(Observer):
         _now: float,
     ) -> None:
         assert slice_ is None or slice_.started
-        self.heard.append((outcome.name, *offsets(messages)))
+        self.heard.append((outcome.name.upper(), *offsets(messages)))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
         assert now == failed.last_failure
         self.heard.append(("failed", failed.message.offset(), failed.attempts))
 
     def left(self, failed: FailedRecord, outcome: Outcome, _now: float) -> None:
-        self.heard.append(("left", outcome.name, failed.message.offset()))
+        self.heard.append(("left", outcome.name.upper(), failed.message.offset()))
 
     def stalled(self, stalled: Stalled, _failure: Failure, _now: float) -> None:
         self.heard.append(("stalled", stalled.abandon))

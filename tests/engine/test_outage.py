@@ -14,6 +14,7 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
     RetryLater,
+    Skip,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -299,7 +300,8 @@ def test_fatal_errors_and_skips_never_open_it() -> None:
     driven.tick()
     while driven.out:
         for slice_ in list(driven.out):
-            slice_.deviate().skipped.extend(driven.claim(slice_))
+            for message in driven.claim(slice_):
+                slice_.deviate().skip(message, Skip())
             driven.finish(slice_)
         driven.tick()
     assert state(driven) is BreakerState.CLOSED

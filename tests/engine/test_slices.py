@@ -7,6 +7,7 @@ from window_consumer.engine.scheduling.slices import (
     Slice,
     SliceLength,
 )
+from window_consumer.model.errors import Skip
 
 
 def a_slice(*offsets: int) -> Slice:
@@ -49,7 +50,7 @@ def test_what_deviates_is_told_apart_from_what_is_done() -> None:
     noted = slice_.deviate()
     messages = slice_.messages
     noted.failed.append((messages[1], failure()))
-    noted.skipped.append(messages[3])
+    noted.skip(messages[3], Skip())
     noted.held.append(messages[4])
     results = slice_.results()
     assert [(list(seqs), done) for seqs, done in results.done] == [

@@ -208,7 +208,7 @@ def test_what_is_raised_before_there_is_a_coroutine_is_a_failure_too() -> None:
 
     with Coroutines(handler) as coroutines:
         slice_ = coroutines.run(0, 1)
-    assert [message.offset() for message in slice_.deviate().skipped] == [0, 1]
+    assert [message.offset() for message, _ in slice_.deviate().skipped] == [0, 1]
 
 
 def test_a_plain_function_that_calls_a_coroutine_function_is_awaited() -> None:

@@ -27,6 +27,7 @@ from window_consumer.model.errors import (
     RetryLater,
     StalledError,
 )
+from window_consumer.model.outcome import Outcome
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.pool import ProcessPool
@@ -90,8 +91,10 @@ def test_every_record_of_a_batch_comes_back_with_its_own_end(
     assert offsets([message for message, _ in deviations.failed]) == [1, 2, 4]
     assert isinstance(deviations.failed[1][1].error, RetryLater)
     assert deviations.failed[1][1] is deviations.failed[2][1]
-    assert offsets(deviations.skipped) == [3, 6]
-    assert offsets(deviations.filtered) == [6]
+    assert [(message.offset(), outcome) for message, outcome in deviations.skipped] == [
+        (3, Outcome.SKIPPED),
+        (6, Outcome.FILTERED),
+    ]
     assert [list(seqs) for seqs, _ in slice_.results().done] == [[0], [5]]
     assert plain.plain
     (returned,) = counted.deviate().returned

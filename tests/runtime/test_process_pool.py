@@ -38,6 +38,7 @@ from window_consumer.model.errors import (
     WorkerStoppedError,
 )
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.outcome import Outcome
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.stack_dump import ChildState
@@ -188,8 +189,10 @@ def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> 
     assert failure.fault.message == "refused"
     assert "in _fail" in failure.fault.stack
     assert "call_each" not in failure.fault.stack
-    assert offsets(deviations.skipped) == [1, 6]
-    assert offsets(deviations.filtered) == [6]
+    assert [(message.offset(), outcome) for message, outcome in deviations.skipped] == [
+        (1, Outcome.SKIPPED),
+        (6, Outcome.FILTERED),
+    ]
     assert offsets(deviations.held) == [2, 5]
     assert [each.results[0].value for each in deviations.returned] == [b"1"]
     assert slice_.claimed() == 7
@@ -214,7 +217,7 @@ def test_a_child_that_dies_costs_only_the_record_that_it_was_on(
     ((message, failure),) = deviations.failed
     assert (message.offset(), type(failure.error)) == (2, ProcessDiedError)
     assert f"wc-work-slot-0 {end}" in failure.fault.message
-    assert offsets(deviations.skipped) == [1]
+    assert offsets([message for message, _ in deviations.skipped]) == [1]
     assert offsets(deviations.held) == [3, 4]
     results = first.results()
     assert [list(seqs) for seqs, _ in results.done] == [[0]]
@@ -413,7 +416,7 @@ def test_a_call_that_hangs_says_where_and_its_process_is_replaced(
     assert pool.back() is slice_
     ((message, returned),) = slice_.deviate().failed
     assert (message.offset(), returned) == (1, failure)
-    assert offsets(slice_.deviate().skipped) == [0]
+    assert offsets([message for message, _ in slice_.deviate().skipped]) == [0]
     assert offsets(slice_.deviate().held) == [2]
     assert pool.back() is following
     (new,) = pool.pids

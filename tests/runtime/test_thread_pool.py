@@ -21,6 +21,7 @@ from window_consumer.model.errors import (
     NoHandlerMatched,
     Skip,
 )
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller, Handler
 from window_consumer.runtime.calls.record_calls import call_each
@@ -127,8 +128,11 @@ def test_skipped_records_are_noted_and_hold_nothing_back() -> None:
     slice_ = a_slice(3, ordering="key", keys=[b"a"] * 3)
     run(slice_, handler)
     noted = slice_.deviate()
-    assert ([m.offset() for m in noted.skipped], noted.held, noted.failed) == ([0, 1], [], [])
-    assert [m.offset() for m in noted.filtered] == [1]
+    assert (noted.held, noted.failed) == ([], [])
+    assert [(message.offset(), outcome) for message, outcome in noted.skipped] == [
+        (0, Outcome.SKIPPED),
+        (1, Outcome.FILTERED),
+    ]
 
 
 def test_after_a_failure_later_records_of_its_lane_are_held_back() -> None:

@@ -13,6 +13,7 @@ from tests.simulation import audit_mutants as mutants
 from tests.simulation.schedules import lost_partitions
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.engine.observer import Observers
+from window_consumer.model.errors import Skip
 from window_consumer.simulator.member import SharedSimulation
 from window_consumer.simulator.schedule import draw
 from window_consumer.simulator.simulator import simulate
@@ -64,7 +65,8 @@ def handle(member: Driven, *offsets: int, skipped: bool = False) -> None:
     while member.tick().dispatch or member.out:
         for slice_ in list(member.out):
             if skipped:
-                slice_.deviate().skipped += slice_.messages
+                for message in slice_.messages:
+                    slice_.deviate().skip(message, Skip())
             member.finish(slice_)
 
 

@@ -31,6 +31,7 @@ from window_consumer.audit.sums import (
 )
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import Skip
 
 START_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
@@ -79,7 +80,8 @@ class Counting:
     def over(self, slice_: Slice, *, skipped: bool = False) -> int:
         """Let a slice's call return at once, and return when that was reported."""
         if skipped:
-            slice_.deviate().skipped += slice_.messages
+            for message in slice_.messages:
+                slice_.deviate().skip(message, Skip())
         self.driven.finish(slice_)
         return int(self.wall_ms())
 

@@ -17,7 +17,7 @@ from window_consumer.engine.window import (
     OPEN,
     Cell,
 )
-from window_consumer.model.outcome import Outcome
+from window_consumer.model.outcome import of_number
 from window_consumer.model.record import (
     Message,
     TopicPartition,
@@ -31,18 +31,6 @@ MOST_FAILING: Final = 10
 
 MOST_BLOCKING: Final = 3
 """The most records of a partition that are shown as blocking their lanes."""
-
-_OUTCOMES: Final = {
-    Outcome.DONE: "done",
-    Outcome.SKIPPED: "skipped",
-    Outcome.FILTERED: "for none of the handlers",
-    Outcome.DEDUPLICATED: "deduplicated",
-    Outcome.DEAD_LETTERED: "dead-lettered",
-    Outcome.DROPPED: "dropped",
-    Outcome.EARLIER: "finished before",
-    Outcome.MOVED: "moved to a retry topic",
-    Outcome.EXPIRED: "expired",
-}
 
 
 @frozen
@@ -190,8 +178,8 @@ def _records(
             None if slice_ is None else max(0.0, now - slice_.started),
         )
     for seq, _ in zip(finished, range(max(0, MOST_RECORDS - len(is_open))), strict=False):
-        outcome = Outcome(cell.states[seq - cell.first_seq])
-        yield RecordDetails(offset_of(seq), _OUTCOMES[outcome])
+        outcome = of_number(cell.states[seq - cell.first_seq])
+        yield RecordDetails(offset_of(seq), outcome.cell_words or outcome.words)
 
 
 def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:

@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, make_class
+
+from window_consumer.model import outcome
+from window_consumer.model.outcome import Outcome
+
+if TYPE_CHECKING:
+
+    class _OutcomeCounters:
+        def __getattr__(self, name: str) -> int: ...
+        def __setattr__(self, name: str, value: object) -> None: ...
+
+else:
+    _OutcomeCounters = make_class(
+        "_OutcomeCounters",
+        {name: field(default=0, type=int) for name in outcome.counters()},
+        slots=True,
+    )
 
 
 @define
-class Counters:
-    """Running totals of one engine. Owner: poll thread; any thread may read (a little stale)."""
+class Counters(_OutcomeCounters):
+    """Running totals of one engine. Owner: poll thread; any thread may read (a little stale).
+
+    It has a field for each counter in the table of outcomes, such as ``processed``.
+    """
 
     delivered: int = 0
     """Records that the Source delivered."""
-    processed: int = 0
-    """Records whose handler returned."""
     produced: int = 0
     """Records that handlers returned and that were acked."""
-    skipped: int = 0
-    deduplicated: int = 0
-    """Records whose effect the database already held: no handler was called."""
     retried: int = 0
     """Further calls of a handler after a failure."""
-    moved: int = 0
-    """Records whose copies in a retry topic were acked."""
     moved_to: Counter[str] = field(factory=Counter)
     """``moved`` by the name of the level."""
-    dead_lettered: int = 0
     dead_by: Counter[str] = field(factory=Counter)
     """Records whose dead-letter copies were acked, by reason, including expired ones."""
-    dropped: int = 0
-    expired: int = 0
-    """Records older than their time to live, with or without a copy."""
     unroutable: int = 0
     """Dead-lettered records that matched no handler's condition."""
     gone: int = 0
     """Offsets that the log lost before they were read, or that were then skipped."""
-    earlier: int = 0
-    """Delivered again although finished in an earlier assignment; no handler was called."""
     stale: int = 0
     """Delivered for a partition that is no longer ours, or twice in one assignment."""
     late: int = 0
@@ -67,8 +75,11 @@ class Counters:
     @property
     def finished(self) -> int:
         """Records that need no more calls in their current topic."""
-        left = self.moved + self.dead_lettered + self.dropped + self.expired
-        return self.processed + self.skipped + self.deduplicated + left
+        return sum(_progress(self))
+
+    def count(self, ended: Outcome, records: int) -> None:
+        """Count records with an outcome."""
+        setattr(self, ended.counter, getattr(self, ended.counter) + records)
 
     def copy(self) -> Counters:
         """Return a snapshot that no longer changes."""
@@ -78,3 +89,6 @@ class Counters:
             dead_by=self.dead_by.copy(),
             limit_changes=self.limit_changes.copy(),
         )
+
+
+_progress = attrgetter(*outcome.counters(progress=True))

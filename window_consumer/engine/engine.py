@@ -111,6 +111,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.offset_ranges import without
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import (
     Batch,
     Commit,
@@ -343,10 +344,12 @@ class Engine:
         if self.observer is not None:
             self.observer.taken(partition, unseen, now)
         if partition.retry_level.level is None:
-            self.counters.earlier += partition.take_in(unseen, size, now)
+            earlier = partition.take_in(unseen, size, now)
         else:
-            self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
+            earlier = partition.take_in_later(unseen, now, wall_ms)
             self.housekeeping.wait_for(partition)
+        if earlier:
+            self.counters.count(Outcome.EARLIER, earlier)
         self.dispatcher.wake(partition)
         return True
 

@@ -16,9 +16,8 @@ from window_consumer.engine.offsets import (
 )
 from window_consumer.model.outcome import Outcome
 
-OPEN = int(Outcome.OPEN)
-_OPEN_BYTE = bytes([OPEN])
-_BYTES = {outcome: bytes([outcome]) for outcome in Outcome}
+OPEN = Outcome.OPEN.number
+_OPEN_BYTE = Outcome.OPEN.byte
 
 
 class Cell:
@@ -29,7 +28,7 @@ class Cell:
     def __init__(self, first_seq: int, now: float):
         self.first_seq = first_seq
         self.states = bytearray()
-        """One ``Outcome`` for each record."""
+        """The number of an ``Outcome`` for each record."""
         self.open = 0
         """How many of its records are not finished."""
         self.opened = now
@@ -98,7 +97,7 @@ class Window:
             raise ValueError(msg)
         seq = self.offsets.append(offsets)
         position = seq
-        byte = _BYTES[outcome]
+        byte = outcome.byte
         while count:
             if not self.cells or len(self.cells[-1].states) >= self._cell_records:
                 self._open_cell(position, now)
@@ -201,7 +200,7 @@ class Window:
 
     def _finish_range(self, start: int, stop: int, outcome: Outcome, now: float) -> None:
         index = bisect_right(self._starts, start) - 1
-        byte = _BYTES[outcome]
+        byte = outcome.byte
         while start < stop:
             if not 0 <= index < len(self.cells):
                 raise ValueError(_no_longer_open(start, stop))

@@ -8,6 +8,8 @@ keys, offsets or error texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Final
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
@@ -26,6 +28,7 @@ from window_consumer.metrics.metric import (
 )
 from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.runtime.figures.measures import Measures
 
 
@@ -38,6 +41,29 @@ def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) 
         meaning,
         lambda measures: [((), of(measures.counters))],
     )
+
+
+def _by_level(measures: Measures) -> Iterator[Sample]:
+    for level, count in sorted(measures.counters.moved_to.items()):
+        yield (level,), count
+
+
+def _by_reason(measures: Measures) -> Iterator[Sample]:
+    for reason in Reason:
+        yield (reason.value,), measures.counters.dead_by[reason.value]
+
+
+_LABELLED: Final = {"moved": ("level", _by_level), "dead_lettered": ("reason", _by_reason)}
+"""Counters of outcomes that are kept by something: its label, and how its samples are read."""
+
+
+def _of_outcome(row: Outcome) -> Metric:
+    """Return the metric of an outcome's counter."""
+    if row.counter not in _LABELLED:
+        return _count(row.metric, "{record}", row.help, attrgetter(row.counter))
+    label, read = _LABELLED[row.counter]
+    name = f"window_consumer.{row.metric}"
+    return Metric(name, MetricKind.COUNTER, "{record}", row.help, read, (label,))
 
 
 def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], float]) -> Metric:
@@ -150,12 +176,7 @@ METRICS: tuple[Metric, ...] = (
             "Number of messages that were delivered to the application.",
         ),
     ),
-    _count(
-        "records.processed",
-        "{record}",
-        "Records whose handler returned.",
-        lambda did: did.processed,
-    ),
+    *map(_of_outcome, (row for row in OUTCOMES if row.metric)),
     _count(
         "records.produced",
         "{record}",
@@ -163,55 +184,10 @@ METRICS: tuple[Metric, ...] = (
         lambda did: did.produced,
     ),
     _count(
-        "records.skipped",
-        "{record}",
-        "Records whose handler raised Skip, that are for none, with otherwise: skip, or that a"
-        " person skipped.",
-        lambda did: did.skipped,
-    ),
-    _count(
-        "records.deduplicated",
-        "{record}",
-        "Records whose effect the database already held: no handler was called.",
-        lambda did: did.deduplicated,
-    ),
-    _count(
         "calls.retried",
         "{call}",
         "Further calls of a handler after a failure, without leaving the process.",
         lambda did: did.retried,
-    ),
-    Metric(
-        "window_consumer.records.moved",
-        MetricKind.COUNTER,
-        "{record}",
-        "Records whose copy in the retry topic of a level was acked.",
-        lambda measures: [
-            ((level,), count) for level, count in sorted(measures.counters.moved_to.items())
-        ],
-        ("level",),
-    ),
-    Metric(
-        "window_consumer.records.dead_lettered",
-        MetricKind.COUNTER,
-        "{record}",
-        "Records whose copy in the dead-letter topic was acked, by reason.",
-        lambda measures: [
-            ((reason.value,), measures.counters.dead_by[reason.value]) for reason in Reason
-        ],
-        ("reason",),
-    ),
-    _count(
-        "records.dropped",
-        "{record}",
-        "Records that were dropped after their last attempt, with when_spent: drop.",
-        lambda did: did.dropped,
-    ),
-    _count(
-        "records.expired",
-        "{record}",
-        "Records that were older than their time to live, dead-lettered or dropped.",
-        lambda did: did.expired,
     ),
     _count(
         "records.gone",
@@ -219,12 +195,6 @@ METRICS: tuple[Metric, ...] = (
         "Offsets that were gone from the log before they were read (retention), or that"
         " on_out_of_range: latest passed over.",
         lambda did: did.gone,
-    ),
-    _count(
-        "records.earlier",
-        "{record}",
-        "Records that were read again and not called again: they were finished before.",
-        lambda did: did.earlier,
     ),
     _count(
         "records.taken_back",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
 
 
 class WindowConsumerError(Exception):
@@ -152,11 +153,12 @@ class Undecodable(Fatal):
 
 
 class Skip(HandlerSignal):
-    """The record does not concern this handler: it is finished, and counted as skipped."""
+    """The record does not concern this handler: it is finished, and counted as skipped.
 
+    Subclasses, which layers around handlers raise, may end in another outcome.
+    """
 
-class Deduplicated(Skip):
-    """The database already holds the record's effect; raised by the layer of ``once``."""
+    outcome: ClassVar[Outcome] = Outcome.SKIPPED
 
 
 class CallAgain(HandlerSignal):
@@ -242,6 +244,8 @@ class UnreadableHeaders(NotCalled):
 
 class NoHandlerMatched(Unroutable, Skip):
     """No handler's condition holds for the record, which is finished as skipped."""
+
+    outcome = Outcome.FILTERED
 
 
 def meant_by(error: BaseException) -> BaseException:

@@ -1,30 +1,236 @@
-"""The outcomes of records."""
+"""The outcomes of records: one row of a table for each.
+
+Everything that counts, shows, traces or audits outcomes reads the table when it is imported. A new
+outcome is a new row here, and the module that makes it.
+"""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from typing import ClassVar, Final, Literal
+
+from attrs import field, frozen
 
 
-class Outcome(IntEnum):
-    """The state of one delivered record in its cell; everything but ``OPEN`` is final.
+@frozen(eq=False, kw_only=True)
+class Outcome:
+    """How a delivered record ended; ``OPEN`` says that it has not.
 
-    The values are bytes of a cell's state array. ``OPEN`` must be 0: a search for a zero byte then
+    Its number is a byte of a cell's state array, its step and its tier are strings on the wire:
+    none is ever used again for something else. ``OPEN`` must be 0: a search for a zero byte then
     finds a run of open records.
     """
 
-    OPEN = 0
-    DONE = 1
-    SKIPPED = 2
-    """Its handler raised Skip, or a user skipped it."""
-    DEAD_LETTERED = 3
-    DROPPED = 4
-    EARLIER = 5
-    """Finished before this assignment began, according to the commit's metadata."""
-    MOVED = 6
-    """Its copy is in a retry topic."""
-    EXPIRED = 7
-    """It was older than its time to live: dead-lettered or dropped."""
-    FILTERED = 8
-    """It matches none of the handlers, and needs no action."""
-    DEDUPLICATED = 9
-    """The database already holds its effect: no handler was called."""
+    OPEN: ClassVar[Outcome]
+    DONE: ClassVar[Outcome]
+    MOVED: ClassVar[Outcome]
+    DEAD_LETTERED: ClassVar[Outcome]
+    EXPIRED: ClassVar[Outcome]
+    SKIPPED: ClassVar[Outcome]
+    FILTERED: ClassVar[Outcome]
+    DEDUPLICATED: ClassVar[Outcome]
+    DROPPED: ClassVar[Outcome]
+    EARLIER: ClassVar[Outcome]
+
+    number: int
+    """From 0 to 255."""
+    byte: bytes = field(init=False, repr=False)
+    """The number as a state of a cell."""
+    name: str
+    """Lowercase, as in a backfill's table."""
+    words: str
+    """As people read it in the log, in ``top``, on the page, and in tests."""
+    cell_words: str = ""
+    """As the state of a record in its cell; ``words`` if empty."""
+    counter: str = ""
+    """The field of ``Counters``; several outcomes may share one."""
+    metric: str = ""
+    """Its metric without ``window_consumer.``; empty if another outcome with its counter has it."""
+    help: str = ""
+    """The help of that metric."""
+    step: str = ""
+    """The step in the message trace; empty if it leaves no event."""
+    tier: str = ""
+    """The tier in the message audit; empty if it is not counted there."""
+    end: Literal["good", "moved", "bad"] = "good"
+    """Whether the record's journey ends well, goes on in another topic, or ends badly."""
+    calls_handler: bool = True
+    """Whether a handler was called for the record."""
+    is_progress: bool = True
+    """Whether it counts as work that this worker has finished, in its rate and its last line."""
+    is_common: bool = False
+    """Whether figures show it even while there are none."""
+    is_beside_done: bool = False
+    """Whether ``top`` and the page show its count beside the processed records."""
+
+    @byte.default
+    def _byte(self) -> bytes:
+        return bytes([self.number])
+
+    def __repr__(self) -> str:
+        return f"<Outcome {self.name}>"
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        """Return how another process finds the same row."""
+        return of_number, (self.number,)
+
+
+OUTCOMES: Final[list[Outcome]] = []
+"""All rows but ``OPEN``, in the order in which reports show them."""
+
+_BY_NUMBER: Final[dict[int, Outcome]] = {}
+
+
+def add(row: Outcome) -> Outcome:
+    """Add a row to the table; raise ValueError if its number or name is taken.
+
+    Others read the table when they are imported, so this comes first.
+    """
+    if row.number in _BY_NUMBER or any(row.name == each.name for each in OUTCOMES):
+        raise ValueError(f"the number or the name of {row!r} is taken")
+    _BY_NUMBER[row.number] = row
+    if row.number:
+        OUTCOMES.append(row)
+    return row
+
+
+def of_number(number: int) -> Outcome:
+    """Return a row by its number; for an unknown one, a row that only names the number."""
+    known = _BY_NUMBER.get(number)
+    if known is not None:
+        return known
+    return Outcome(number=number, name=f"outcome_{number}", words=f"outcome {number}")
+
+
+Outcome.OPEN = add(Outcome(number=0, name="open", words="open", is_progress=False))
+Outcome.DONE = add(
+    Outcome(
+        number=1,
+        name="done",
+        words="done",
+        counter="processed",
+        metric="records.processed",
+        help="Records whose handler returned.",
+        step="processed",
+        tier="finished",
+        is_common=True,
+    )
+)
+# Its copy is in a retry topic.
+Outcome.MOVED = add(
+    Outcome(
+        number=6,
+        name="moved",
+        words="moved",
+        cell_words="moved to a retry topic",
+        counter="moved",
+        metric="records.moved",
+        help="Records whose copy in the retry topic of a level was acked.",
+        step="retried",
+        tier="retried",
+        end="moved",
+        is_common=True,
+    )
+)
+Outcome.DEAD_LETTERED = add(
+    Outcome(
+        number=3,
+        name="dead_lettered",
+        words="dead-lettered",
+        counter="dead_lettered",
+        metric="records.dead_lettered",
+        help="Records whose copy in the dead-letter topic was acked, by reason.",
+        step="dead_lettered",
+        tier="dead_lettered",
+        end="bad",
+        is_common=True,
+    )
+)
+# It was older than its time to live: dead-lettered or dropped.
+Outcome.EXPIRED = add(
+    Outcome(
+        number=7,
+        name="expired",
+        words="expired",
+        counter="expired",
+        metric="records.expired",
+        help="Records that were older than their time to live, dead-lettered or dropped.",
+        step="expired",
+        tier="expired",
+        end="bad",
+        calls_handler=False,
+    )
+)
+# Its handler raised Skip, or a user skipped it.
+Outcome.SKIPPED = add(
+    Outcome(
+        number=2,
+        name="skipped",
+        words="skipped",
+        counter="skipped",
+        metric="records.skipped",
+        help="Records whose handler raised Skip, that are for none, with otherwise: skip, or that a"
+        " person skipped.",
+        step="skipped",
+        tier="filtered",
+    )
+)
+# It matches none of the handlers, and needs no action.
+Outcome.FILTERED = add(
+    Outcome(
+        number=8,
+        name="filtered",
+        words="skipped",
+        cell_words="for none of the handlers",
+        counter="skipped",
+        step="filtered",
+        tier="filtered",
+        calls_handler=False,
+    )
+)
+# The database already holds its effect.
+Outcome.DEDUPLICATED = add(
+    Outcome(
+        number=9,
+        name="deduplicated",
+        words="deduplicated",
+        counter="deduplicated",
+        metric="records.deduplicated",
+        help="Records whose effect the database already held: no handler was called.",
+        step="deduplicated",
+        tier="deduplicated",
+        calls_handler=False,
+        is_beside_done=True,
+    )
+)
+Outcome.DROPPED = add(
+    Outcome(
+        number=4,
+        name="dropped",
+        words="dropped",
+        counter="dropped",
+        metric="records.dropped",
+        help="Records that were dropped after their last attempt, with when_spent: drop.",
+        step="dropped",
+        tier="dropped",
+        end="bad",
+    )
+)
+# Finished before this assignment began, according to the commit's metadata.
+Outcome.EARLIER = add(
+    Outcome(
+        number=5,
+        name="earlier",
+        words="finished before",
+        counter="earlier",
+        metric="records.earlier",
+        help="Records that were read again and not called again: they were finished before.",
+        calls_handler=False,
+        is_progress=False,
+    )
+)
+
+
+def counters(*, progress: bool = False) -> tuple[str, ...]:
+    """Return the names of the counters of outcomes, each once; on request only of progress."""
+    rows = (row for row in OUTCOMES if row.counter and (row.is_progress or not progress))
+    return tuple(dict.fromkeys(row.counter for row in rows))

@@ -13,7 +13,6 @@ from window_consumer.kafka.embedded import (
 from window_consumer.testing.application import TestApp
 from window_consumer.testing.journal import (
     DEAD_LETTERED,
-    DEDUPLICATED,
     DONE,
     DROPPED,
     EXPIRED,
@@ -26,6 +25,8 @@ from window_consumer.testing.journal import (
     SentState,
 )
 from window_consumer.testing.records import make_record
+
+DEDUPLICATED = SentState["DEDUPLICATED"]
 
 __all__ = [
     "DEAD_LETTERED",

@@ -8,13 +8,13 @@ from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Produce
 from window_consumer.testing.journal import (
-    DEDUPLICATED,
     DONE,
     DROPPED,
     EXPIRED,
     SKIPPED,
     Handling,
     Journal,
+    SentState,
 )
 from window_consumer.testing.topics import TestTopics
 
@@ -53,7 +53,7 @@ class GuaranteeFindings:
     @property
     def deduplicated(self) -> list[Handling]:
         """The records whose effects the database of ``once`` already held."""
-        return self._journal.with_outcome(DEDUPLICATED)
+        return self._journal.with_outcome(SentState["DEDUPLICATED"])
 
     @property
     def dropped(self) -> list[Handling]:

@@ -21,11 +21,11 @@ from window_consumer.dlq.dead_letter import (
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import (
     CallAgain,
-    Deduplicated,
     NotCalled,
+    Skip,
     UsageError,
 )
-from window_consumer.model.outcome import Outcome as Final
+from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.produce import (
     Produce,
     results_of,
@@ -43,7 +43,7 @@ from window_consumer.runtime.calls.batch_calls import (
 
 
 class SentState(Enum):
-    """What has become of a record so far."""
+    """What has become of a record so far: an outcome, as the table words it, or what is before."""
 
     WAITING = "waiting"
     """No handler was called for it yet."""
@@ -61,8 +61,11 @@ class SentState(Enum):
     """Its attempts are spent and ``retry.when_spent`` is drop."""
     EXPIRED = "expired"
     """It was older than its time to live."""
-    DEDUPLICATED = "deduplicated"
-    """The database of its ``once`` already held its effect: no handler was called."""
+
+    _ignore_ = "_row"
+    for _row in OUTCOMES:
+        if _row.is_progress and _row.words not in vars().values():
+            vars()[_row.words.replace("-", "_").upper()] = _row.words
 
     def __repr__(self) -> str:
         return self.name
@@ -76,14 +79,19 @@ MOVED = SentState.MOVED
 DEAD_LETTERED = SentState.DEAD_LETTERED
 DROPPED = SentState.DROPPED
 EXPIRED = SentState.EXPIRED
-DEDUPLICATED = SentState.DEDUPLICATED
 
 _NOT_THE_USERS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
 UNFINISHED = frozenset({WAITING, RETRYING, MOVED})
 
-_UNCALLED = (NotCalled, Deduplicated, CallAgain, HeldResults)
-"""What layers around handlers raise instead of calling them."""
+_STATES = {row: SentState(row.words) for row in OUTCOMES if row.is_progress}
+
+
+def _is_uncalled(error: BaseException) -> bool:
+    """Return whether a layer around the handler raised this instead of calling it."""
+    if isinstance(error, Skip) and not error.outcome.calls_handler:
+        return True
+    return isinstance(error, NotCalled | CallAgain | HeldResults)
 
 
 @frozen
@@ -164,9 +172,9 @@ class Handling:
         self.calls.append(HandlerCall(attempt))
         return self.calls[-1]
 
-    def finished(self, outcome: Final) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Record an outcome in one of the topics that it passes."""
-        self._final = SKIPPED if outcome is Final.FILTERED else SentState[outcome.name]
+        self._final = _STATES[outcome]
         self.was_moved |= self._final is MOVED
 
     def __repr__(self) -> str:
@@ -308,11 +316,11 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
         try:
             returned = handler(record)
             results_of(returned)  # raises what the slot is about to raise
-        except _UNCALLED:
-            handling.calls.remove(noted)
-            raise
         except BaseException as error:
-            noted.error = error
+            if _is_uncalled(error):
+                handling.calls.remove(noted)
+            else:
+                noted.error = error
             raise
         else:
             return returned
@@ -333,7 +341,7 @@ def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal
         except BaseException as error:
             for record, reason in failed_of(error, records):
                 place = places[id(record)]
-                if isinstance(reason, _UNCALLED):
+                if _is_uncalled(reason):
                     handlings[place].calls.remove(noted[place])
                 else:
                     noted[place].error = reason

@@ -24,6 +24,7 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
+from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
@@ -69,21 +70,18 @@ def _worker_look(worker: str, process: str, figures: Figures, at_s: float) -> Wo
     def one(name: str, default: float = 0.0) -> float:
         return sum(value for _, value in figures[name]) if figures[name] else default
 
+    counters = Counters(
+        rebalances=round(one("rebalances_total")),
+        commits=round(one("commits_total")),
+        commits_s=one("commits_waited_seconds_total"),
+    )
+    for row in OUTCOMES:
+        if row.metric:
+            counters.count(row, round(one(f"{row.metric.replace('.', '_')}_total")))
     windows = WindowsSnapshot(
         partitions=tuple(_partitions(figures)),
         calls=(),
-        counters=Counters(
-            processed=round(one("records_processed_total")),
-            skipped=round(one("records_skipped_total")),
-            deduplicated=round(one("records_deduplicated_total")),
-            moved=round(one("records_moved_total")),
-            dead_lettered=round(one("records_dead_lettered_total")),
-            dropped=round(one("records_dropped_total")),
-            expired=round(one("records_expired_total")),
-            rebalances=round(one("rebalances_total")),
-            commits=round(one("commits_total")),
-            commits_s=one("commits_waited_seconds_total"),
-        ),
+        counters=counters,
         slots=round(one("concurrency_limit", 1)),
         durations=_histogram(figures, one("calls_computed_seconds_total")),
         breaker=BreakerSnapshot(_breaker_state(figures)),

@@ -33,11 +33,12 @@ from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.outbox.table import ADDED, Outbox
 from window_consumer.model.errors import (
     CallAgain,
-    Deduplicated,
     PartialFailure,
+    Skip,
     UsageError,
     meant_by,
 )
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Effects, Record
 from window_consumer.runtime.calls.batch_calls import Failed, SortedResults, failed_of
@@ -64,6 +65,12 @@ class OnceRules:
     """How long a record may be called without an attempt."""
     by: BusinessId | None
     outbox: Outbox | None
+
+
+class Deduplicated(Skip):
+    """The database already holds the record's effect."""
+
+    outcome = Outcome.DEDUPLICATED
 
 
 class OnceCalls:

@@ -76,7 +76,7 @@ class Completion:
         partition = slice_.partition
         if slice_.plain:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
-            self._counters.processed += len(slice_.messages)
+            self._counters.count(Outcome.DONE, len(slice_.messages))
             self._returned(slice_, range(len(slice_.messages)), now)
             if slice_.hold is not NO_HOLD:
                 slice_.hold.release()
@@ -117,7 +117,7 @@ class Completion:
         if failed.is_stray:
             self._finish(failed, Outcome.MOVED, now)
         elif failed.level is not None:
-            self._counters.moved += 1
+            self._counters.count(Outcome.MOVED, 1)
             self._counters.moved_to[failed.level.name] += 1
             self._finish(failed, Outcome.MOVED, now)
         else:
@@ -231,13 +231,15 @@ class Completion:
 
     def skip(self, failed: FailedRecord, now: float) -> None:
         """Finish a failed record that a user skips."""
-        self._counters.skipped += 1
+        self._counters.count(Outcome.SKIPPED, 1)
         self._finish(failed, Outcome.SKIPPED, now)
         self.advance(failed.partition, now)
 
     def advance(self, partition: Partition, now: float) -> None:
         """Slide, refill and schedule work after something finished or was released."""
-        self._counters.earlier += partition.slide(now)
+        earlier = partition.slide(now)
+        if earlier:
+            self._counters.count(Outcome.EARLIER, earlier)
         if partition.is_active:
             self._dispatcher.wake(partition)
         for sibling in partition.siblings:
@@ -296,7 +298,7 @@ class Completion:
         observer = self.observer
         for done, returned in results.done:
             partition.finish(done, Outcome.DONE, sum(map(len, returned)), now)
-            self._counters.processed += len(done)
+            self._counters.count(Outcome.DONE, len(done))
             if observer is not None:
                 observer.finished(partition, returned, Outcome.DONE, slice_, now)
             for seq in done if failed_before else ():
@@ -308,10 +310,7 @@ class Completion:
             if failed_before:
                 partition.on_failure_resolved(seqs[index])
         for outcome, together in skipped.items():
-            if outcome is Outcome.DEDUPLICATED:
-                self._counters.deduplicated += len(together)
-            else:
-                self._counters.skipped += len(together)
+            self._counters.count(outcome, len(together))
             if observer is not None:
                 observer.finished(partition, together, outcome, slice_, now)
 
@@ -343,7 +342,7 @@ class Completion:
             if seq in partition.failed:
                 partition.on_failure_resolved(seq)
         partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
-        self._counters.processed += len(seqs)
+        self._counters.count(Outcome.DONE, len(seqs))
         if self.observer is not None:
             self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
         lanes = [lane_name(partition, lane) for lane in production.lanes]
@@ -462,16 +461,11 @@ class Completion:
 
     def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
         """Return, and count, the final outcome of a record that has left the ladder."""
-        counters = self._counters
-        if failed.reason is Reason.EXPIRED:
-            counters.expired += 1
-            return Outcome.EXPIRED
-        if usually is Outcome.DROPPED:
-            counters.dropped += 1
-        else:
-            counters.dead_lettered += 1
-            counters.unroutable += failed.reason is Reason.UNROUTABLE
-        return usually
+        outcome = Outcome.EXPIRED if failed.reason is Reason.EXPIRED else usually
+        self._counters.count(outcome, 1)
+        if outcome is Outcome.DEAD_LETTERED and failed.reason is Reason.UNROUTABLE:
+            self._counters.unroutable += 1
+        return outcome
 
 
 def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:

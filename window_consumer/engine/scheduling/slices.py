@@ -27,11 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from attrs import define, field, frozen
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, LaneOf
-from window_consumer.model.errors import (
-    Deduplicated,
-    NoHandlerMatched,
-    Skip,
-)
+from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
@@ -74,38 +70,14 @@ class Deviations:
     failed: list[tuple[Message, Failure]] = field(factory=list)
     held: list[Message] = field(factory=list)
     """Claimed but not started, because an earlier record of the same lane failed."""
-    skipped: list[Message] = field(factory=list)
+    skipped: list[tuple[Message, Outcome]] = field(factory=list)
+    """Finished without having been handled, and how they ended."""
     returned: list[RecordsReturned] = field(factory=list)
     """Calls with results to produce; the later records of their lanes were held."""
-    filtered: list[Message] = field(factory=list)
-    """Those of ``skipped`` that match none of the handlers."""
-    deduplicated: list[Message] = field(factory=list)
-    """Those of ``skipped`` whose effect the database already held."""
 
     def skip(self, message: Message, error: Skip) -> None:
         """Record that a record is finished without having been handled."""
-        outcome = Outcome.SKIPPED
-        if isinstance(error, NoHandlerMatched):
-            outcome = Outcome.FILTERED
-        elif isinstance(error, Deduplicated):
-            outcome = Outcome.DEDUPLICATED
-        self.add_skipped(message, outcome)
-
-    def add_skipped(self, message: Message, outcome: Outcome) -> None:
-        """Add a record that ended as SKIPPED, FILTERED or DEDUPLICATED."""
-        self.skipped.append(message)
-        if outcome is Outcome.FILTERED:
-            self.filtered.append(message)
-        elif outcome is Outcome.DEDUPLICATED:
-            self.deduplicated.append(message)
-
-    def outcome_of(self, message: Message) -> Outcome:
-        """Return how a record of ``skipped`` ended."""
-        if any(each is message for each in self.filtered):
-            return Outcome.FILTERED
-        if any(each is message for each in self.deduplicated):
-            return Outcome.DEDUPLICATED
-        return Outcome.SKIPPED
+        self.skipped.append((message, error.outcome))
 
 
 class Work(Protocol):
@@ -252,10 +224,11 @@ class Slice:
             if index not in but
         ]
         held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
-        skipped = [index for index, _ in self._places(noted.skipped, _itself) if index not in but]
-        outcomes = dict.fromkeys(map(id, noted.filtered), Outcome.FILTERED)
-        outcomes |= dict.fromkeys(map(id, noted.deduplicated), Outcome.DEDUPLICATED)
-        skipped_as = {i: outcomes.get(id(self.messages[i]), Outcome.SKIPPED) for i in skipped}
+        skipped = {
+            index: outcome
+            for index, (_, outcome) in self._places(noted.skipped, itemgetter(0))
+            if index not in but
+        }
         returned = self._returned(noted.returned)
         others = [*but, *held, *skipped, *(index for index, _ in failed)]
         others += [index for indices, _ in returned for index in indices]
@@ -265,7 +238,7 @@ class Slice:
             if index > start:
                 done.append((self.seqs[start:index], self.messages[start:index]))
             start = index + 1
-        return SliceResults(done, failed, held, skipped_as, returned)
+        return SliceResults(done, failed, held, skipped, returned)
 
     def _returned(
         self, noted: Sequence[RecordsReturned]
@@ -339,7 +312,7 @@ class SliceResults:
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: Mapping[int, Outcome]
-    """Those that no handler handled: SKIPPED, FILTERED or DEDUPLICATED."""
+    """Those that no handler handled, and how they ended."""
     returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
     """The indices of a call's records, and the results to produce."""
 

@@ -249,7 +249,7 @@ class SliceSpans(Observer):
     def _write_copy(self, left: _Left) -> None:
         offset = left.message.offset()
         about: dict[str, Any] = {
-            attributes.OUTCOME: left.outcome.name.lower(),
+            attributes.OUTCOME: left.outcome.name,
             attributes.REASON: left.reason,
             attributes.ATTEMPT: left.calls,
         }

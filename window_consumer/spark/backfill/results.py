@@ -80,7 +80,7 @@ class TaskResults(Observer):
         if self.failing:
             for message in messages:
                 self.failing.pop((partition.name, message.offset()), None)
-        self._told.put((list(messages), outcome.name.lower(), None, None))  # type: ignore[arg-type] # the Source's own
+        self._told.put((list(messages), outcome.name, None, None))  # type: ignore[arg-type] # the Source's own
 
     def failed(self, failed: FailedRecord, now: float) -> None:  # noqa: ARG002 - the record knows
         """Record a failed call."""
@@ -92,7 +92,7 @@ class TaskResults(Observer):
         self.left_in_a_row += failed.reason in JUDGED
         reason = None if failed.reason is None else str(failed.reason)
         message: Any = failed.message
-        self._told.put(([message], outcome.name.lower(), reason, failed.failure.fault.words))
+        self._told.put(([message], outcome.name, reason, failed.failure.fault.words))
 
     def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - kept as reported
         """Record the circuit breaker's new state."""

@@ -136,7 +136,7 @@ def _batch_report(serial: int, messages: Sequence[Message], noted: Deviations) -
         [carried(failure) for failure in failures],
         failed,
         [places[id(message)] for message in noted.held],
-        [(places[id(message)], noted.outcome_of(message)) for message in noted.skipped],
+        [(places[id(message)], outcome) for message, outcome in noted.skipped],
         [
             ([places[id(message)] for message in each.messages], each.results, each.handler)
             for each in noted.returned

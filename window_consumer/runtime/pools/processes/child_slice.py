@@ -131,7 +131,7 @@ class ReceivedSlice:
         assert noted is not None
         failure = carried(noted.failed[0][1]) if noted.failed else None
         results = noted.returned[0].results if noted.returned else ()
-        skipped_as = next(map(noted.outcome_of, noted.skipped), None)
+        skipped_as = noted.skipped[0][1] if noted.skipped else None
         told = RecordReport(self._serial, place, failure, skipped_as, results, self.call.handler)
         self._say(told)
         self._told += 1

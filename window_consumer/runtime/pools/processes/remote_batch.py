@@ -36,7 +36,7 @@ class RemoteBatch(RemoteSlice):
         noted.failed += [(messages[place], failures[number]) for place, number in told.failed]
         noted.held += [messages[place] for place in told.held]
         for place, outcome in told.skipped:
-            noted.add_skipped(messages[place], outcome)
+            noted.skipped.append((messages[place], outcome))
         noted.returned += [
             RecordsReturned([messages[place] for place in places], results, handler)
             for places, results, handler in told.returned

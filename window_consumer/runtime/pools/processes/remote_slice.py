@@ -154,7 +154,7 @@ class RemoteSlice:
         if told.failure is not None:
             noted.failed.append((message, restored(told.failure)))
         elif told.skipped_as is not None:
-            noted.add_skipped(message, told.skipped_as)
+            noted.skipped.append((message, told.skipped_as))
         elif told.results:
             noted.returned.append(RecordsReturned((message,), told.results, told.handler))
         else:
