@@ -40,7 +40,7 @@ from window_consumer.model.copy_headers import (
     Hop,
     of_copy,
 )
-from window_consumer.model.outcome import Outcome
+from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import (
     Message,
@@ -48,16 +48,7 @@ from window_consumer.model.record import (
 )
 from window_consumer.model.record_identity import given_id
 
-TIERS: Final = {
-    Outcome.DONE: CountTier.FINISHED,
-    Outcome.SKIPPED: CountTier.FILTERED,
-    Outcome.FILTERED: CountTier.FILTERED,
-    Outcome.DEDUPLICATED: CountTier.DEDUPLICATED,
-    Outcome.MOVED: CountTier.RETRIED,
-    Outcome.DEAD_LETTERED: CountTier.DEAD_LETTERED,
-    Outcome.EXPIRED: CountTier.EXPIRED,
-    Outcome.DROPPED: CountTier.DROPPED,
-}
+TIERS: Final = {row: CountTier(row.tier) for row in OUTCOMES if row.tier}
 """The tier that counts each outcome."""
 
 _LOG_APPEND_TIME: Final = 2

@@ -19,6 +19,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
+from window_consumer.model.outcome import OUTCOMES
+
 FORMAT: Final = 1
 
 SUB_BUCKETS: Final = 8
@@ -26,7 +28,7 @@ SUB_BUCKETS: Final = 8
 
 
 class CountTier(StrEnum):
-    """What became of the counted records."""
+    """What became of the counted records; the tiers of outcomes are those of their table."""
 
     PRODUCED = "produced"
     """Written to the topic, and acked."""
@@ -40,8 +42,12 @@ class CountTier(StrEnum):
     EXPIRED = "expired"
     FILTERED = "filtered"
     """The handler skipped the record, or no handler takes it."""
-    DEDUPLICATED = "deduplicated"
-    DROPPED = "dropped"
+
+    _ignore_ = "_row"
+    for _row in OUTCOMES:
+        if _row.tier and _row.tier not in vars().values():
+            vars()[_row.tier.upper()] = _row.tier
+
     REDRIVEN = "redriven"
     """A dead letter was copied back to the topic."""
     GONE = "gone"
@@ -52,9 +58,23 @@ class CountTier(StrEnum):
     records' own times are unknown.
     """
 
+    @classmethod
+    def _missing_(cls, value: object) -> CountTier | None:
+        """Accept the tier of a later version: it says how records left a topic."""
+        if not isinstance(value, str):
+            return None
+        tier = str.__new__(cls, value)
+        tier._name_, tier._value_ = value.upper(), value
+        return tier
+
 
 WRITTEN: Final = frozenset({CountTier.PRODUCED, CountTier.REDRIVEN})
 """Tiers that came into a topic. All others left it, except ``UNKNOWN`` and ``GONE``."""
+
+LEAVING: Final = tuple(
+    str(tier) for tier in CountTier if tier not in {*WRITTEN, CountTier.UNKNOWN, CountTier.GONE}
+)
+"""The tiers of records that left a topic, in the order in which reports show them."""
 
 
 @frozen(kw_only=True)

@@ -12,6 +12,8 @@ from typing import Any, get_args
 import attrs
 from attrs import frozen
 
+from window_consumer.model.outcome import OUTCOMES
+
 
 class Role(StrEnum):
     """The kind of client that writes an event."""
@@ -21,7 +23,7 @@ class Role(StrEnum):
 
 
 class Step(StrEnum):
-    """What happened to a record."""
+    """What happened to a record: a step on its way, or that of its outcome in the table."""
 
     SENT = "sent"
     """The broker acked it."""
@@ -30,23 +32,15 @@ class Step(StrEnum):
     """It entered a worker's window."""
     REDRIVEN = "redriven"
     """It was received after a manual redrive."""
-    PROCESSED = "processed"
-    """Its handler returned, and the handler's results are acked."""
-    SKIPPED = "skipped"
-    """Its handler asked to skip it."""
-    FILTERED = "filtered"
-    """No handler matches it."""
-    DEDUPLICATED = "deduplicated"
-    """The database already held its effect."""
     FAILED = "failed"
     """A call of its handler failed; status says what follows."""
-    RETRIED = "retried"
-    """Its copy is in a retry topic."""
-    DEAD_LETTERED = "dead_lettered"
-    EXPIRED = "expired"
-    """It exceeded its time to live."""
-    DROPPED = "dropped"
-    """Its attempts are exhausted, and the configuration says: drop."""
+    PROCESSED = "processed"
+    """Its handler returned, and the handler's results are acked."""
+
+    _ignore_ = "_row"
+    for _row in OUTCOMES:
+        if _row.step and _row.step not in vars().values():
+            vars()[_row.step.upper()] = _row.step
 
 
 def _means(meaning: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Final
 
 from attrs import frozen
 
+from window_consumer.model.outcome import OUTCOMES
 from window_consumer.trace.event import (
     Role,
     Step,
@@ -18,35 +19,20 @@ from window_consumer.trace.event import (
 )
 
 _NEVER: Final = 2**62
+_ENDS: Final = {row.step: row.end for row in OUTCOMES if row.step}
+"""How a journey ends with the step of an outcome, or goes on."""
+_ON_THE_WAY: Final[dict[str, int]] = {
+    Step.SENT: 0,
+    Step.SEND_FAILED: 0,
+    Step.RECEIVED: 1,
+    Step.REDRIVEN: 2,
+}
 _AMONG_EQUALS: Final[dict[str, int]] = {
-    str(step): rank
-    for rank, steps in enumerate(
-        (
-            (Step.SENT, Step.SEND_FAILED),
-            (Step.RECEIVED,),
-            (Step.REDRIVEN,),
-            (Step.FAILED,),
-            (Step.PROCESSED, Step.SKIPPED, Step.FILTERED, Step.DEDUPLICATED),
-            (Step.RETRIED, Step.DEAD_LETTERED, Step.EXPIRED, Step.DROPPED),
-        )
-    )
-    for step in steps
+    **_ON_THE_WAY,
+    Step.FAILED: 3,
+    **{step: 4 if end == "good" else 5 for step, end in _ENDS.items()},
 }
 """The order of steps with equal times."""
-
-_ENDS: Final = {
-    str(step)
-    for step in (
-        Step.PROCESSED,
-        Step.SKIPPED,
-        Step.FILTERED,
-        Step.DEDUPLICATED,
-        Step.DEAD_LETTERED,
-        Step.EXPIRED,
-        Step.DROPPED,
-    )
-}
-_BAD_ENDS: Final = {str(Step.DEAD_LETTERED), str(Step.EXPIRED), str(Step.DROPPED)}
 Place = tuple[str, int | None, int | None]
 
 
@@ -81,13 +67,13 @@ class JourneyBranch:
         """Return the record's final step, None while there is none."""
         # A record that a rebalance delivered again is still finished.
         last = self.hops[-1].stops if self.hops else ()
-        found = [stop.event.step for stop in last if stop.event.step in _ENDS]
+        found = [stop.event.step for stop in last if _ENDS.get(stop.event.step, "moved") != "moved"]
         return found[-1] if found else None
 
     @property
     def went_wrong(self) -> bool:
         """Return whether it ended other than by the return of its handler."""
-        return self.end in _BAD_ENDS
+        return self.end is not None and _ENDS[self.end] == "bad"
 
     @property
     def attempts(self) -> int:

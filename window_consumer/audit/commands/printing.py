@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from window_consumer.audit.count import LEAVING, CountTier
 from window_consumer.audit.states import (
     ALARMING,
     Finding,
@@ -33,18 +34,15 @@ MOST_BUCKETS: Final = 50
 """The most buckets that a table shows; JSON has all of them."""
 
 _TERMS: Final = {
-    "produced": "produced",
-    "redriven": "redriven",
-    "finished": "finished",
-    "retried": "retried",
-    "delayed": "delayed",
-    "dead_lettered": "dead-lettered",
-    "expired": "expired",
-    "filtered": "filtered",
-    "deduplicated": "deduplicated",
-    "dropped": "dropped",
-    "gone": "gone",
-    "unknown": "unknown",
+    term: term.replace("_", "-")
+    for term in (
+        CountTier.PRODUCED,
+        CountTier.REDRIVEN,
+        *LEAVING,
+        CountTier.GONE,
+        CountTier.UNKNOWN,
+    )
+} | {
     "uncounted": "uncounted",
     "in_flight": "in flight",
     "lost": "lost",

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.audit.count import (
+    LEAVING,
     WRITTEN,
     CountTier,
 )
@@ -33,7 +34,7 @@ from window_consumer.audit.spark.excuses import (
 KEYS: Final = ("topic", "group", "bucket_ms")
 CAME: Final = tuple(str(tier) for tier in CountTier if tier in WRITTEN)
 UNKNOWN, GONE = str(CountTier.UNKNOWN), str(CountTier.GONE)
-LEFT: Final = tuple(str(tier) for tier in CountTier if str(tier) not in {*CAME, UNKNOWN, GONE})
+LEFT: Final = LEAVING
 _IS_WRITTEN: Final = [*CAME, UNKNOWN, UNREAD_CAME]
 _SIDES: Final = {"came": CAME, "left": LEFT}
 _UNREAD: Final = {"came": UNREAD_CAME, "left": UNREAD_LEFT}

@@ -17,6 +17,7 @@ from window_consumer.cli.output import (
     OK,
 )
 from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.redaction import printable_line
 from window_consumer.trace.commands.index import (
     cluster_option,
@@ -39,15 +40,13 @@ from window_consumer.trace.journey import (
     Stop,
 )
 
+_STYLES_OF_ENDS: Final = {"moved": "yellow", "bad": "bold red"}
 _STYLES: Final[dict[str, str]] = {
     str(Step.PROCESSED): "green",
     str(Step.FAILED): "yellow",
-    str(Step.RETRIED): "yellow",
     str(Step.SEND_FAILED): "bold red",
-    str(Step.DEAD_LETTERED): "bold red",
-    str(Step.EXPIRED): "bold red",
-    str(Step.DROPPED): "bold red",
     str(Step.REDRIVEN): "cyan",
+    **{row.step: _STYLES_OF_ENDS[row.end] for row in OUTCOMES if row.end != "good"},
 }
 _STEP_WIDTH: Final = max(len(step) for step in Step)
 _SKEW: Final = "  (clock differs)"

@@ -14,6 +14,7 @@ from window_consumer.model import (
     headers,
 )
 from window_consumer.model.key_forms import KeyForm
+from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import id_text
 from window_consumer.trace.event import (
@@ -42,7 +43,7 @@ MAX_BATCH_RECORDS = 5_000
 _MAX_TEXT = 1_000
 """Ids and tags are cut to this many characters."""
 
-_FINISHED = frozenset({Step.PROCESSED, Step.SKIPPED, Step.FILTERED, Step.DEDUPLICATED})
+_FINISHED = frozenset(row.step for row in OUTCOMES if row.step and row.end == "good")
 
 _TRACEPARENT = "traceparent"
 

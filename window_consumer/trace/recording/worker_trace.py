@@ -10,7 +10,7 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.outcome import Outcome
+from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import Message
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording.deliveries import (
@@ -26,19 +26,7 @@ from window_consumer.trace.recording.notes import (
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
 
-_STEPS = {
-    Outcome.DONE: Step.PROCESSED,
-    Outcome.SKIPPED: Step.SKIPPED,
-    Outcome.FILTERED: Step.FILTERED,
-    Outcome.DEDUPLICATED: Step.DEDUPLICATED,
-    Outcome.MOVED: Step.RETRIED,
-    Outcome.DEAD_LETTERED: Step.DEAD_LETTERED,
-    Outcome.EXPIRED: Step.EXPIRED,
-    Outcome.DROPPED: Step.DROPPED,
-}
-
-_UNCALLED = frozenset({Outcome.FILTERED, Outcome.DEDUPLICATED})
-"""No handler was called for these records."""
+_STEPS = {row: Step(row.step) for row in OUTCOMES if row.step}
 
 _RECEIVED: Kind = (Outcome.OPEN, None, None)
 
@@ -100,7 +88,7 @@ class ConsumerTrace(Observer):
             return
         attempt = None if slice_ is None else slice_.call.attempt
         handler: str | None = self._handler(slice_)
-        if outcome in _UNCALLED:
+        if not outcome.calls_handler:
             attempt, handler = None if attempt is None else attempt - 1, None
         kind = outcome, attempt, handler
         if len(traced) == 1:
