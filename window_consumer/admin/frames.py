@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
+from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 MOST_CALLS: Final = 12
 """The longest running calls; ``/api/windows`` has all of them."""
+
+_SHORT: Final = {"dead_lettered": "dead"}
+"""Counters that have another name in frames."""
 
 
 def worker_frame(seen: WorkerSnapshot) -> dict[str, Any]:
@@ -32,6 +37,21 @@ def worker_frame(seen: WorkerSnapshot) -> dict[str, Any]:
     return fields | ({} if seen.windows is None else _windows_frame(seen.windows))
 
 
+def outcomes_module() -> str:
+    """Return the table of outcomes as a module of JavaScript, with the names that frames use."""
+    rows = [
+        {
+            "counter": _SHORT.get(row.counter, row.counter),
+            "words": row.words,
+            "step": row.step,
+            "end": row.end,
+            "beside_done": row.is_beside_done,
+        }
+        for row in OUTCOMES
+    ]
+    return f"export const OUTCOMES = {json.dumps(rows)};\n"
+
+
 def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
     did, breaker, limit = windows.counters, windows.breaker, windows.limit
     calls = sorted(windows.calls, key=lambda call: -call.seconds)[:MOST_CALLS]
@@ -50,16 +70,10 @@ def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
             "why": breaker.why,
         },
         "did": {
-            "processed": did.processed,
             "retried": did.retried,
-            "moved": did.moved,
             "moved_to": dict(did.moved_to),
-            "dead": did.dead_lettered,
             "dead_by": dict(did.dead_by),
-            "skipped": did.skipped,
-            "deduplicated": did.deduplicated,
-            "dropped": did.dropped,
-            "expired": did.expired,
+            **{_SHORT.get(name, name): getattr(did, name) for name in counters(progress=True)},
         },
         "partitions": [_partition_frame(each) for each in windows.partitions],
         "calls": [

@@ -24,6 +24,7 @@ from window_consumer.admin.board import (
     partition_named,
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
+from window_consumer.admin.frames import outcomes_module
 from window_consumer.admin.guard import (
     Gate,
     Guard,
@@ -98,6 +99,7 @@ class Site:
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
             *(() if self._trace is None else self._trace.routes()),
+            Route("/static/outcomes.js", self._outcomes),
             Mount("/static", StaticFiles(directory=FILES)),
         ]
         application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
@@ -120,6 +122,9 @@ class Site:
 
     async def _page(self, _: Request) -> Response:
         return FileResponse(FILES / "index.html")
+
+    async def _outcomes(self, _: Request) -> Response:
+        return Response(outcomes_module(), media_type="text/javascript")
 
     async def _form(self, _: Request) -> Response:
         return FileResponse(FILES / "login.html")

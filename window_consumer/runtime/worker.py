@@ -45,6 +45,7 @@ from window_consumer.engine.retry.retry_topics import (
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import (
     Clock,
     Copy,
@@ -375,13 +376,9 @@ class Worker:
         self._reports.calls.calm()
         did = self.counters
         # Only if there are any: most workers skip nothing and let nothing expire.
-        rare = (
-            ("skipped", did.skipped),
-            ("deduplicated", did.deduplicated),
-            ("expired", did.expired),
-            ("dropped", did.dropped),
+        more = "".join(
+            f" {number} {words}," for words, name in _RARE.items() if (number := getattr(did, name))
         )
-        more = "".join(f" {number} {what}," for what, number in rare if number)
         produced = f"{did.produced} produced, " if did.produced else ""
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
         self._reports.info(
@@ -409,18 +406,11 @@ class Worker:
         return copy_of(failed, self.setup.origin, target, offset_ms)
 
 
-_SUMMARY = (
-    "processed",
-    "produced",
-    "retried",
-    "moved",
-    "dead_lettered",
-    "skipped",
-    "deduplicated",
-    "expired",
-    "dropped",
-)
+_SUMMARY = ("produced", "retried", *counters(progress=True))
 """The counters that a worker's last line has as fields."""
+
+_RARE = {row.words: row.counter for row in OUTCOMES if row.is_progress and not row.is_common}
+"""The counters that it names only where they are not 0, by the word for them."""
 
 
 def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:

@@ -32,6 +32,7 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
+from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.redaction import printable_line
 
 # Each state has a symbol and a colour, so that it is recognizable without colours.
@@ -210,10 +211,14 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
     state += "paused manually; " if snapshot.halted else ""
-    repeated = f", {did.deduplicated} deduplicated" if did.deduplicated else ""
+    beside = "".join(
+        f", {number} {row.words}"
+        for row in OUTCOMES
+        if row.is_beside_done and (number := getattr(did, row.counter))
+    )
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
-        f" {did.dead_lettered} dead-lettered{repeated}; {snapshot.busy} of"
+        f" {did.dead_lettered} dead-lettered{beside}; {snapshot.busy} of"
         f" {snapshot.limit_now} slots busy"
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")

@@ -1,12 +1,13 @@
 // The page of a record's journey, from the send to the end in each group.
 import { make } from "./dom.js";
+import { OUTCOMES } from "./outcomes.js";
 import { applyTheme, switchTheme } from "./theme.js";
 import { duration } from "./words.js";
 
 const KINDS = {
-  processed: "good", failed: "warn", retried: "warn", redriven: "new", sent: "new", received: "",
-  dead_lettered: "bad", expired: "bad", dropped: "bad", send_failed: "bad",
+  processed: "good", failed: "warn", redriven: "new", sent: "new", received: "", send_failed: "bad",
 };
+for (const { step, end } of OUTCOMES) if (end !== "good") KINDS[step] = end === "bad" ? "bad" : "warn";
 const HINTS = { record: "wc-id, or orders/0/17", key: "the key, as the producer wrote it" };
 const main = document.getElementById("journey");
 const form = document.getElementById("search");

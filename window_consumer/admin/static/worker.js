@@ -3,6 +3,7 @@ import { decideBreaker, halt } from "./ask.js";
 import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
+import { OUTCOMES } from "./outcomes.js";
 import { troublesOf } from "./troubles.js";
 import { count, duration, rate, share } from "./words.js";
 
@@ -17,11 +18,18 @@ const FIGURES = [
   ["call duration, p50", (w, s) => [duration(s?.p50_s ?? null), s?.p99_s ? `p99 ${duration(s.p99_s)}` : ""]],
   ["slots busy", (w) => [`${w.busy}`, `of ${w.limit ? w.limit.now : w.slots}`]],
   ["time to drain", (w) => (w.stands_still ? ["∞", "no progress"] : [duration(w.time_to_drain_s), ""])],
-  ["processed", (w) => [count(w.did.processed), w.did.deduplicated ? `${count(w.did.deduplicated)} deduplicated` : ""]],
+  ["processed", (w) => [count(w.did.processed), besideDone(w.did)]],
   ["retried", (w) => [count(w.did.retried), counted(w.did.moved_to)]],
   ["dead letters", (w) => [count(w.did.dead), counted(w.did.dead_by)]],
   ["breaker", (w) => [w.breaker.state, w.breaker.failed ? `${share(w.breaker.failed / w.breaker.calls)} failed` : ""]],
 ];
+
+// Outcomes that count like processed records, once there are any.
+function besideDone(did) {
+  return OUTCOMES.filter((each) => each.beside_done && did[each.counter])
+    .map((each) => `${count(did[each.counter])} ${each.words}`)
+    .join(", ");
+}
 
 // Counts by level or reason, the largest first.
 function counted(by) {
