@@ -123,7 +123,7 @@ def in_top(running: Any) -> bool:
     memory = Memory()
     seen = running.workers[0].snapshot(5.0).windows
     console = Console(file=io.StringIO(), width=120)
-    console.print(view(TopScene("", 1.0, [memory.worker("charge", seen, 1.0)], {}), 120))
+    console.print(view(TopScene("", 1.0, (memory.worker("charge", seen, 1.0),), {}), 120))
     assert isinstance(console.file, io.StringIO)
     return "2 shelved" in console.file.getvalue()
 

@@ -14,7 +14,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import JUDGED
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.outcome import Outcome
+from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import (
     Message,
     Record,
@@ -31,7 +31,7 @@ COLUMNS: Final = (
 )
 """The output columns of tasks, one row per record; ``rows_of`` builds the same in Arrow."""
 
-FINE: Final = ("done", "skipped", "filtered")
+FINE: Final = tuple(row.name for row in OUTCOMES if row.is_progress and row.end == "good")
 """The outcomes of records that are ``ok``."""
 
 _ENOUGH: Final = 8192
