@@ -17,6 +17,8 @@ from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
 
+from attrs import asdict
+
 # The package's own __init__ imports what reads the table; an empty package holds it off.
 _HELD_OFF = ModuleType("window_consumer")
 _HELD_OFF.__path__ = [str(Path(__file__).parents[2] / "window_consumer")]
@@ -165,7 +167,7 @@ def main(directory: Path) -> None:
             health.attach(running)
             board.attach(running)
             until = monotonic() + WAIT_S
-            while running.counters["charge"].shelved < 2 and monotonic() < until:
+            while asdict(running.counters["charge"])["shelved"] < 2 and monotonic() < until:
                 sleep(0.05)
             found = while_it_runs(health, board) | {"top": in_top(running)}
             release.set()

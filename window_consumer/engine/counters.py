@@ -12,21 +12,14 @@ from window_consumer.model import outcome
 from window_consumer.model.outcome import Outcome
 
 if TYPE_CHECKING:
-
-    class _OutcomeCounters:
-        def __getattr__(self, name: str) -> int: ...
-        def __setattr__(self, name: str, value: object) -> None: ...
-
+    from window_consumer.model.outcome import OutcomeCounters
 else:
-    _OutcomeCounters = make_class(
-        "_OutcomeCounters",
-        {name: field(default=0, type=int) for name in outcome.counters()},
-        slots=True,
-    )
+    _fields = {name: field(default=0, type=int) for name in outcome.counters()}
+    OutcomeCounters = make_class("OutcomeCounters", _fields, slots=True)
 
 
 @define
-class Counters(_OutcomeCounters):
+class Counters(OutcomeCounters):
     """Running totals of one engine. Owner: poll thread; any thread may read (a little stale).
 
     It has a field for each counter in the table of outcomes, such as ``processed``.

@@ -6,9 +6,9 @@ outcome is a new row here, and the module that makes it.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 
 @frozen(eq=False, kw_only=True)
@@ -234,3 +234,19 @@ def counters(*, progress: bool = False) -> tuple[str, ...]:
     """Return the names of the counters of outcomes, each once; on request only of progress."""
     rows = (row for row in OUTCOMES if row.counter and (row.is_progress or not progress))
     return tuple(dict.fromkeys(row.counter for row in rows))
+
+
+if TYPE_CHECKING:
+
+    @define
+    class OutcomeCounters:
+        """Declares the counters that code names, for type checkers; the table may have more."""
+
+        processed: int = 0
+        moved: int = 0
+        dead_lettered: int = 0
+        expired: int = 0
+        skipped: int = 0
+        deduplicated: int = 0
+        dropped: int = 0
+        earlier: int = 0
