@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from window_consumer import former_paths
 from window_consumer.app.application import App
 from window_consumer.model.conditions import (
     Condition,
@@ -48,8 +47,6 @@ from window_consumer.trace.traced_producer import (
 )
 
 __version__ = "0.1.0"
-
-former_paths.install()
 
 __all__ = [
     "App",

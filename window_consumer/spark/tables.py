@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
-from window_consumer.former_paths import moved_name
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.plan import PipelinePlan
 
@@ -179,7 +178,3 @@ def quarantined(judged: DataFrame, subject: str) -> DataFrame:
         F.col("timestamp").alias("written_at"),
         F.substring("value", 1, MOST_BYTES).alias("value"),
     )[[each.name for each in QUARANTINE]]
-
-
-def __getattr__(name: str) -> Any:
-    return moved_name("spark.tables", name)
