@@ -152,7 +152,7 @@ def test_a_topic_goes_back_to_the_others_after_a_time_that_doubles(
 
 def served(topics: RefusedTopics) -> bool:
     topics.serve()
-    topics.let_go()
+    topics.return_calm_topics()
     return not topics
 
 

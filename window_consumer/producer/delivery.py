@@ -1,13 +1,13 @@
-"""Keeps sending until the brokers have a record, whatever becomes of the client.
+"""Keeps sending until the brokers have a record, even if the client fails and is replaced.
 
-librdkafka's queue is the buffer: each record in it is answered once, with success or an error, and
-the answer brings its future. A client that has given up is emptied, and what it had is sent by a
-new one in the order of the futures' numbers, before anything else. Meanwhile ``client`` is a
-stand-in that refuses records, so that their senders wait.
+librdkafka's queue is the buffer. Each record in it gets one delivery report, success or error,
+which carries its future. A client with a fatal error is emptied; a new one sends its records first,
+in the order of the futures' numbers. Meanwhile ``client`` is a stand-in that refuses records, so
+senders wait.
 
-Answers are handed out by one thread at a time, which holds ``_serving``: the background thread, or
-a thread that sends much. Two threads that take turns on Python's lock would give each answer a
-whole switch interval, of 5 ms.
+One thread at a time serves delivery reports and holds ``_serving``: the background thread, or a
+thread that sends a lot. If two threads alternated, each report would wait a whole switch interval
+of the GIL, 5 ms.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ _MOST_SPARES: Final = 20_000
 """Futures that are kept for the next records: 2 MB."""
 
 HOT_S: Final = 0.05
-"""A thread that has sent a round of records so recently hands out answers itself."""
+"""A thread that sent a round of records this recently serves delivery reports itself."""
 
 _HOT_PAUSE_S: Final = 0.03
 _IDLE_S: Final = 0.1
 _PAUSE_S: Final = 0.005
 _DRAIN_S: Final = 5.0
-"""For answers to what is on its way from a client that is replaced."""
+"""How long a client that is being replaced waits for its in-flight records."""
 
-_NEWS_S: Final = 0.2
-"""So long after a connection was cut the client has told so."""
+_DISCONNECT_S: Final = 0.2
+"""The client reports a lost connection within this time."""
 
 _CALM_S: Final = 60.0
-"""A client that has lasted so long did not give up for the same reason as the last."""
+"""A client that worked this long did not fail for the same reason as the previous one."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0
 
 
 class Delivery:
-    """What stands behind one Producer. ``submit`` belongs to any thread."""
+    """Sends the records of one Producer. Any thread may call ``submit``."""
 
     def __init__(  # noqa: PLR0913 - the options of a producer
         self,
@@ -84,7 +84,7 @@ class Delivery:
         resends: bool,
         careful: bool,
     ):
-        """``resends`` is False in transactions, which are run again as a whole."""
+        """``resends`` is False with transactions, which are retried as a whole."""
         self._properties = dict(properties)
         self._log = log
         self._resends = resends
@@ -92,14 +92,14 @@ class Delivery:
         self._max_block_s = max_block_s
         self.id_prefix = f"{os.urandom(9).hex()}-"
         self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
-        """Gives the number of the next record, and its header. Any thread may call."""
+        """Returns the number of the next record, and its header. Any thread may call."""
         self.spares: deque[SendFuture] = deque(maxlen=_MOST_SPARES)
         self.careful = self._always_careful = careful
-        """Whether each record takes the careful way: another may have to go before it."""
+        """Whether each record takes the careful path: others may have to be sent before it."""
         self._serving = threading.Lock()
         self._serving_thread: int | None = None
         self._ordering = threading.RLock()
-        """Held by who sends on the careful way, so that released records go first."""
+        """Held by senders on the careful path, so that released records go first."""
         self._turned_at = 0.0
         self._turns = 0
         self._unsent = UnsentRecords(
@@ -112,16 +112,16 @@ class Delivery:
             self._ordering,
         )
         self._refusals: dict[str, str] = {}
-        """Topics of which a record was refused since the client was made, and why."""
-        self._is_to_replace = False
+        """Topics with a refused record since the client was created, and why."""
+        self._needs_replacement = False
         self._why: str | None = None
         self._replaced: SendingClient | None = None
-        """The client that is replaced, until it is empty."""
+        """The client being replaced, until it is empty."""
         self._replaced_at = 0.0
         self._pause_s = 0.0
         self._is_ready = False
         self._begun_by: SendingClient | None = None
-        """The client may begin transactions."""
+        """The client that began the current transaction."""
         self._pid = os.getpid()
         self._stopped = threading.Event()
         self._watchdog = self._new_watchdog()
@@ -147,10 +147,10 @@ class Delivery:
     # ---- any thread
 
     def submit(self, future: SendFuture) -> None:
-        """Hand a record to the client as soon as there is one with room for it.
+        """Hand a record to the client once there is a client with room for it.
 
         Raises BufferFullError after ``max_block``, ProducerClosedError and WrongProcessError. Any
-        other trouble ends the future.
+        other error goes to the future.
         """
         deadline = time.monotonic() + self._max_block_s
         while True:
@@ -168,7 +168,7 @@ class Delivery:
                 return
 
     def _give(self, client: Any, future: SendFuture) -> None:
-        """Hold a record, or hand it to the client; raises BufferError without room."""
+        """Hold a record, or hand it to the client; raises BufferError if there is no room."""
         missing = self._unsent.missing
         if future.topic in missing:
             if not missing.is_expired(future.topic):
@@ -191,12 +191,12 @@ class Delivery:
             if error is None:
                 raise
             if errors.is_fatal(error):
-                self._ask_to_replace(client, errors.text_of(error))
+                self._request_replacement(client, errors.text_of(error))
                 raise ReplacingError from None
             self.on_error(future, error, None)
 
     def settle(self, client: Any) -> None:
-        """Have a record sent that a client was given while it was being replaced."""
+        """Send again a record that was given to a client while it was being replaced."""
         if not isinstance(client, SendingClient):
             return
         while self.client is REPLACING:
@@ -206,10 +206,10 @@ class Delivery:
             if isinstance(self.client, SendingClient):
                 self._send_unsent(self.client)
             else:
-                self._unsent.answer_all()
+                self._unsent.fail_all()
 
     def take_turn(self) -> None:
-        """Hand out answers, as a thread that sends much."""
+        """Serve delivery reports on a thread that sends a lot."""
         now = time.monotonic()
         is_hot, self._turned_at = now - self._turned_at < HOT_S, now
         self._turns += 1
@@ -217,12 +217,12 @@ class Delivery:
             self.serve(0)
 
     def serve(self, timeout_s: float) -> None:
-        """Hand out answers."""
+        """Serve delivery reports."""
         with self._serve_alone():
             client = self.client
             if not isinstance(client, SendingClient):
                 return
-            if client.serve(self._patience_s(timeout_s)) or not len(client):
+            if client.serve(self._wait_limit_s(timeout_s)) or not len(client):
                 self._watchdog.on_contact()
             self._check_fatal(client)
             self._serve_refused(client)
@@ -232,22 +232,22 @@ class Delivery:
             return
         self._refused.serve()
         with self._ordering:
-            if self._refused.let_go():
+            if self._refused.return_calm_topics():
                 self._send_unsent(client)
 
-    def _patience_s(self, longest_s: float) -> float:
-        """Return for how long one client may be waited for: another may have answers, too."""
+    def _wait_limit_s(self, longest_s: float) -> float:
+        """Return how long to wait for one client: the other may have delivery reports, too."""
         return min(longest_s, _PAUSE_S) if len(self._refused) else longest_s
 
     def _check_fatal(self, client: SendingClient) -> None:
         if client.fatal is not None:
-            self._ask_to_replace(client, errors.text_of(client.fatal))
+            self._request_replacement(client, errors.text_of(client.fatal))
 
     @contextmanager
     def _serve_alone(self) -> Iterator[None]:
         self.check_may_wait()
         if threading.current_thread() is not self._thread:
-            self._turned_at = time.monotonic()  # the background thread makes room
+            self._turned_at = time.monotonic()  # makes the background thread step back
         with self._serving:
             self._serving_thread = threading.get_ident()
             try:
@@ -257,23 +257,23 @@ class Delivery:
 
     @property
     def memory(self) -> int:
-        """The bound of the buffer, in bytes."""
+        """The limit of the buffer, in bytes."""
         return self._bound.memory
 
     def check_may_wait(self) -> None:
-        """Raise UsageError on the thread that hands out answers: it would wait for itself."""
+        """Raise UsageError on the thread that serves delivery reports: it would deadlock."""
         if self._serving_thread == threading.get_ident():
             raise UsageError(
-                "a callback of a SendFuture cannot wait for other records: its thread hands out"
-                " their answers"
+                "a callback of a SendFuture cannot wait for other records: it runs on the thread"
+                " that serves their delivery reports"
             )
 
     def open_records(self) -> int:
-        """Return how many records have no answer yet; the client's log lines count as well."""
+        """Return how many records are outstanding; the client's log lines count as well."""
         return len(self.client) + len(self._unsent) + len(self._refused)
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until all records have an answer; return how many have none yet."""
+        """Wait until all records are delivered or failed; return how many are outstanding."""
         deadline = time.monotonic() + timeout_s
         while self.open_records() or self.client is REPLACING:
             left_s = deadline - time.monotonic()
@@ -282,34 +282,38 @@ class Delivery:
             with self._serve_alone():
                 client = self.client
                 if isinstance(client, SendingClient):
-                    client.hurry(self._patience_s(min(left_s, _IDLE_S)))
+                    client.hurry(self._wait_limit_s(min(left_s, _IDLE_S)))
                     self._check_fatal(client)
                     self._serve_refused(client)
             time.sleep(min(left_s, _PAUSE_S) if self.open_records() else 0)
         return self._unanswered() if self.open_records() else 0
 
     def _unanswered(self) -> int:
-        """Return how many records have no answer yet, without what else the client reports."""
+        """Return how many records are outstanding, without the client's log lines and errors."""
         with self._serve_alone():
             client = self.client
             count = client.unanswered() if isinstance(client, SendingClient) else len(client)
         return count + len(self._unsent) + len(self._refused)
 
     def set_memory(self, memory: int) -> None:
-        """Bound the buffer otherwise, and return when the new bound holds.
+        """Change the limit of the buffer; return when the new limit holds.
 
-        What the buffer holds has a few seconds to be sent; the rest goes over.
+        Buffered records have a few seconds to be sent; the rest moves to the new client.
         """
         self.check_may_wait()
         self._bound.memory = memory
-        self._ask_to_replace(self.client, None)
-        while (self._is_to_replace or self.client is REPLACING) and not self._stopped.is_set():
+        self._request_replacement(self.client, None)
+        while (self._needs_replacement or self.client is REPLACING) and not self._stopped.is_set():
             time.sleep(_PAUSE_S)
 
     def _wait_for_room(self, future: SendFuture, deadline: float) -> None:
         is_serving = self._serving_thread == threading.get_ident()
         if time.monotonic() >= deadline or is_serving:
-            why = "a callback cannot wait for room" if is_serving else "the brokers take no more"
+            why = (
+                "a callback cannot wait for room"
+                if is_serving
+                else "the brokers accept records too slowly"
+            )
             if future.topic in self._unsent.missing:
                 why = "the topic is missing"
             raise BufferFullError(
@@ -320,13 +324,13 @@ class Delivery:
 
     def _wait_for_client(self, future: SendFuture, deadline: float) -> None:
         if self._serving_thread == threading.get_ident():
-            self._unsent.add(future)  # it is sent with all that waits for the new client
+            self._unsent.add(future)  # the new client sends it with all other waiting records
             return
         if time.monotonic() >= deadline:
-            raise BufferFullError(f"{future.topic}: the client is being replaced; send it later")
+            raise BufferFullError(f"{future.topic}: the client is being replaced; retry later")
         time.sleep(_PAUSE_S)
 
-    # ---- answers, within the client
+    # ---- delivery reports, within the client
 
     def on_left(self, future: SendFuture) -> None:
         """Stop counting a record that has left the client's queue."""
@@ -334,7 +338,7 @@ class Delivery:
             self._bound.leave(future)
 
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
-        """Decide what becomes of a record that the client could not send."""
+        """Decide what happens to a record that the client could not send."""
         missing = self._unsent.missing
         is_known = future.topic in missing
         self._unsent.on_error(future, error, message)
@@ -345,7 +349,7 @@ class Delivery:
         if not is_known and future.topic in missing:
             self._log.log(
                 logging.WARNING,
-                "%s: there is no such topic; its records wait for it",
+                "%s: the topic does not exist; its records wait for it",
                 future.topic,
                 event=LogEvent.PRODUCER_TOPIC_MISSING,
             )
@@ -354,7 +358,7 @@ class Delivery:
         """Report that a callback has raised; called within ``except``."""
         self._log.log(
             logging.ERROR,
-            "a callback of a record sent to %s raised; it changes nothing",
+            "a callback of a record sent to %s raised; the record's result is unaffected",
             future.topic,
             event=LogEvent.SEND_CALLBACK_FAILED,
             exc_info=True,
@@ -375,11 +379,11 @@ class Delivery:
         turns = failures = 0
         while not self._stopped.is_set():
             try:
-                if self._is_to_replace:
+                if self._needs_replacement:
                     self._replace_client()
                 if time.monotonic() - self._turned_at < HOT_S:
-                    # Somebody sends much, and hands out answers: each time that this thread asks
-                    # for Python's lock, a busy machine takes milliseconds to hand it over.
+                    # A busy sender serves delivery reports itself. On a busy machine each request
+                    # of this thread for the GIL would take milliseconds.
                     time.sleep(_HOT_PAUSE_S)
                     if turns == self._turns:
                         self.serve(0)
@@ -393,7 +397,7 @@ class Delivery:
             except Exception:
                 self._log.log(
                     logging.ERROR,
-                    "the producer goes on after an error of its own",
+                    "the producer recovered from an internal error",
                     event=LogEvent.PRODUCER_WARNED,
                     exc_info=True,
                 )
@@ -405,14 +409,14 @@ class Delivery:
         if isinstance(client, SendingClient) and self._watchdog.is_lost(client):
             self._log.log(
                 logging.WARNING,
-                "the cluster answers, and this producer has lost its way to it: goes on with a new"
-                " one",
+                "the producer lost its connection although the cluster answers; continues with a"
+                " new client",
                 event=LogEvent.PRODUCER_REPLACED,
             )
-            self._ask_to_replace(client, None)
+            self._request_replacement(client, None)
 
     def _check_login(self) -> None:
-        """Fail all records where the brokers have refused the login for too long."""
+        """Fail all records once the brokers have refused the login for too long."""
         reason = self._login.refusal()
         client = self.client
         if reason is None or not isinstance(client, SendingClient):
@@ -431,7 +435,7 @@ class Delivery:
                     client.give_up(in_flight=True)
                     client.serve(_PAUSE_S)
                     self._refused.give_up()
-                self._unsent.answer_refused_login()
+                self._unsent.fail_refused_login()
             finally:
                 self._unsent.refused_login = None
 
@@ -449,17 +453,17 @@ class Delivery:
         for future in self._unsent.missing.expired():
             fail_missing(future)
 
-    def _ask_to_replace(self, client: Any, why: str | None) -> None:
+    def _request_replacement(self, client: Any, why: str | None) -> None:
         if client is self.client:
             self._why = why
-            self._is_to_replace = True
+            self._needs_replacement = True
 
     def _replace_client(self) -> None:
-        """Empty the client and let a new one send what it had, in order."""
+        """Empty the client and send its records with a new one, in order."""
         why = self._why
         if isinstance(self.client, SendingClient):
             self._replaced, self.client = self.client, REPLACING
-        # Whatever fails here is tried again, from where it failed.
+        # Whatever fails here is retried from where it failed.
         with self._serve_alone():
             if self._replaced is not None:
                 self._empty(self._replaced)
@@ -474,21 +478,21 @@ class Delivery:
         self._watchdog = self._new_watchdog()
         with self._serve_alone():
             if why is not None:
-                self._set_refused_apart()
+                self._separate_refused_topics()
             new = self._new_client()
             self._send_unsent(new)
-            self._is_to_replace, self._why = False, None
+            self._needs_replacement, self._why = False, None
             self.client = new
 
-    def _set_refused_apart(self) -> None:
-        """Have topics whose records ended a client sent by another one."""
+    def _separate_refused_topics(self) -> None:
+        """Move topics whose records caused a fatal error to a client of their own."""
         refusals, self._refusals = self._refusals, {}
         if not self._resends:
             return
         for topic, why in refusals.items():
             self._log.log(
                 logging.WARNING,
-                "%s: %s; its records have a client of their own until this is over",
+                "%s: %s; a separate client sends its records until they are accepted again",
                 topic,
                 why,
                 event=LogEvent.PRODUCER_TOPIC_REFUSED,
@@ -509,7 +513,7 @@ class Delivery:
             self._pause_s = 0.0
         self._log.log(
             logging.ERROR,
-            "the producer has given up: %s; what is not written is sent again, with a new producer",
+            "fatal error of the producer: %s; a new client sends unacknowledged records again",
             why,
             event=LogEvent.PRODUCER_FAILED,
         )
@@ -521,7 +525,7 @@ class Delivery:
         return sending_client.size_limit(self._properties, topic)
 
     def _empty(self, client: SendingClient) -> None:
-        """Take all records back from a client; those that are on their way have a moment."""
+        """Take all records back from a client; in-flight ones get a moment to complete."""
         patient_until = time.monotonic() + _DRAIN_S
         while len(client):
             if (
@@ -535,7 +539,7 @@ class Delivery:
             client.serve(_PAUSE_S)
 
     def _send_unsent(self, client: SendingClient) -> None:
-        """Send what has to go before anything else, in order."""
+        """Send what must go before anything else, in order."""
         while waiting := deque(self._unsent.take()):
             while waiting:
                 try:
@@ -554,7 +558,7 @@ class Delivery:
     # ---- the end
 
     def close(self, timeout_s: float) -> None:
-        """Wait for answers; whatever has none then gets an error."""
+        """Wait for delivery reports; then fail all outstanding records."""
         self.flush(timeout_s)
         self._unsent.closing = True
         self._stopped.set()
@@ -564,30 +568,30 @@ class Delivery:
             for each in (self._replaced, client):
                 if isinstance(each, SendingClient):
                     if len(each):
-                        each.serve(_NEWS_S)
+                        each.serve(_DISCONNECT_S)
                     self._empty(each)
             self._refused.close()
-            self._unsent.answer_all()
+            self._unsent.fail_all()
 
     # ---- transactions
 
     def begin_transaction(self) -> None:
-        """Begin one; a client that has given up, or is new, is prepared for it."""
+        """Begin one; a new client is initialized for transactions first."""
         deadline = time.monotonic() + self._max_block_s
         while not self._begin_with_client():
             self.check_usable()
             if time.monotonic() >= deadline:
-                raise TransactionAbortedError("the client is being replaced; run it again")
+                raise TransactionAbortedError("the client is being replaced; retry the transaction")
             time.sleep(_PAUSE_S)
 
     def _begin_with_client(self) -> bool:
-        """Begin one, unless there is no client for it now: the background thread replaces it."""
+        """Begin one; return False while the background thread replaces the client."""
         with self._serve_alone():
             client = self.client
-            if not isinstance(client, SendingClient) or self._is_to_replace:
+            if not isinstance(client, SendingClient) or self._needs_replacement:
                 return False
             if client.fatal is not None:
-                self._ask_to_replace(client, None)
+                self._request_replacement(client, None)
                 return False
             with transaction_errors():
                 client.begin(is_first=not self._is_ready)
@@ -596,15 +600,15 @@ class Delivery:
             return True
 
     def commit_transaction(self) -> None:
-        """Commit once all of its records are written; raises TransactionAbortedError."""
+        """Commit once all of its records are acknowledged; raises TransactionAbortedError."""
         with self._serve_alone(), transaction_errors():
             begun_by = self._begun_by
             if begun_by is None or self.client is not begun_by:
-                raise TransactionAbortedError("its client was replaced; run it again")
+                raise TransactionAbortedError("the client was replaced; retry the transaction")
             begun_by.commit()
 
     def abort_transaction(self) -> None:
-        """Abort; nothing is raised: the brokers abort what a replaced client began."""
+        """Abort; never raises: the brokers abort what a replaced client began."""
         with self._serve_alone():
             begun_by = self._begun_by
             if begun_by is not None and self.client is begun_by:
@@ -624,7 +628,7 @@ class Delivery:
             raise closed_error()
 
     def after_fork(self) -> None:
-        """Be unusable in this process, which has none of the client's threads."""
+        """Refuse all use in this process, which has none of the client's threads."""
         client, self.client = self.client, StandIn(wrong_process_error())
         if isinstance(client, SendingClient):
             client.keep_for_ever()

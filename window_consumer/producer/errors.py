@@ -1,4 +1,4 @@
-"""What a record that could not be sent failed with, and what a caller may do wrong."""
+"""Errors of records that could not be sent, and of misuse of a producer."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from window_consumer.model.errors import RunError, UsageError, WindowConsumerErr
 
 
 class SendError(WindowConsumerError):
-    """The root of what futures of a Producer fail with."""
+    """The base class of all errors that a Producer's futures raise."""
 
     refused = False
-    """Whether the record was surely not written, and sending the same again cannot help."""
+    """Whether the record is certainly not written, and sending it again cannot help."""
 
 
 class RefusedError(SendError):
-    """The brokers will never take this record, whenever it is sent."""
+    """The brokers will never accept this record, whenever it is sent."""
 
     refused = True
 
 
 class TooLargeError(RefusedError):
-    """The record alone is larger than its topic takes."""
+    """The record alone exceeds the topic's size limit."""
 
     def __init__(self, topic: str, size: int, limit: int | None):
         known = "" if limit is None else f" of {limit}"
         super().__init__(
-            f"a record of {size} bytes is larger than {topic} takes: make it smaller, or raise the"
+            f"a record of {size} bytes exceeds the limit of {topic}: make it smaller, or raise the"
             f" topic's max.message.bytes{known}"
         )
         self.topic = topic
         self.size = size
         """Bytes of key, value and headers, before compression."""
         self.limit = limit
-        """The topic's ``max.message.bytes``; None where the brokers do not say."""
+        """The topic's ``max.message.bytes``; None if the brokers do not report it."""
 
 
 class SendDeniedError(RefusedError):
@@ -43,26 +43,26 @@ class NoSuchTopicError(RefusedError):
 
 
 class InvalidRecordError(RefusedError):
-    """The brokers, or the client, take no such record: its name, timestamp or form is wrong."""
+    """The record is invalid for the brokers or the client: its topic, timestamp or format."""
 
 
 class LoginRefusedError(SendError):
-    """The brokers refuse the producer's login, and have for 30 s; the record was not written."""
+    """The brokers have refused the producer's login for 30 s; the record was not written."""
 
 
 class NeverSentError(SendError):
-    """The producer was closed before the record was sent: it is surely not written."""
+    """The producer was closed before the record was sent: it is certainly not written."""
 
 
 class MayHaveArrivedError(SendError):
-    """The producer was closed while the record was on its way: nobody knows whether it is written.
+    """The producer was closed while the record was in flight: it may or may not be written.
 
-    Sending it again with the same ``wc-id`` is safe where consumers go by ids.
+    Sending it again with the same ``wc-id`` is safe if consumers deduplicate by id.
     """
 
 
 class BufferFullError(SendError, BufferError):
-    """The buffer had no room within ``max_block``; the record was not taken."""
+    """The buffer had no room within ``max_block``; the record was not accepted."""
 
 
 class ProducerClosedError(UsageError):
@@ -70,4 +70,4 @@ class ProducerClosedError(UsageError):
 
 
 class TransactionAbortedError(RunError):
-    """A transaction was not committed; none of its records can be read. Run it again."""
+    """A transaction was not committed; none of its records is visible. Retry it."""

@@ -1,11 +1,11 @@
-"""``SendFuture``: what becomes of one record.
+"""``SendFuture``: the result of sending one record.
 
-One is made for each record, so that it has slots, no constructor and no lock. The thread that
-hands out answers writes ``answer`` and then reads ``callbacks``; who waits writes ``callbacks`` and
-then reads ``answer``. Whoever sees both runs the callbacks: each is popped once.
+There is one for each record, so it has slots, no constructor and no lock. The thread that serves
+delivery reports writes ``answer`` and then reads ``callbacks``; a waiter writes ``callbacks`` and
+then reads ``answer``. Whichever thread sees both runs the callbacks; each is popped once.
 
-Most are forgotten before their answer comes. Those are used again: Python's garbage collector would
-look at each one several times, which takes a fifth of the time of sending it.
+Most futures are dropped before their delivery report arrives. Those are reused: Python's garbage
+collector would visit each one several times, which takes a fifth of the time of sending it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from window_consumer.producer.errors import SendError
 
 @frozen
 class SendResult:
-    """Where the brokers have written a record; ``timestamp`` is in milliseconds since 1970."""
+    """Where the brokers wrote a record; ``timestamp`` is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -38,34 +38,34 @@ class AnswerHandler(Protocol):
     """What a future needs of its producer."""
 
     id_prefix: str
-    """Ids are this and the future's number."""
+    """A record's id is this and the future's number."""
     spares: deque[SendFuture]
-    """Answered futures that nobody has, for the next records."""
+    """Delivered futures that nobody holds, for the next records."""
 
     def on_left(self, future: DetailedSendFuture) -> None:
-        """Take note that a record has left the client's queue."""
+        """Stop counting a record that has left the client's queue."""
 
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
-        """Decide what becomes of a record that the client could not send."""
+        """Decide what happens to a record that the client could not send."""
 
     def on_callback_error(self, future: SendFuture) -> None:
         """Report that a callback has raised; called within ``except``."""
 
     def check_may_wait(self) -> None:
-        """Raise UsageError on the thread that hands out answers: it would wait for itself."""
+        """Raise UsageError on the thread that serves delivery reports: it would deadlock."""
 
 
 Headers = list[tuple[str, bytes | str | None]]
 DoneCallback = Callable[["SendFuture"], object]
 
 _REGISTERING = threading.Lock()
-"""For the first callback of a future; answers never take it."""
+"""For the first callback of a future; delivery reports never take it."""
 
 
 class SendFuture:
     """A record's result: await it in any event loop, or wait for it on any thread.
 
-    It cannot be cancelled: a record that was handed to the brokers cannot be taken back.
+    It cannot be cancelled, because a sent record cannot be taken back.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class SendFuture:
     )
 
     answer: Any
-    """None until there is one: the client's message, then a SendResult; or a SendError."""
+    """None at first; then the client's message, later a SendResult; or a SendError."""
     callbacks: deque[DoneCallback] | None
     handler: AnswerHandler
     topic: str
@@ -93,7 +93,7 @@ class SendFuture:
 
     @property
     def headers(self) -> Headers:
-        """The headers to send it with, again and again."""
+        """The headers to send it with, the same on each attempt."""
         return [(names.ID, self.handler.id_prefix + str(self.number))]
 
     def produce_with(self, client: Any, on_answer: Callable[[Any, Any], None]) -> None:
@@ -110,7 +110,7 @@ class SendFuture:
         )
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Take the client's answer. It runs within the client: nothing may raise here."""
+        """Take the client's delivery report. Runs within the client, so it must not raise."""
         if error is not None:
             self.handler.on_error(self, error, message)
         elif self.callbacks is None and getrefcount(self) == _FORGOTTEN:
@@ -126,19 +126,19 @@ class SendFuture:
             self.run_callbacks()
 
     def fail(self, error: SendError) -> None:
-        """End with an error."""
+        """Fail with an error."""
         self.answer = error
         if self.callbacks is not None:
             self.run_callbacks()
 
     def run_callbacks(self) -> None:
-        """Run each callback once; what one raises is logged, and changes nothing."""
+        """Run each callback once; an exception of one is logged and has no other effect."""
         callbacks = self.callbacks
         while callbacks:
             try:
                 callback = callbacks.popleft()
             except IndexError:
-                return  # another thread had the last one
+                return  # another thread took the last one
             try:
                 callback(self)
             except Exception:
@@ -153,13 +153,13 @@ class SendFuture:
         return sum(len(part.encode() if isinstance(part, str) else part) for part in parts if part)
 
     def done(self) -> bool:
-        """Tell whether there is a result or an error."""
+        """Return whether there is a result or an error."""
         return self.answer is not None
 
     def add_done_callback(self, callback: DoneCallback) -> None:
-        """Call back with this future once it is done: on the thread that learns of it, or here.
+        """Call ``callback`` with this future once done: on the thread that completes it, or here.
 
-        A callback must return soon: answers of other records wait for it.
+        A callback must return soon: it delays the results of other records.
         """
         with _REGISTERING:
             if self.callbacks is None:
@@ -171,7 +171,7 @@ class SendFuture:
     def result(self, timeout: float | None = None) -> SendResult:
         """Return where the record was written; ``timeout`` in seconds.
 
-        Raises the SendError that ended it, or TimeoutError while it is under way still.
+        Raises the SendError that ended it, or TimeoutError if it is still outstanding.
         """
         answer = self._wait(timeout)
         if isinstance(answer, SendError):
@@ -183,7 +183,7 @@ class SendFuture:
         return answer
 
     def exception(self, timeout: float | None = None) -> SendError | None:
-        """Return the error that ended the record, None where it was written; as ``result``."""
+        """Return the SendError, or None if the record was written; otherwise as ``result``."""
         answer = self._wait(timeout)
         return answer if isinstance(answer, SendError) else None
 
@@ -193,7 +193,7 @@ class SendFuture:
             done = threading.Event()
             self.add_done_callback(lambda _: done.set())
             if not done.wait(timeout):
-                raise TimeoutError(f"no answer for a record of {self.topic} within {timeout} s")
+                raise TimeoutError(f"no result for a record of {self.topic} within {timeout} s")
         return self.answer
 
     def __await__(self) -> Generator[Any, None, SendResult]:
@@ -228,7 +228,7 @@ _FORGOTTEN: Final = _forgotten()
 
 
 class DetailedSendFuture(SendFuture):
-    """A record with a partition, a timestamp, or somebody who watches it."""
+    """A record with headers, a partition, a timestamp or watchers."""
 
     __slots__ = ("headers", "partition", "queued_bytes", "timestamp", "watched")
 
@@ -240,10 +240,10 @@ class DetailedSendFuture(SendFuture):
     """A WatchedSend, or None."""
 
     queued_bytes: int
-    """What it counts for in the client's queue."""
+    """The bytes it counts for in the client's queue."""
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Take the client's answer, for the watchers first."""
+        """Take the client's delivery report; watchers see it first."""
         self.handler.on_left(self)
         if error is not None:
             self.handler.on_error(self, error, message)
@@ -253,7 +253,7 @@ class DetailedSendFuture(SendFuture):
         self.succeed(message)
 
     def fail(self, error: SendError) -> None:
-        """End with an error, for the watchers first."""
+        """Fail with an error; watchers see it first."""
         if self.watched is not None:
             self.watched.failed(error)
         super().fail(error)
@@ -264,7 +264,7 @@ def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None
         loop.call_soon_threadsafe(_resolve, waiter)
     except RuntimeError:
         if not loop.is_closed():
-            raise  # else nobody waits any more
+            raise  # a closed loop has no waiters
 
 
 def _resolve(waiter: asyncio.Future[None]) -> None:

@@ -9,12 +9,12 @@ from window_consumer.producer.settings import BYTES_A_RECORD
 
 
 class MemoryLimit:
-    """Counts held records, and with them those in the client's queue. Any thread may call.
+    """Counts held records together with those in the client's queue. Any thread may call.
 
-    librdkafka bounds its own queue by ``memory``. While records are held, each record that is sent
-    is a DetailedSendFuture, whose bytes count from ``enter`` to its answer, so that both places
-    together stay within ``memory``. A new record is held only while those held fill less than half:
-    the other half is left to topics that take records.
+    librdkafka limits its own queue to ``memory``. While records are held, each sent record is a
+    DetailedSendFuture, whose bytes count from ``enter`` to its delivery report, so that held and
+    queued records together stay within ``memory``. Held records may fill half of it: the other half
+    is for topics that accept records.
     """
 
     def __init__(self, memory: int):
@@ -25,7 +25,7 @@ class MemoryLimit:
         self._counting = threading.Lock()
 
     def check_hold(self, future: SendFuture, queued_records: int) -> None:
-        """Raise BufferError where one more record may not be held."""
+        """Raise BufferError if one more record may not be held."""
         self._check(future, queued_records)
         size = _value_bytes(future)
         with self._counting:
@@ -36,7 +36,7 @@ class MemoryLimit:
                 raise BufferError
 
     def check_queue(self, future: SendFuture, queued_records: int) -> None:
-        """Raise BufferError where held records leave no room for one more in the queue."""
+        """Raise BufferError if held records leave no room for one more in the queue."""
         if self._held_records:
             self._check(future, queued_records)
 
@@ -54,19 +54,19 @@ class MemoryLimit:
         return max(1, self.memory // BYTES_A_RECORD)
 
     def hold(self, *futures: SendFuture) -> None:
-        """Count records that are held from now on."""
+        """Start counting held records."""
         with self._counting:
             self._held_bytes += sum(_value_bytes(each) for each in futures)
             self._held_records += len(futures)
 
     def release(self, *futures: SendFuture) -> None:
-        """Stop counting records that are held no longer."""
+        """Stop counting records that are no longer held."""
         with self._counting:
             self._held_bytes -= sum(_value_bytes(each) for each in futures)
             self._held_records -= len(futures)
 
     def enter(self, future: SendFuture) -> None:
-        """Count a record in the client's queue until its answer comes."""
+        """Count a record in the client's queue until its delivery report."""
         if isinstance(future, DetailedSendFuture):
             future.queued_bytes = _value_bytes(future)
             with self._counting:

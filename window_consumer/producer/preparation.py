@@ -1,4 +1,4 @@
-"""What ``send`` makes of a record that is more than topic, key and value."""
+"""Prepares records that have more than topic, key and value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordPreparation:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return self == RecordPreparation(None, None, None, ())
 
     def record(
@@ -57,12 +57,12 @@ class RecordPreparation:
             return record
         if not isinstance(changed, Produce):
             raise TypeError(
-                f"before_send has to return a Produce or None, not {type(changed).__name__}"
+                f"before_send must return a Produce or None, not {type(changed).__name__}"
             )
         return changed
 
     def future(self, record: Produce, record_id: str, now_ms: int) -> DetailedSendFuture:
-        """Return the record's future, and tell watchers that it begins."""
+        """Return the record's future, and notify watchers of its start."""
         future = DetailedSendFuture()
         future.topic, future.key, future.value = record.topic, record.key, record.value
         future.partition = -1 if record.partition is None else record.partition
@@ -75,7 +75,7 @@ class RecordPreparation:
             pairs.append((names.ID, record_id.encode()))
         self._add_parent(pairs, given)
         if self.trace is not None or self.watchers:
-            # Both ends count in the bucket of the same time.
+            # Producer and consumer must count it in the same time bucket.
             future.timestamp = future.timestamp or now_ms
             self._complete(pairs, given, now_ms)
             future.watched = WatchedSend(

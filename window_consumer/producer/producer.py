@@ -35,19 +35,19 @@ from window_consumer.runtime.log import own_logger
 LOGGER: Final = own_logger()
 
 _ROUND: Final = 127
-"""After so many records, which has to be a power of two less one, ``send`` hands out answers."""
+"""``send`` serves delivery reports once per this many records; a power of two minus one."""
 
 _VERIFY_S: Final = 5.0
 
 
 class Producer:
-    """Sends records to Kafka and does not lose one. Any thread may call.
+    """Sends records to Kafka and loses none. Any thread may call.
 
-    A record counts as sent when all in-sync replicas have it, and is written once by one client
-    (idempotence). The producer sends until then, or until it is closed: brokers that are away,
-    leaders that move and clients that give up are no errors. Records with one key stay in order.
-    Each has a ``wc-id``, by which consumers recognize what was written twice because its first
-    answer was lost; an id among the headers stays.
+    A record counts as sent when all in-sync replicas have it, and one client writes it once
+    (idempotence). The producer retries until then, or until it is closed: unavailable brokers,
+    leader changes and fatal client errors do not fail a record. Records with the same key stay in
+    order. Each has a ``wc-id``, by which consumers recognize a record that was written twice
+    because its first acknowledgement was lost; an id given in the headers is kept.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a producer
@@ -63,12 +63,13 @@ class Producer:
         audit: SendWatcher | Sequence[SendWatcher] | None = None,
         transactional_id: str | None = None,
     ):
-        """Make a producer; the brokers need not be there.
+        """Create a producer; the brokers need not be available yet.
 
-        ``kafka`` are librdkafka's properties. ``memory`` bounds what is not acknowledged: bytes of
-        values, and one record for each 512 bytes. ``serialize`` makes bytes of values, for all
-        topics or by topic. ``before_send`` gets each record as a Produce, and may return another
-        or raise. ``trace`` are TraceSettings, ``audit`` is who counts. Raises UsageError.
+        ``kafka`` has librdkafka's properties. ``memory`` limits unacknowledged records: the bytes
+        of their values, and one record per 512 bytes. ``serialize`` converts values to bytes, for
+        all topics or by topic. ``before_send`` gets each record as a Produce, and may return
+        another one or raise. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
+        Raises UsageError.
         """
         self._kafka = dict(kafka)
         opened = None if trace is None else trace.open(self._kafka)
@@ -102,15 +103,15 @@ class Producer:
         ttl: str | float | None = None,
         tags: Tags = "",
     ) -> SendFuture:
-        """Send a record; its future has the result once the brokers do.
+        """Send a record; its future completes once the brokers acknowledge it.
 
         ``ttl``, such as ``30s``, becomes the header ``ttl`` in seconds, ``tags`` become
         ``wc-tags``. ``timestamp`` is in milliseconds since 1970. Waits up to ``max_block`` while
-        the buffer is full, then raises BufferFullError. Raises TypeError and ValueError for what
-        is no record, and UsageError after ``close`` and in a forked process.
+        the buffer is full, then raises BufferFullError. Raises TypeError and ValueError for an
+        invalid record, and UsageError after ``close`` and in a forked process.
         """
         delivery = self._delivery
-        client = delivery.client  # first: it is replaced before a topic needs care
+        client = delivery.client  # read before ``careful``, which is set after a replacement
         if (
             delivery.careful
             or headers
@@ -136,7 +137,7 @@ class Producer:
         try:
             client.produce(topic, value, key, -1, future, None, 0, [record_id])
         except Exception:
-            delivery.submit(future)  # raises what is the caller's fault again
+            delivery.submit(future)  # raises the caller's errors again
         else:
             if delivery.client is not client:
                 delivery.settle(client)
@@ -173,18 +174,18 @@ class Producer:
         return future
 
     def flush(self, timeout: float | None = None) -> int:
-        """Wait until each record sent so far has an answer; return how many have none yet.
+        """Wait until all records sent so far are done; return how many are still outstanding.
 
-        ``timeout`` is in seconds; without it waits as long as it takes.
+        ``timeout`` is in seconds; None waits without limit.
         """
         self._delivery.check_usable()
         return self._delivery.flush(float("inf") if timeout is None else timeout)
 
     @property
     def memory(self) -> int:
-        """The bound of what is not acknowledged, in bytes.
+        """The limit of unacknowledged records, in bytes.
 
-        Changing it sends what there is with the old one first; meanwhile ``send`` waits.
+        A change first sends what is buffered under the old limit; meanwhile ``send`` waits.
         """
         return self._delivery.memory
 
@@ -195,11 +196,11 @@ class Producer:
 
     @property
     def events_dropped(self) -> int:
-        """How many events of the trace were lost so far."""
+        """How many trace events were lost so far."""
         return 0 if self._trace is None else self._trace.dropped
 
     def verify(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
-        """Ask the leader of each partition for its first offset and its end, within 5 s.
+        """Query the leader of each partition for its first and end offset, within 5 s.
 
         Raises BrokerUnavailableError, MissingTopicError, NotPermittedError or
         AuthenticationError.
@@ -209,23 +210,23 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what is sent within the block, or, where it raises, abort it.
+        """Commit what is sent within the block; abort if the block raises.
 
-        Needs ``transactional_id=``. Raises TransactionAbortedError where it was not committed.
+        Needs ``transactional_id=``. Raises TransactionAbortedError if it was not committed.
         """
         self._delivery.check_usable()
         if self._transactions is None:
             raise UsageError(
-                "transaction: the producer needs a transactional_id=, of its own in each process"
+                "transaction: the producer needs a transactional_id=, a different one per process"
             )
         with self._transactions.run():
             yield
 
     def close(self, timeout: str | float = "30s") -> None:
-        """Wait for answers, then end: each future that has none fails.
+        """Wait for delivery reports, then close: futures still outstanding fail.
 
-        NeverSentError says that a record was surely not written, MayHaveArrivedError that nobody
-        knows. A second time does nothing.
+        NeverSentError means that a record was certainly not written, MayHaveArrivedError that this
+        is unknown. Repeated calls do nothing.
         """
         if self._is_closed:
             return
@@ -236,7 +237,7 @@ class Producer:
             self._trace.close()
 
     def after_fork(self) -> None:
-        """Be unusable in a child process; called by Python."""
+        """Refuse all use in a forked child; called by Python."""
         self._delivery.after_fork()
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""Topics of which the brokers have refused a record: they have a client of their own.
+"""Topics with a record that the brokers refused: they get a client of their own.
 
-With ``enable.gapless.guarantee`` a refused batch ends the client, so that nothing overtakes what is
-sent again. Were it the client of all topics, each refusal would stop all. The client here has no
-such guarantee and needs none: each record is a batch, so that a refusal is about it alone, and the
-next one of its topic and key is sent once it has its answer.
+With ``enable.gapless.guarantee`` a refused batch is fatal for the client, so that nothing overtakes
+a resent record. With a single client for all topics, each refusal would stop them all. The client
+here needs no such guarantee: each record is its own batch, so a refusal concerns it alone, and the
+next record of its topic and key is sent after its delivery report.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OF_REFUSED: Final = {
     "linger.ms": 0,
     "enable.gapless.guarantee": False,
 }
-"""What is different in the client of these topics."""
+"""The properties in which the client of these topics differs."""
 
 CALM_S: Final = 1.0
-"""A topic goes back to the others once none of its records was refused for so long."""
+"""A topic returns to the shared client after this long without a refusal."""
 
 _LONGEST_CALM_S: Final = 3_600.0
-"""Each return that was too early doubles the time."""
+"""Each return that was too early doubles the time, up to this."""
 
 _DRAIN_S: Final = 5.0
 _SERVE_S: Final = 0.05
@@ -47,13 +47,13 @@ _Place = tuple[str, Any]
 
 @frozen
 class ClientFactory:
-    """What these topics need of the producer."""
+    """What these topics need from the producer."""
 
     client: Callable[[], SendingClient]
-    """Makes one, with ``OF_REFUSED``; the thread that hands out answers owns it."""
+    """Creates one with ``OF_REFUSED``; the thread that serves delivery reports owns it."""
     watchdog: Callable[[], ClientWatchdog]
     limit_of: Callable[[str], int | None]
-    """Asks for a topic's ``max.message.bytes``."""
+    """Queries a topic's ``max.message.bytes``."""
 
 
 @define
@@ -63,18 +63,21 @@ class _RefusedTopic:
     open_records: int = 0
     in_flight: int = 0
     is_returning: bool = False
-    """Its records wait until those in flight have their answers."""
+    """Its records wait until those in flight have their delivery reports."""
 
 
 @define
 class _Chain:
     waiting: deque[SendFuture] = field(factory=deque)
     is_busy: bool = False
-    """Whether the client has the record before those that wait."""
+    """Whether the client has the record that precedes the waiting ones."""
 
 
 class RefusedTopics:
-    """Sends the records of these topics. Owner: who hands out answers; any thread may ``send``."""
+    """Sends the records of these topics. Any thread may ``send``.
+
+    Owner of the rest: the thread that serves delivery reports.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class RefusedTopics:
         ordering: AbstractContextManager[object],
         calm_s: float = CALM_S,
     ):
-        """``ordering`` is a lock that its owner may take again."""
+        """``ordering`` is a reentrant lock."""
         self._unsent = unsent
         self._bound = bound
         self._clients = clients
@@ -94,10 +97,10 @@ class RefusedTopics:
         self._limits: dict[str, int | None] = {}
         self._calm_s: dict[str, float] = {}
         self._chains: dict[_Place, _Chain] = {}
-        """The records of a topic and key; without a key, those of a topic that goes back."""
+        """The records of each topic and key; without a key, those of a returning topic."""
         self._again: list[SendFuture] = []
         self._failed: deque[tuple[SendFuture, Any]] = deque()
-        """Records that the client did not take; answered later, as a chain may be long."""
+        """Records that the client did not accept; failed later, as a chain may be long."""
         self._too_large: list[SendFuture] = []
         self._client: SendingClient | None = None
         self._watchdog = clients.watchdog()
@@ -109,11 +112,11 @@ class RefusedTopics:
         return bool(self._topics)
 
     def __len__(self) -> int:
-        """Return how many records have no answer yet."""
+        """Return how many records are outstanding."""
         return sum(each.open_records for each in list(self._topics.values()))
 
     def add(self, topic: str) -> None:
-        """Take a topic apart from the others."""
+        """Start sending a topic with the separate client."""
         calm_s = self._calm_s.get(topic, self._first_calm_s)
         self._calm_s[topic] = min(2 * calm_s, _LONGEST_CALM_S)
         self._topics[topic] = _RefusedTopic(time.monotonic(), calm_s)
@@ -129,7 +132,7 @@ class RefusedTopics:
             self._advance(topic, chain)
 
     def _advance(self, topic: _RefusedTopic, chain: _Chain) -> None:
-        """Send what may be sent of a chain: the next record, or all that have no key."""
+        """Send what a chain allows: the next record, or all records without a key."""
         while chain.waiting and not (chain.is_busy or topic.is_returning):
             future = chain.waiting.popleft()
             chain.is_busy = future.key is not None
@@ -152,13 +155,13 @@ class RefusedTopics:
             self._failed.append((future, error))
 
     def _on_answer(self, future: SendFuture, error: Any, message: Any) -> None:
-        """Take the client's answer, within the client: nothing may raise here."""
+        """Take the client's delivery report. Runs within the client, so it must not raise."""
         if error is None:
             self._end(future)
             future(None, message)
             return
         verdict = errors.send_verdict(error)
-        if verdict == "transient" and self._unsent.is_to_send_again(future, error, message):
+        if verdict == "transient" and self._unsent.may_resend(future, error, message):
             self._again.append(future)
         elif verdict == "missing" and not self._unsent.closing:
             self._hold_chain(future)
@@ -193,7 +196,7 @@ class RefusedTopics:
                 del self._chains[place]
 
     def _hold_chain(self, future: SendFuture) -> None:
-        """Have a record wait for its topic, and those after it."""
+        """Hold a record and those after it until the topic exists."""
         with self._ordering:
             self._topics[future.topic].in_flight -= 1
             chain = self._chains.pop(_place_of(future), _Chain())
@@ -206,16 +209,16 @@ class RefusedTopics:
         for each in futures:
             self._topics[each.topic].open_records -= 1
 
-    # ---- the thread that hands out answers
+    # ---- the thread that serves delivery reports
 
     def give_up(self) -> None:
-        """Have all records fail, as nothing can be sent."""
+        """Fail all records, as nothing can be sent."""
         if self._client is not None:
             self._client.give_up(in_flight=True)
             self._client.serve(_SERVE_S)
 
     def serve(self) -> None:
-        """Hand out answers, and replace the client where it has given up."""
+        """Serve delivery reports; replace the client after a fatal error."""
         client = self._client
         if client is not None:
             if client.serve(0) or not len(client):
@@ -235,15 +238,15 @@ class RefusedTopics:
             future.fail(TooLargeError(future.topic, future.size, self._limit(future.topic)))
 
     def _limit(self, name: str) -> int | None:
-        """Ask for a topic's limit once: it takes a request."""
+        """Query a topic's limit once: it takes a request."""
         if name not in self._limits:
             self._limits[name] = self._clients.limit_of(name)
         return self._limits[name]
 
-    def let_go(self) -> bool:
-        """Return topics to the others; whether they have unsent records, which go first.
+    def return_calm_topics(self) -> bool:
+        """Return calm topics to the shared client; return whether they have unsent records.
 
-        The caller holds ``ordering``.
+        Those go first. The caller holds ``ordering``.
         """
         now, found = time.monotonic(), False
         for name, topic in list(self._topics.items()):
@@ -263,7 +266,7 @@ class RefusedTopics:
         return found
 
     def _take_back(self, client: SendingClient) -> None:
-        """Empty a client that has given up."""
+        """Empty a client that had a fatal error."""
         with self._ordering:
             self._client = None
         patient_until = time.monotonic() + _DRAIN_S
@@ -273,7 +276,7 @@ class RefusedTopics:
             client.serve(_SERVE_S)
 
     def close(self) -> None:
-        """Take all records back, for ``UnsentRecords`` to give up."""
+        """Take all records back, for ``UnsentRecords`` to fail."""
         if self._client is not None:
             self._take_back(self._client)
         with self._ordering:
@@ -289,12 +292,12 @@ class RefusedTopics:
             self._topics.clear()
 
     def after_fork(self) -> None:
-        """Leave the client alone in a process that has none of its threads."""
+        """Never touch the client in a process that has none of its threads."""
         if self._client is not None:
             self._client.keep_for_ever()
 
 
 def _place_of(future: SendFuture) -> _Place:
-    """Return whom a record has to wait for; records without a key have no order."""
+    """Return the chain of a record: topic and key; records without a key have no order."""
     key = future.key
     return future.topic, key.encode() if isinstance(key, str) else key

@@ -1,4 +1,4 @@
-"""What stands where a producer has no client: it refuses each record, with the reason."""
+"""The stand-in for a missing client of a producer, and the errors of its use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from window_consumer.producer.errors import ProducerClosedError, TransactionAbor
 
 
 class StandIn:
-    """In place of a client: refuses records."""
+    """Takes the place of a client and refuses records."""
 
     def __init__(self, error: Exception):
         self._error = error
@@ -28,33 +28,33 @@ class StandIn:
 
 
 class ReplacingError(Exception):
-    """There is no client for a moment."""
+    """The client is being replaced."""
 
 
 REPLACING: Final = StandIn(ReplacingError())
 
 
 def closed_error() -> ProducerClosedError:
-    """Return what use after ``close`` raises."""
-    return ProducerClosedError("the producer is closed: make a new one")
+    """Return the error for use after ``close``."""
+    return ProducerClosedError("the producer is closed: create a new one")
 
 
 def wrong_process_error() -> WrongProcessError:
-    """Return what use in a fork raises."""
-    return WrongProcessError("this producer was made in another process: make one after the fork")
+    """Return the error for use in a forked process."""
+    return WrongProcessError("this producer belongs to another process: create one after the fork")
 
 
 @contextmanager
 def transaction_errors() -> Iterator[None]:
-    """Raise what a caller of a transaction can act on."""
+    """Turn the client's failures into TransactionAbortedError."""
     try:
         yield
     except sending_client.TransactionFailure as error:
-        raise TransactionAbortedError(f"{error}; run it again") from None
+        raise TransactionAbortedError(f"{error}; retry the transaction") from None
 
 
 def numbered(prefix: str) -> Callable[[], tuple[int, tuple[str, str]]]:
-    """Return what gives the next record's number and header: one call into C, for any thread."""
+    """Return a function for the next record's number and header: one C call, thread-safe."""
     ids = map(prefix.__add__, map(str, itertools.count(1)))
     headers = zip(itertools.repeat(ID), ids, strict=False)
     return zip(itertools.count(1), headers, strict=False).__next__

@@ -1,4 +1,4 @@
-"""Transactions of a Producer: all records of a block can be read, or none."""
+"""Transactions of a Producer: all records of a block become visible, or none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from window_consumer.producer.delivery import Delivery
 
 
 class Transactions:
-    """Runs one transaction at a time. Owner: the thread that is in one."""
+    """Runs one transaction at a time. Owner: the thread inside it."""
 
     def __init__(self, delivery: Delivery):
         self._delivery = delivery
@@ -20,15 +20,15 @@ class Transactions:
         """Raise UsageError outside of a transaction."""
         if not self._is_open:
             raise UsageError(
-                "send: a producer with a transactional_id sends within `with"
-                " producer.transaction():` only"
+                "send: a producer with a transactional_id sends only inside `with"
+                " producer.transaction():`"
             )
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        """Begin, then commit, or abort where the block raises."""
+        """Begin, then commit, or abort if the block raises."""
         if self._is_open:
-            raise UsageError("transaction: there is one already; end it before the next begins")
+            raise UsageError("transaction: one is already open; end it before the next")
         self._delivery.begin_transaction()
         self._is_open = True
         try:

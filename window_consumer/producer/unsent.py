@@ -1,4 +1,4 @@
-"""Records that a client could not send: failed for good, or waiting for a client or their topic."""
+"""Records that a client could not send: failed, or waiting for a client or their topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from window_consumer.producer.missing_topics import MissingTopics
 
 
 class UnsentRecords:
-    """Decides by the error. Owner: the thread that hands out answers, but for ``hold``."""
+    """Decides by the error. Owner: the thread that serves delivery reports, except ``hold``."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class UnsentRecords:
         *,
         resends: bool,
     ):
-        """``resends`` is False in transactions, which are run again as a whole."""
+        """``resends`` is False with transactions, which are retried as a whole."""
         self._largest = int(properties["message.max.bytes"])
         self._resends = resends
         self._waiting: list[SendFuture] = []
@@ -44,25 +44,25 @@ class UnsentRecords:
         self.limits = BatchLimits[SendFuture](properties)
         self.missing = MissingTopics(missing_topic_s, bound)
         self.refused_login: str | None = None
-        """Why the brokers refuse the login; while it is there, nothing is sent again."""
+        """Why the brokers refuse the login; while it is set, nothing is sent again."""
         self.closing = False
-        """Whether nothing is sent again."""
+        """Whether the producer is closing: nothing is sent again."""
 
     def __len__(self) -> int:
         return len(self._waiting) + self.missing.count() + self._too_large
 
     def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
-        """Decide what becomes of a record; ``message`` is None where the client did not take it."""
+        """Decide what happens to a record; ``message`` is None if the client did not accept it."""
         verdict = errors.send_verdict(error)
         text = f"{future.topic}: {errors.text_of(error)}"
         if self.closing and verdict not in ("denied", "invalid"):
             self._give_up(future, may_have_arrived=self._may_have_arrived(future, error, message))
         elif self.refused_login is not None and verdict == "transient":
-            self._give_up_login(
+            self._fail_login(
                 future, may_have_arrived=self._may_have_arrived(future, error, message)
             )
         elif verdict == "denied":
-            future.fail(SendDeniedError(f"{text}: WRITE on the topic is missing: add an ACL"))
+            future.fail(SendDeniedError(f"{text}: no permission to WRITE: add an ACL"))
         elif verdict == "invalid":
             future.fail(InvalidRecordError(text))
         elif verdict == "too_large" and message is None:
@@ -74,11 +74,11 @@ class UnsentRecords:
             self.limits.add_refused(future, message.partition())
         elif verdict == "missing":
             self.hold(future)
-        elif self.is_to_send_again(future, error, message):
+        elif self.may_resend(future, error, message):
             self._waiting.append(future)
 
-    def is_to_send_again(self, future: SendFuture, error: Any, message: Any) -> bool:
-        """Tell it of a record whose trouble may pass, and remember whether it may be written."""
+    def may_resend(self, future: SendFuture, error: Any, message: Any) -> bool:
+        """Return whether to resend after a transient error; remember if it may be written."""
         if self.closing or self.refused_login is not None:
             return False
         if self._may_have_arrived(future, error, message):
@@ -91,11 +91,11 @@ class UnsentRecords:
             fail_missing(future)
 
     def add(self, *futures: SendFuture) -> None:
-        """Have records sent again."""
+        """Queue records to be sent again."""
         self._waiting += futures
 
     def take(self) -> list[SendFuture]:
-        """Return those to send again, in order; here they are no more."""
+        """Remove and return the records to send again, in order."""
         found = sorted(self._waiting, key=attrgetter("number"))
         self._waiting.clear()
         return found
@@ -103,20 +103,20 @@ class UnsentRecords:
     def sort_out(
         self, limit_of: Callable[[str], int | None]
     ) -> tuple[list[SendFuture], list[tuple[SendFuture, int | None]]]:
-        """Return whom of batches that were too large to send again, and who is too large."""
+        """Split refused batches: return the records to resend, and those that are too large."""
         found = self.limits.sort_out(limit_of)
         self._too_large = 0
         return found
 
     def doubt_below(self, number: int) -> None:
-        """Remember that a connection was cut: records before may have been on it."""
+        """Remember a lost connection: records with lower numbers may have been sent on it."""
         self._doubtful_below = number
 
     def _may_have_arrived(self, future: SendFuture, error: Any, message: Any) -> bool:
-        """Tell whether a purged record may be written.
+        """Return whether a purged record may be written.
 
-        A record that waits in the queue may have been on a connection that was cut. Without a
-        partition it was on none: the client had not learned of the topic yet.
+        A record in the queue may have been sent on a connection that was lost. Without a partition
+        it was not: the client did not know the topic yet.
         """
         if future.number in self._doubtful or not errors.is_purged(error):
             return True
@@ -124,20 +124,20 @@ class UnsentRecords:
         is_cut = place is not None and place >= 0 and future.number <= self._doubtful_below
         return is_cut or errors.was_in_flight(error)
 
-    def answer_refused_login(self) -> None:
-        """Give up what waits, as nothing can be sent."""
+    def fail_refused_login(self) -> None:
+        """Fail all waiting records, as nothing can be sent."""
         for future in (*self.take(), *self.missing.clear()):
-            self._give_up_login(future, may_have_arrived=future.number in self._doubtful)
+            self._fail_login(future, may_have_arrived=future.number in self._doubtful)
 
-    def _give_up_login(self, future: SendFuture, *, may_have_arrived: bool) -> None:
+    def _fail_login(self, future: SendFuture, *, may_have_arrived: bool) -> None:
         text = f"{future.topic}: the brokers refuse the login: {self.refused_login}"
         if may_have_arrived:
-            future.fail(MayHaveArrivedError(f"{text}; the record may have been written before"))
+            future.fail(MayHaveArrivedError(f"{text}; an earlier attempt may have written it"))
         else:
             future.fail(LoginRefusedError(text))
 
-    def answer_all(self) -> None:
-        """Give up what waits, as the producer is closed."""
+    def fail_all(self) -> None:
+        """Fail all waiting records, as the producer is closed."""
         again, alone = self.sort_out(_unknown_limit)
         for future, limit in alone:
             future.fail(TooLargeError(future.topic, future.size, limit))
@@ -148,11 +148,13 @@ class UnsentRecords:
     def _give_up(future: SendFuture, *, may_have_arrived: bool) -> None:
         if may_have_arrived:
             error: SendError = MayHaveArrivedError(
-                f"{future.topic}: the producer was closed before the brokers answered; the record"
-                " may have been written"
+                f"{future.topic}: the producer was closed before the brokers acknowledged the"
+                " record; it may have been written"
             )
         else:
-            error = NeverSentError(f"{future.topic}: the producer was closed before it was sent")
+            error = NeverSentError(
+                f"{future.topic}: the producer was closed before the record was sent"
+            )
         future.fail(error)
 
 
@@ -161,8 +163,8 @@ def _unknown_limit(_: str) -> None:
 
 
 def fail_missing(future: SendFuture) -> None:
-    """End a record whose topic was missing for too long."""
-    future.fail(NoSuchTopicError(f"{future.topic}: there is no such topic: create it"))
+    """Fail a record whose topic was missing for too long."""
+    future.fail(NoSuchTopicError(f"{future.topic}: the topic does not exist: create it"))
 
 
 def _of_transaction(future: SendFuture, verdict: str, text: str) -> SendError:
