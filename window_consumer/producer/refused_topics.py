@@ -74,10 +74,7 @@ class _Chain:
 
 
 class RefusedTopics:
-    """Sends the records of these topics. Any thread may ``send``.
-
-    Owner of the rest: the thread that serves delivery reports.
-    """
+    """Sends their records. Owner: the thread that serves delivery reports; any may ``send``."""
 
     def __init__(
         self,
