@@ -326,7 +326,7 @@ def test_engines_that_do_not_fit_the_handler_are_refused(shop: OnceShop) -> None
         shop.app(once).plan(shop.file())
     with pytest.raises(UsageError, match="create_async_engine"):
         shop.app(shop.once(), "coroutine").plan(shop.file())
-    with pytest.raises(UsageError, match="function that makes the engine"):
+    with pytest.raises(UsageError, match="function that creates the engine"):
         shop.app(shop.once()).plan(shop.file(pool="processes"))
 
 

@@ -1,7 +1,6 @@
-"""Effects in a database: ``Outbox``, rows that become records, and ``Once``.
+"""Effects in a database: ``Outbox``, whose rows become records, and ``Once``.
 
-Both are imported when they are first used: they need SQLAlchemy, which
-``pip install 'window-consumer[sql]'`` brings.
+Both are imported on first use, since they need SQLAlchemy: ``pip install 'window-consumer[sql]'``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``window-consumer outbox``: relay the rows of an outbox, and look after those Kafka refuses."""
+"""``window-consumer outbox``: relay the rows of an outbox, and manage those Kafka refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from window_consumer.database.outbox.setup import OutboxDatabase
 
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 _LISTED = 1_000
 
 Action = Callable[["OutboxDatabase", "sa.Connection"], int]
@@ -36,7 +36,7 @@ Action = Callable[["OutboxDatabase", "sa.Connection"], int]
 
 @click.group("outbox")
 def outbox_group() -> None:
-    """Relay the rows of an outbox to Kafka, and look after those that Kafka refuses."""
+    """Relay the rows of an outbox to Kafka, and manage those that Kafka refuses."""
 
 
 @outbox_group.command("run")
@@ -44,7 +44,7 @@ def outbox_group() -> None:
 @common.overrides
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
 def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> int:
-    """Relay until SIGTERM; several may run."""
+    """Relay until SIGTERM; several relays may run."""
     formatter = set_up(log_format, "info")
     loaded = _loaded(config, overrides)
     formatter.mask = mask = Mask(loaded.secrets)
@@ -59,13 +59,13 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
         loaded.config.outbox.table,
         extra={"event": LogEvent.OUTBOX_STARTED},
     )
-    while not signals.stop.wait(_LOOK_S):
+    while not signals.stop.wait(_CHECK_S):
         if not relay.is_alive():
             return FAILED
     relay.stop()
     figures = relay.relay.figures()
     LOGGER.info(
-        "outbox: stopped; %d rows were sent",
+        "outbox: stopped; %d rows sent",
         figures.sent,
         extra={"event": LogEvent.OUTBOX_STOPPED},
     )
@@ -77,7 +77,7 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
 @common.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status_command(config: Path, overrides: tuple[str, ...], *, as_json: bool) -> int:
-    """Count the rows that wait, that Kafka refused, and that are kept."""
+    """Count the rows that are waiting, refused by Kafka, or kept after publishing."""
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         counts = database.store.counts(connection)
@@ -94,9 +94,9 @@ def status_command(config: Path, overrides: tuple[str, ...], *, as_json: bool) -
             click.echo(json.dumps(found, indent=2))
             return OK
         click.echo(
-            f"{counts.waiting} wait, the oldest for {duration(counts.oldest_s)};"
-            f" {counts.delayed} are delayed, {counts.blocked} block their keys,"
-            f" {counts.failed} failed, {counts.published} are kept"
+            f"{counts.waiting} waiting, the oldest for {duration(counts.oldest_s)};"
+            f" {counts.delayed} delayed, {counts.blocked} blocking their keys,"
+            f" {counts.failed} failed, {counts.published} published and kept"
         )
         return OK
 
@@ -113,7 +113,7 @@ def list_command(
     config: Path, overrides: tuple[str, ...], *, failed: bool, limit: int, as_json: bool
 ) -> int:
     """List rows that Kafka has refused: those that block their keys, and those given up."""
-    del failed  # the only list that there is so far
+    del failed  # the only list so far
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         rows = database.store.refused(connection, limit)
@@ -143,7 +143,7 @@ def list_command(
                 f" {row.last_error}"
             )
         if not rows:
-            click.echo("Kafka has refused no row")
+            click.echo("no refused rows")
         return OK
 
     return _with_database(config, overrides, action)
@@ -162,7 +162,7 @@ def retry_command(
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         count = database.store.retry(connection, chosen)
-        click.echo(f"{count} rows are sent again")
+        click.echo(f"{count} rows will be sent again")
         return OK
 
     return _with_database(config, overrides, action)
@@ -176,12 +176,12 @@ def retry_command(
 def skip_command(
     config: Path, overrides: tuple[str, ...], ids: tuple[uuid.UUID, ...], *, every: bool
 ) -> int:
-    """Give up rows that block their keys: later rows of these keys go on."""
+    """Give up rows that block their keys: later rows of these keys are sent."""
     chosen = _chosen(ids, every=every)
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         count = database.store.skip(connection, chosen)
-        click.echo(f"{count} rows are marked as failed")
+        click.echo(f"{count} rows marked as failed")
         return OK
 
     return _with_database(config, overrides, action)
@@ -191,14 +191,14 @@ def skip_command(
 @common.config
 @common.overrides
 def ddl_command(config: Path, overrides: tuple[str, ...]) -> int:
-    """Print the SQL that creates the table; connects to nothing."""
+    """Print the SQL that creates the table, without connecting to the database."""
     click.echo(_database(_loaded(config, overrides)).ddl())
     return OK
 
 
 def _chosen(ids: tuple[uuid.UUID, ...], *, every: bool) -> list[uuid.UUID] | None:
     if bool(ids) == every:
-        raise UsageError("name the rows by their ids, or all of them by --all")
+        raise UsageError("name rows by their ids, or use --all, not both")
     return None if every else list(ids)
 
 
@@ -225,7 +225,7 @@ def _check_tokens(loaded: LoadedConfig) -> None:
 
 
 def _with_database(config: Path, overrides: tuple[str, ...], action: Action) -> int:
-    """Call ``action`` in a transaction, with the table checked; return the exit code."""
+    """Check the table and call ``action`` in a transaction; return the exit code."""
     loaded = _loaded(config, overrides)
     database = _database(loaded)
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional

@@ -1,4 +1,4 @@
-"""From what a caller gives to the connection of a table: sessions, scoped ones, connections."""
+"""The connection for a table, from a session, a scoped session or a connection."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SCOPED = (scoped_session, async_scoped_session)
 
 
 def unscoped(given: Any) -> Any:
-    """Return the session of the present scope; anything else as it is."""
+    """Return the session of the current scope; anything else unchanged."""
     return given.registry() if isinstance(given, SCOPED) else given
 
 
 def connection_of(given: Session | sa.Connection, table: sa.Table) -> sa.Connection:
-    """Return the connection of a transaction for a table.
+    """Return the connection for a table within the transaction.
 
-    Raises UsageError where the session's ``binds`` have no engine for it.
+    Raises UsageError if the session's ``binds`` have no engine for it.
     """
     if not isinstance(given, Session):
         return given
@@ -31,7 +31,7 @@ def connection_of(given: Session | sa.Connection, table: sa.Table) -> sa.Connect
         return given.connection(bind_arguments={"clause": table})
     except UnboundExecutionError as error:
         raise UsageError(
-            f"the session has binds, and no engine for the table {table.fullname}: add it, as in"
-            " Session(binds={..., outbox.table: engine}); use the engine of the changes that"
-            " belong to its rows"
+            f"the session's binds have no engine for the table {table.fullname}: add it, as in"
+            " Session(binds={..., outbox.table: engine}); use the same engine as for the changes"
+            " that its rows belong to"
         ) from error

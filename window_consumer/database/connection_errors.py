@@ -1,7 +1,7 @@
-"""Databases that cannot be used, however long one waits: no such database, a wrong password.
+"""Connection errors that waiting does not fix: no such database, a wrong password.
 
-Drivers tell little apart: libpq has no code for a connection that fails, only the server's text. A
-text that is not known here, such as one in another language, counts as a database that is away.
+Drivers distinguish little: libpq has no code for a failed connection, only the server's text. An
+unknown text, for example in another language, counts as an unavailable database.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from window_consumer.model.errors import RunError, UsageError
 
 
 class UnusableDatabaseError(UsageError):
-    """A database that somebody has to create, or another user or password."""
+    """The database must be created first, or the user, password or rights are wrong."""
 
 
 @frozen
 class DatabaseUser:
-    """Who uses a database, and where its address is written."""
+    """Who uses a database, and where its URL is configured."""
 
     name: str
     """``once of WORKER`` or ``outbox``."""
@@ -32,12 +32,12 @@ class DatabaseUser:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what the driver said."""
+    """Return the driver's message."""
     return str(getattr(error, "orig", None) or error).strip()
 
 
 def place_of(url: sa.URL) -> str:
-    """Return a URL without passwords."""
+    """Return the URL without passwords."""
     secret = [name for name in url.query if "password" in name.lower()]
     return url.difference_update_query(secret).render_as_string(hide_password=True)
 
@@ -45,16 +45,16 @@ def place_of(url: sa.URL) -> str:
 def refusal_of(
     error: BaseException, url: sa.URL, user: DatabaseUser
 ) -> UnusableDatabaseError | RunError | None:
-    """Return what to raise where a database fails: a RunError where that may pass.
+    """Return what to raise for a database error: a RunError if it may be transient.
 
-    None for errors that are not a database's.
+    None for errors that do not come from the database.
     """
     if not _is_database_error(error):
         return None
     remedy = _remedy_of(error)
     if remedy is None:
-        return RunError(f"{user.name}: the database does not answer: {reason_of(error)}")
-    reason = _file_trouble(url) if _sqlite_code_of(error) is not None else None
+        return RunError(f"{user.name}: the database is not available: {reason_of(error)}")
+    reason = _file_problem(url) if _sqlite_code_of(error) is not None else None
     return UnusableDatabaseError(
         f"{user.name}: the database {place_of(url)} cannot be used: {reason or reason_of(error)}\n"
         f"{remedy}, or correct {user.written_in}"
@@ -62,7 +62,7 @@ def refusal_of(
 
 
 def _is_database_error(error: BaseException) -> bool:
-    """Return whether a database, its driver or the network failed: asyncpg raises OSError."""
+    """Return whether the database, its driver or the network failed; asyncpg raises OSError."""
     return isinstance(error, SQLAlchemyError | OSError) or _state_of(error) is not None
 
 
@@ -80,8 +80,8 @@ def _sqlite_code_of(error: BaseException) -> int | None:
 
 
 _DATABASE: Final = "create the database (CREATE DATABASE ...)"
-_LOGIN: Final = "let the server accept this user and password (CREATE ROLE ..., pg_hba.conf)"
-_RIGHT: Final = "give this user the right (GRANT ... TO ...)"
+_LOGIN: Final = "allow this user and password on the server (CREATE ROLE ..., pg_hba.conf)"
+_RIGHT: Final = "grant this user the privilege (GRANT ... TO ...)"
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "3D000": _DATABASE,
@@ -89,7 +89,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "28000": _LOGIN,
     "42501": _RIGHT,
 }
-"""What helps, by PostgreSQL's codes."""
+"""Remedies by PostgreSQL's SQLSTATE."""
 
 _TEXTS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile('database ".*" does not exist|no such database'): _DATABASE,
@@ -99,28 +99,28 @@ _TEXTS: Final[Mapping[re.Pattern[str], str]] = {
     ): _LOGIN,
     re.compile('permission denied for database ".*"'): _RIGHT,
 }
-"""What helps, by texts of PostgreSQL, libpq and PgBouncer."""
+"""Remedies by messages of PostgreSQL, libpq and PgBouncer."""
 
 _ATTEMPT: Final = "connection to server "
-"""What libpq says of each address that it has tried begins so."""
+"""How libpq's message for each address that it has tried begins."""
 
 _SQLITE_REMEDIES: Final[Mapping[int, str]] = {
-    8: "let this user write the file and its folder",
-    14: "create the folder, let this user write it",
+    8: "give this user write access to the file and its folder",
+    14: "create the folder, give this user write access",
     26: "name another file",
 }
-"""What helps, by SQLite's codes SQLITE_READONLY, SQLITE_CANTOPEN and SQLITE_NOTADB."""
+"""Remedies by SQLite's codes SQLITE_READONLY, SQLITE_CANTOPEN and SQLITE_NOTADB."""
 
 
 def _remedy_of(error: BaseException) -> str | None:
-    """Return what helps; None where waiting may help, too."""
+    """Return the remedy; None if waiting may help, too."""
     code, state = _sqlite_code_of(error), _state_of(error)
     if code is not None:
         return _SQLITE_REMEDIES.get(code & 0xFF)
     if state is not None:
         return _REMEDIES.get(state)
     _, *attempts = reason_of(error).split(_ATTEMPT)
-    # One of several addresses that is only away may be the right one.
+    # With several addresses, one that is only unavailable may be the right one.
     found = [_remedy_in(each) for each in attempts or [reason_of(error)]]
     return None if None in found else found[0]
 
@@ -129,11 +129,11 @@ def _remedy_in(text: str) -> str | None:
     return next((remedy for known, remedy in _TEXTS.items() if known.search(text)), None)
 
 
-def _file_trouble(url: sa.URL) -> str | None:
-    """Return what is wrong with a file's place, where that can be seen."""
+def _file_problem(url: sa.URL) -> str | None:
+    """Return what is wrong with the file's path, if anything is visible."""
     file = Path(url.database or "").absolute()
     if file.is_dir():
         return f"{file} is a folder"
     if not file.parent.exists():
-        return f"there is no folder {file.parent}"
+        return f"the folder {file.parent} does not exist"
     return None

@@ -1,4 +1,4 @@
-"""What differs between PostgreSQL and SQLite. No other module asks which database it has."""
+"""What differs between PostgreSQL and SQLite, for the outbox and for engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from window_consumer.model.errors import UsageError
 
 LONGEST_TRANSACTION_S: Final = 5.0
-"""No transaction of ours stays open for longer, whatever Kafka does."""
+"""None of our transactions stays open longer, whatever Kafka does."""
 
 _SQLITE_BUSY_S: Final = 10.0
 _LOCK_TIMEOUT: Final = "55P03"
@@ -26,11 +26,11 @@ RETRYABLE: Final = frozenset({"40001", "40P01"})
 
 
 _NOT_PREPARED: Final = frozenset({"26000", "42P05"})
-"""PostgreSQL's codes for a prepared statement that is missing, or is there already."""
+"""PostgreSQL's codes for a prepared statement that does not exist, or already exists."""
 
 
 class SqlDialect(Protocol):
-    """A database that is supported."""
+    """A supported database."""
 
     @property
     def name(self) -> str:
@@ -38,71 +38,71 @@ class SqlDialect(Protocol):
 
     @property
     def has_one_writer(self) -> bool:
-        """Return whether a transaction that writes keeps all others from writing."""
+        """Return whether only one transaction can write at a time."""
 
     @property
     def now(self) -> str:
-        """Return SQL of the current time, in the form that timestamps are stored in."""
+        """Return SQL for the current time, in the format of stored timestamps."""
 
     def engine(self, url: sa.URL) -> sa.Engine:
-        """Return an engine for one thread of ours; nothing connects yet."""
+        """Return an engine for one of our threads; does not connect yet."""
 
     def blocking(self, url: sa.URL) -> sa.URL | None:
-        """Return the URL for a driver of the standard library; None without one."""
+        """Return the URL for a driver of the standard library; None if there is none."""
 
     @property
     def has_positions(self) -> bool:
-        """Whether a relay may remember how far it has read: it can see who may still add rows."""
+        """Whether a relay may remember its read position: it can see which writers are active."""
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
         """Return the next ``seq`` of the shard ``of_shard``; None with an identity column."""
 
     def lock(self, connection: sa.Connection, name: int, shard: int) -> bool:
-        """Lock a shard until the transaction ends; False where another relay has it.
+        """Lock a shard until the transaction ends; return False if another relay has it.
 
-        Bounds the transaction, too. Raises ReadOnlyDatabaseError.
+        Also limits the transaction's duration. Raises ReadOnlyDatabaseError.
         """
 
     def exclusive(self, url: sa.URL) -> AbstractContextManager[bool]:
-        """Return whether this relay may begin; it may until the end of the block."""
+        """Yield whether this relay may run until the end of the block."""
 
     def check_writable(self, connection: sa.Connection, table: sa.Table) -> None:
-        """Raise ReadOnlyDatabaseError where rows could be sent and not be marked."""
+        """Raise ReadOnlyDatabaseError if rows could be sent but not marked."""
 
     def missing_rights(
         self, connection: sa.Connection, table: sa.Table, rights: Sequence[str]
     ) -> list[str]:
-        """Return those of the rights, such as INSERT, that we do not have on a table."""
+        """Return those of the privileges, such as INSERT, that we lack on a table."""
 
     def identity(self, connection: sa.Connection) -> str:
-        """Return what tells this database from all others, whatever its address is."""
+        """Return a unique name of this database, whatever its address is."""
 
     def in_ids(self, column: sa.Column[Any], ids: list[Any]) -> sa.ColumnElement[bool]:
         """Return the condition that a row has one of these ids."""
 
     def notify(self, connection: sa.Connection, channel: str) -> None:
-        """Wake who listens to a channel once the transaction is committed, if that can be done."""
+        """Notify the listeners of a channel when the transaction commits, if supported."""
 
     def check_listens(self, url: sa.URL) -> None:
-        """Raise UsageError where nobody can listen to a channel."""
+        """Raise UsageError if nobody can listen to a channel."""
 
     def limit_statements(self, connection: sa.Connection) -> None:
-        """Bound statements of this transaction to ``LONGEST_TRANSACTION_S``, waits to 1 s."""
+        """Limit statements of this transaction to ``LONGEST_TRANSACTION_S``, lock waits to 1 s."""
 
     def read_by_index(self, connection: sa.Connection) -> None:
-        """Have this transaction read rows in the order of an index, as one with ``lock`` does.
+        """Make this transaction read rows in index order, as one with ``lock`` does.
 
-        Estimates know nothing of the deleted rows that lie in front of a position.
+        The planner's estimates ignore the dead rows before a position.
         """
 
 
 class ReadOnlyDatabaseError(UsageError):
-    """The database takes no changes: it is a replica, or a right is missing."""
+    """The database accepts no changes: it is a replica, or a privilege is missing."""
 
 
 _READ_ONLY = (
-    "the database is read-only (a replica?), or the right to UPDATE and DELETE {table} is missing:"
-    " what is sent could not be marked; point outbox.database to the primary"
+    "the database is read-only (a replica?), or this user lacks UPDATE and DELETE on {table}: sent"
+    " rows could not be marked; point outbox.database to the primary"
 )
 
 
@@ -124,7 +124,7 @@ class PostgresDialect:
             url,
             pool_size=1,
             max_overflow=0,
-            # Another transaction's rows have to be visible once its lock is ours.
+            # Once we get another transaction's lock, its rows must be visible.
             isolation_level="READ COMMITTED",
             connect_args=arguments,
         )
@@ -210,7 +210,7 @@ class PostgresDialect:
 
 
 def _prepare_where_possible(engine: sa.Engine) -> None:
-    """Stop preparing statements once a PgBouncer before 1.21 shows that it loses them."""
+    """Stop preparing statements once a PgBouncer before 1.21 loses one."""
     is_lost = False
 
     @sa.event.listens_for(engine, "handle_error")
@@ -224,8 +224,8 @@ def _prepare_where_possible(engine: sa.Engine) -> None:
             connection.prepare_threshold = None
 
 
-# A mark that PostgreSQL loses in a crash is one row that is sent again, with the same id: its
-# commit need not wait for the disk. A process that freezes loses its shard.
+# If PostgreSQL loses a mark in a crash, the row is only sent again with the same id, so the commit
+# need not wait for the disk. The timeouts take the shard from a frozen process.
 _LOCK: Final = sa.text(
     "SELECT set_config('synchronous_commit', 'off', true),"
     " set_config('idle_in_transaction_session_timeout', :ms, true),"
@@ -245,7 +245,7 @@ _MAY_IDENTIFY: Final = "SELECT has_function_privilege('pg_control_system()', 'EX
 _IDENTIFY: Final = "SELECT system_identifier FROM pg_control_system()"
 _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
 _LISTENS: Final = "psycopg"
-"""The driver whose connections can wait for notifications."""
+"""The driver whose connections can wait for notifications (LISTEN)."""
 
 
 @frozen
@@ -260,7 +260,7 @@ class SqliteDialect:
     def engine(self, url: sa.URL) -> sa.Engine:
         """See SqlDialect."""
         if not url.database or url.database == ":memory:":
-            raise UsageError("SQLite in memory belongs to one connection: name a file")
+            raise UsageError("an in-memory SQLite database exists for one connection: name a file")
         engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_S})
         sa.event.listen(engine, "connect", _use_wal)
         return engine
@@ -270,7 +270,7 @@ class SqliteDialect:
         return url.set(drivername="sqlite")
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
-        """See SqlDialect. Writers come one after the other, so it is unique within its shard."""
+        """See SqlDialect. Writers are serialized, so it is unique within its shard."""
         highest = sa.func.coalesce(sa.func.max(table.c.seq), 0) + 1
         rows = sa.select(highest).where(
             table.c.shard == sa.bindparam("of_shard"),
@@ -321,14 +321,14 @@ class SqliteDialect:
         return column.in_(ids)
 
     def notify(self, connection: sa.Connection, channel: str) -> None:
-        """See SqlDialect: SQLite cannot, and tests of an application may use it."""
+        """See SqlDialect: SQLite cannot; not an error, as an application's tests may use it."""
 
     def check_listens(self, url: sa.URL) -> None:  # noqa: ARG002 - whatever it is
         """See SqlDialect."""
-        raise UsageError("outbox.notify needs PostgreSQL: with SQLite leave it out")
+        raise UsageError("outbox.notify needs PostgreSQL: leave it out with SQLite")
 
     def limit_statements(self, connection: sa.Connection) -> None:
-        """See SqlDialect: its statements only wait for other writers, which is bounded."""
+        """See SqlDialect: statements wait only for other writers, which busy_timeout limits."""
 
     def read_by_index(self, connection: sa.Connection) -> None:
         """See SqlDialect: it has no positions."""
@@ -349,18 +349,18 @@ _DIALECTS: Final[dict[str, SqlDialect]] = {
 def dialect_of(name: str) -> SqlDialect:
     """Return a supported database by SQLAlchemy's name for it; raises UsageError."""
     if name not in _DIALECTS:
-        raise UsageError(f"{name} is not supported: {' and '.join(_DIALECTS)} are")
+        raise UsageError(f"{name} is not supported; supported are {' and '.join(_DIALECTS)}")
     return _DIALECTS[name]
 
 
 def is_lock_timeout(error: DBAPIError) -> bool:
-    """Return whether PostgreSQL ended a statement that waited for another session's lock."""
+    """Return whether PostgreSQL canceled a statement that waited for another session's lock."""
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     return code == _LOCK_TIMEOUT
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Return whether the same transaction may succeed now: a deadlock, a serialization failure."""
+    """Return whether a retry may succeed: a deadlock, a serialization failure, a busy SQLite."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)

@@ -1,4 +1,4 @@
-"""What ``check --connect`` finds in databases: tables, and the rights to use them."""
+"""What ``check --connect`` checks in databases: tables, and the privileges to use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_RELAYS: Final = ("SELECT", "UPDATE", "DELETE")
 
 @frozen
 class DatabaseFindings:
-    """What a database says about one of its users."""
+    """The result of checking a database for one of its users."""
 
     used_by: str
     """``once of WORKER`` or ``outbox``."""
@@ -42,16 +42,16 @@ class DatabaseFindings:
     def in_words(self) -> Iterator[str]:
         """Yield lines for people."""
         yield f"{self.used_by}: {self.database}"
-        yield f"  has {' and '.join(self.tables)}, and what is needed may be done with them"
+        yield f"  has {' and '.join(self.tables)}, with the privileges needed"
 
 
 def databases_of(
     config: Config, workers: Iterable[OnceWorker], timeout_s: float | None
 ) -> tuple[DatabaseFindings, ...]:
-    """Ask the databases of ``once`` and of the outbox; change nothing.
+    """Check the databases of ``once`` and of the outbox; change nothing.
 
-    Raises UsageError for what has to be mended, with the SQL that does, and RunError for a database
-    that does not answer.
+    Raises UsageError for problems, with the SQL that fixes them, and RunError for a database that
+    is not available.
     """
     found = [_of_once(each, timeout_s) for each in workers]
     if config.outbox.database is not None:
@@ -79,9 +79,9 @@ def _of_once(worker: OnceWorker, timeout_s: float | None) -> DatabaseFindings:
 
 
 def statuses_of(databases: Iterable[OnceDatabase], timeout_s: float) -> list[OnceStatus]:
-    """Ask the databases of ``once`` what their tables hold; raises as ``databases_of``.
+    """Query the tables of ``once`` in these databases; raises like ``databases_of``.
 
-    The time is for the first answer: counting may take longer.
+    ``timeout_s`` applies to the first response: counting may take longer.
     """
     found: list[OnceStatus] = []
     for each in databases:
@@ -128,7 +128,7 @@ def _refuse_without_table(connection: sa.Connection, user: str, table: sa.Table)
     elements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
     lines = [f"{str(each.compile(dialect=connection.dialect)).strip()};" for each in elements]
     ddl = "\n".join(lines)
-    raise UsageError(f"{user}: there is no table {table.fullname}; create it:\n{ddl}")
+    raise UsageError(f"{user}: the table {table.fullname} does not exist; create it:\n{ddl}")
 
 
 def _refuse_missing_rights(connection: sa.Connection, user: str, needs: Sequence[_Need]) -> None:
@@ -140,11 +140,11 @@ def _refuse_missing_rights(connection: sa.Connection, user: str, needs: Sequence
             name = connection.dialect.identifier_preparer.format_table(table)
             lines.append(f"GRANT {', '.join(missing)} ON {name} TO ...;")
     if lines:
-        raise UsageError("\n".join([f"{user}: rights are missing in the database:", *lines]))
+        raise UsageError("\n".join([f"{user}: privileges are missing in the database:", *lines]))
 
 
 def _within(timeout_s: float | None, user: DatabaseUser, url: sa.URL, ask: Callable[[], T]) -> None:
-    """Ask on a thread that ends with the process, however long the database is silent."""
+    """Run ``ask`` on a daemon thread, so that a hanging database cannot hang the process."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -158,6 +158,6 @@ def _within(timeout_s: float | None, user: DatabaseUser, url: sa.URL, ask: Calla
     thread.join(timeout_s)
     if thread.is_alive() and timeout_s is not None:
         within = format_duration(timeout_s)
-        raise RunError(f"{user.name}: the database does not answer within {within}")
+        raise RunError(f"{user.name}: the database did not respond within {within}")
     for error in errors:
         raise refusal_of(error, url, user) or error from error

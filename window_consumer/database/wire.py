@@ -1,4 +1,4 @@
-"""The databases of an application: the relay of its outbox beside the workers."""
+"""Wires databases into an application: the outbox relay and what ``once`` needs."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class RelayThread:
     relay: OutboxRelay
     _stop: threading.Event
     _threads: Sequence[threading.Thread]
-    """The relay's, and the one that listens to commits of other processes if there is one."""
+    """The relay's, and the one that listens to commits of other processes, if any."""
 
     def stop(self) -> None:
-        """End the relay once its transaction is finished; returns within some seconds."""
+        """Stop the relay after its transaction; returns within a few seconds."""
         self._stop.set()
         self.relay.wake_up.set()
         for thread in self._threads:
             thread.join(_END_S)
 
     def is_alive(self) -> bool:
-        """Return whether it still relays."""
+        """Return whether the relay is still running."""
         return self._threads[0].is_alive()
 
     def figures(self) -> OutboxFigures:
-        """Return what it has done, and why it does no more. Any thread may ask."""
+        """Return the relay's counts, and why it has stopped. Any thread may call."""
         found = self.relay.figures()
         if self.is_alive() or self._stop.is_set():
             return found
@@ -64,7 +64,7 @@ def relay_beside(
 ) -> RelayThread | None:
     """Start the relay if the configuration has one; it ends with ``beside``.
 
-    Raises UsageError for a database that cannot be used, or has not the table.
+    Raises UsageError for a database that cannot be used or lacks the table.
     """
     if config.outbox.database is None or not config.outbox.relay:
         return None
@@ -74,7 +74,7 @@ def relay_beside(
 
 
 def backlog_of(config: Config) -> OutboxBacklog | None:
-    """Return what waits in the outbox; None if none is configured. Raises UsageError."""
+    """Return the backlog of the outbox; None if none is configured. Raises UsageError."""
     if config.outbox.database is None:
         return None
     require_sqlalchemy("outbox")
@@ -100,7 +100,7 @@ def sender_of(
     *,
     holds_keys: bool = True,
 ) -> OutboxSender:
-    """Return what sends rows to Kafka, with these properties of a producer."""
+    """Return a sender of rows to Kafka with these producer properties."""
     from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - SQLAlchemy is optional
         KafkaOutboxSender,
     )
@@ -109,9 +109,9 @@ def sender_of(
 
 
 def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
-    """Start a relay; raises UsageError for a database that cannot be used, or has not the table.
+    """Start a relay; raises UsageError for a database that cannot be used or lacks the table.
 
-    A database that is away is waited for.
+    Waits for an unavailable database.
     """
     require_sqlalchemy("outbox")
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
@@ -140,7 +140,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
         if not isinstance(refusal, RunError):
             raise refusal or error from error
         LOGGER.warning(
-            "outbox: the database does not answer yet: %s",
+            "outbox: the database is not available yet: %s",
             reason_of(error),
             extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
         )
@@ -161,7 +161,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
 def database_findings(
     config: Config, workers: Sequence[PlannedWorker], timeout_s: float | None
 ) -> tuple[DatabaseFindings, ...]:
-    """Return what the databases of ``once`` and the outbox say, see ``databases_of``."""
+    """Check the databases of ``once`` and the outbox, see ``databases_of``."""
     if not _has_once(workers) and config.outbox.database is None:
         return ()
     require_sqlalchemy("outbox")
@@ -173,7 +173,7 @@ def database_findings(
 
 
 def database_warnings(config: Config, workers: Sequence[PlannedWorker]) -> tuple[str, ...]:
-    """Return what ``check`` has to say of the databases of ``once``, without asking a database."""
+    """Return the warnings of ``check`` about databases of ``once``, without connecting."""
     if not _has_once(workers):
         return ()
     from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
@@ -192,8 +192,8 @@ def database_warnings(config: Config, workers: Sequence[PlannedWorker]) -> tuple
 def once_beside(config: Config, workers: Sequence[PlannedWorker], beside: ExitStack) -> None:
     """Check what workers with ``once`` need and start their cleaner; it ends with ``beside``.
 
-    Raises UsageError for tables that are missing or have other columns, and for an outbox with
-    another number of shards than the configured one.
+    Raises UsageError for missing tables, for wrong columns, and for an outbox whose number of
+    shards differs from the configuration.
     """
     if not _has_once(workers):
         return
@@ -241,6 +241,6 @@ def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
         and outbox.shards != config.outbox.shards
     ):
         raise UsageError(
-            f"worker {worker}: once= has an Outbox(shards={outbox.shards}), and outbox.shards is"
-            f" {config.outbox.shards}: write the same number at both places"
+            f"worker {worker}: once= has an Outbox(shards={outbox.shards}), but outbox.shards is"
+            f" {config.outbox.shards}: use the same number in both places"
         )

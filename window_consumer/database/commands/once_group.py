@@ -1,4 +1,4 @@
-"""``window-consumer once``: the tables of ``once``, and what they hold."""
+"""``window-consumer once``: the tables of ``once``, and their contents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from window_consumer.database.wire import once_workers
 from window_consumer.model.errors import UsageError
 
 _WAIT_S: Final = 30.0
-"""A person waits for the answer."""
+"""Short, as a person waits for the result."""
 
 
 @click.group("once")
 def once_group() -> None:
-    """Print the SQL of the tables of once, and what they hold."""
+    """Print the SQL of the tables of once, and their contents."""
 
 
 @once_group.command("ddl")
@@ -29,7 +29,7 @@ def once_group() -> None:
 @common.config
 @common.overrides
 def ddl_command(application: str, config: Path, overrides: tuple[str, ...]) -> int:
-    """Print the SQL that creates the tables in each database; connects to nothing."""
+    """Print the SQL that creates the tables in each database, without connecting."""
     databases, _ = _databases(application, config, overrides)
     for database in databases:
         users = ", ".join(dict.fromkeys(each.config.name for each in database.workers))
@@ -47,7 +47,7 @@ def ddl_command(application: str, config: Path, overrides: tuple[str, ...]) -> i
     type=common.Duration(),
     default=_WAIT_S,
     metavar="DURATION",
-    help="Give up when a database does not answer for this long (exit code 1). [default: 30s]",
+    help="Give up if a database does not respond for this long (exit code 1). [default: 30s]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status_command(

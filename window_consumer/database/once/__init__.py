@@ -1,1 +1,1 @@
-"""Effects that happen once: the table of ids, the transactions of calls, the cleaner."""
+"""Effects that happen once: the table of ids, transactions of calls, deletion of old ids."""

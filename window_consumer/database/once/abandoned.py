@@ -1,7 +1,7 @@
-"""Ends the transactions of abandoned calls: a call that hangs must not keep its locks for ever.
+"""Ends the transactions of abandoned calls: a hanging call must not keep its locks for ever.
 
-A thread cannot be stopped, so a second connection ends what the first one holds. Without that the
-next owner of a partition would wait for as long as the call hangs.
+A thread cannot be stopped, so a second connection terminates the first one's transaction.
+Otherwise the next owner of the partition would wait as long as the call hangs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 THREAD: Final = "wc-once-watch"
 GRACE_S: Final = 1.0
-"""How long a call may go on once it is abandoned: most of them end by themselves."""
-_LOOK_S: Final = 0.25
+"""How long an abandoned call may continue: most end by themselves."""
+_CHECK_S: Final = 0.25
 _QUIET_S: Final = 10.0
 _END_S: Final = 5.0
 
@@ -38,14 +38,14 @@ _log = own_logger()
 
 @define(eq=False)
 class OpenTransaction:
-    """The transaction of a call that runs."""
+    """The transaction of a running call."""
 
     record: Record
-    """The first of the call."""
+    """The call's first record."""
     backend: Backend
     abandoned_at: float | None = None
     ended: bool = False
-    """Nothing is left to do about it."""
+    """Whether it needs no more action."""
 
 
 class OpenTransactions:
@@ -55,17 +55,17 @@ class OpenTransactions:
         self._open: set[OpenTransaction] = set()
 
     def add(self, record: Record, backend: Backend) -> OpenTransaction:
-        """Keep an eye on the transaction of a call."""
+        """Start watching the transaction of a call."""
         found = OpenTransaction(record, backend)
         self._open.add(found)
         return found
 
     def remove(self, transaction: OpenTransaction) -> None:
-        """Forget a transaction that is over."""
+        """Stop watching a transaction that is over."""
         self._open.discard(transaction)
 
     def overdue(self, now: float, grace_s: float) -> list[OpenTransaction]:
-        """Return those whose calls were abandoned longer ago. Owner: one thread."""
+        """Return those whose calls were abandoned ``grace_s`` ago or more. Owner: one thread."""
         found = []
         for each in list(self._open):
             if each.ended or not each.record.cancelled:
@@ -78,22 +78,22 @@ class OpenTransactions:
 
 
 class Watched(Protocol):
-    """What the thread looks at."""
+    """What the thread checks."""
 
     def check(self) -> None:
-        """Look, some times a second."""
+        """Check; called several times a second."""
 
     def last_check(self) -> None:
-        """Look for the last time: this process may live on, and nobody looks any more."""
+        """Check for the last time: the process may live on without this thread."""
 
 
 @define
 class AbandonedCalls:
-    """Looks for abandoned calls of one ``Once``. Owner: the thread that watches."""
+    """Finds abandoned calls of one ``Once``. Owner: the thread that watches."""
 
     _engine_of: Callable[[], Engine]
     _transactions: OpenTransactions
-    _said_at: float = float("-inf")
+    _logged_at: float = float("-inf")
 
     def check(self) -> None:
         """See Watched."""
@@ -104,7 +104,7 @@ class AbandonedCalls:
         self.end(grace_s=0.0)
 
     def end(self, grace_s: float = GRACE_S) -> None:
-        """End the transactions of calls that were abandoned longer ago; failures are logged."""
+        """End transactions of calls abandoned ``grace_s`` ago or more; failures are logged."""
         now = time.monotonic()
         overdue = self._transactions.overdue(now, grace_s)
         if not overdue:
@@ -112,10 +112,10 @@ class AbandonedCalls:
         try:
             _on_own_connection(self._engine_of(), lambda connection: _end_all(connection, overdue))
         except (SQLAlchemyError, OSError) as error:
-            if now - self._said_at >= _QUIET_S:
-                self._said_at = now
+            if now - self._logged_at >= _QUIET_S:
+                self._logged_at = now
                 _log.warning(
-                    "once: the transactions of %d abandoned calls could not be ended: %s",
+                    "once: cannot end the transactions of %d abandoned calls: %s",
                     len(overdue),
                     getattr(error, "orig", None) or error,
                     extra={"event": LogEvent.ONCE_NOT_ENDED},
@@ -123,7 +123,7 @@ class AbandonedCalls:
 
 
 def watch_beside(watched: Sequence[Watched], beside: ExitStack) -> None:
-    """Start the thread that looks at calls, if there is anything; it ends with ``beside``."""
+    """Start the thread that checks these, if there are any; it ends with ``beside``."""
     if not watched:
         return
     stop = threading.Event()
@@ -138,7 +138,7 @@ def watch_beside(watched: Sequence[Watched], beside: ExitStack) -> None:
 
 
 def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
-    while not stop.wait(_LOOK_S):
+    while not stop.wait(_CHECK_S):
         for each in watched:
             each.check()
     for each in watched:
@@ -154,7 +154,7 @@ def _end_all(connection: sa.Connection, overdue: Iterable[OpenTransaction]) -> N
             continue
         record = each.record
         _log.warning(
-            "once: the call for %s[%d]@%d was abandoned: ended its transaction (backend %d)",
+            "once: ended the transaction of the abandoned call for %s[%d]@%d (backend %d)",
             record.topic,
             record.partition,
             record.offset,
@@ -170,7 +170,7 @@ def _end_all(connection: sa.Connection, overdue: Iterable[OpenTransaction]) -> N
 
 
 def _on_own_connection(engine: Engine, work: Callable[[sa.Connection], T]) -> T:
-    """Work on a connection that is made as the pool's are: hanging calls may hold all of these."""
+    """Run ``work`` on a new connection like the pool's: hanging calls may hold all of those."""
     if isinstance(engine, AsyncEngine):
         return asyncio.run(_on_a_loop(engine, work))
     own = sa.create_engine(engine.url, pool=engine.pool.recreate())

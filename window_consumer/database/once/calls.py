@@ -47,22 +47,22 @@ from window_consumer.runtime.calls.batch_steps import Steps
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 AGAIN_S: Final = 1.0
-"""Until a call comes again whose id another call holds."""
+"""Delay before the retry of a call whose id another call holds."""
 CONFLICT_S: Final = 0.05
-"""Until a call comes again that the database gave up for another: by then that one is over."""
+"""Delay before a retry after a deadlock or serialization failure: the other one is over then."""
 
 Keyed = tuple[Record, EffectKey]
 
 
 @frozen(kw_only=True)
 class OnceRules:
-    """What ``Once()`` and the configuration say for one worker."""
+    """The values of ``Once()`` and the configuration for one worker."""
 
     owner: EffectOwner
     keep_s: float
     lock_timeout_s: float
     stall_s: float
-    """How long a record may be called without an attempt."""
+    """How long calls of a record may come to nothing before they count as attempts."""
     by: BusinessId | None
     outbox: Outbox | None
 
@@ -98,13 +98,13 @@ class OnceCalls:
         key = key_of(record, self._rules.by)
         returned = yield from self._transaction([(record, key)], lambda _fresh: record)
         if returned is _NOTHING_NEW:
-            raise Deduplicated(f"the effect of {key.record_id} is in the database")
+            raise _duplicate(key)
         return None
 
     def batch(self, records: list[Record]) -> Steps:
         """Call the handler for those records of a batch whose ids are new.
 
-        If some fail, nothing of the call stays, and the others are called again without them.
+        If some fail, the call is rolled back, and the handler is called again without them.
         """
         failed: list[Failed] = []
         left = self._keyed(records, failed)
@@ -134,12 +134,12 @@ class OnceCalls:
         keyed: Sequence[Keyed],
         choose: Callable[[list[Record]], Any],
     ) -> Steps:
-        """Call the handler in a transaction, with what ``choose`` makes of the new records."""
+        """Call the handler in a transaction, with what ``choose`` returns for the new records."""
         transaction = self._transactions.open()
         records, keys = [record for record, _ in keyed], [key for _, key in keyed]
         call = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
         began, is_ours = time.monotonic(), True
-        known = ExitStack()  # what others may see of the call while it runs
+        known = ExitStack()  # what the watching thread sees of the running call
         try:
             fence = None
             if self._fences is not None:
@@ -163,7 +163,7 @@ class OnceCalls:
                 if call.on_stored is not None:
                     call.on_stored(fresh, [*added, *results_of(returned)])
         except GeneratorExit:
-            raise  # nobody runs the steps any more; the pool resets the connection
+            raise  # the steps were dropped; the pool resets the connection
         except BaseException as error:
             call.effects = None
             yield partial(_end, transaction)
@@ -197,7 +197,7 @@ class OnceCalls:
     def _enter(
         self, fences: Fences, transaction: EffectTransaction, record: Record
     ) -> Generator[Any, Any, int]:
-        """Raise the fence where that is due, in transactions before that of the call."""
+        """Raise the fence if it is due, in transactions before the call's own."""
         apart = self._transactions.apart()
         if apart is None:
             fence: int = yield partial(transaction.run, fences.enter, record)
@@ -205,7 +205,7 @@ class OnceCalls:
         try:
             fence = yield partial(apart.run, fences.enter, record)
         except GeneratorExit:
-            raise  # as above
+            raise  # likewise
         except BaseException:
             yield partial(_end, apart)
             raise
@@ -215,7 +215,7 @@ class OnceCalls:
     def _again(
         self, error: BaseException, records: Sequence[Record], began: float, *, is_ours: bool
     ) -> CallAgain | None:
-        """Return what to raise instead of an error, None where it is an attempt."""
+        """Return what to raise instead of an error; None if the call counts as an attempt."""
         again = _again(error, is_ours=is_ours)
         if again is None:
             self._waits.over(records)
@@ -232,9 +232,9 @@ class OnceCalls:
             if not is_lock_timeout(error):
                 raise
             writers = self._transactions.writers
-            reason = "another call with the same id has not ended"
+            reason = "another call with the same id did not end"
             if writers is not None:
-                reason = f"{writers.holder()}: no turn"
+                reason = f"{writers.holder()}: no lock"
             raise IdHeldError(f"{reason} within {rules.lock_timeout_s:g} s") from error
 
     def _commit(
@@ -250,12 +250,12 @@ class OnceCalls:
             if outbox is None:
                 raise UsageError(NO_OUTBOX)
             ids = self._ids_of(results, [key for key in keys if key in new])
-            # The table may still hold results of a call that once has forgotten.
+            # The table may still hold results of a call whose id was deleted.
             outbox.insert(session.handed, outbox.rows(results, ids), replace=True)
         session.commit_effects()
 
     def _ids_of(self, results: Sequence[Produce], keys: Sequence[EffectKey]) -> list[uuid.UUID]:
-        """Return ids that are the same whenever the same records are called for."""
+        """Return deterministic ids: the same for each call with the same records."""
         about = "\n".join([*self._rules.owner, *("\n".join(key) for key in keys)])
         return [uuid.uuid5(_RESULTS, f"{about}\n{index}") for index in range(len(results))]
 
@@ -270,9 +270,9 @@ class OnceCalls:
 
 
 NO_OUTBOX: Final = (
-    "the handler has once= and returns records, and its Once() has no outbox: the database would"
-    " remember the record as done before its results are acknowledged, and a crash in between"
-    " would lose them; write Once(engine, outbox=Outbox(metadata)), or return nothing"
+    "the handler has once= and returns records, but its Once() has no outbox: the database would"
+    " record it as done before Kafka acknowledges its results, and a crash in between would lose"
+    " them; write Once(engine, outbox=Outbox(metadata)), or return nothing"
 )
 
 _NOTHING_NEW: Final = object()
@@ -293,7 +293,7 @@ def _first_with(
 
 
 def _list_of(called: list[Record], fresh: list[Record]) -> list[Record]:
-    """Note the records of a call; return a list for the handler."""
+    """Record which records a call is for; return a list for the handler."""
     called[:] = fresh
     return fresh.copy()
 
@@ -301,17 +301,21 @@ def _list_of(called: list[Record], fresh: list[Record]) -> list[Record]:
 def _others(
     left: Sequence[Keyed], called: Sequence[Record], error: BaseException | None
 ) -> list[Failed]:
-    """Return what becomes of records that were not called, as their ids were not new.
+    """Return the outcomes of records that were not called because their ids were not new.
 
-    One with the id of another record of the call shares its fate, which is ``error``.
+    A record with the same id as a called one shares its outcome: ``error``, or a duplicate.
     """
     ids = set(map(id, called))
     keys = {key for record, key in left if id(record) in ids}
     return [
-        (record, error if error and key in keys else Deduplicated(f"{key.record_id} is done"))
+        (record, error if error and key in keys else _duplicate(key))
         for record, key in left
         if id(record) not in ids
     ]
+
+
+def _duplicate(key: EffectKey) -> Deduplicated:
+    return Deduplicated(f"the effect of {key.record_id} is already in the database")
 
 
 def _end(transaction: EffectTransaction) -> Any:
@@ -319,12 +323,12 @@ def _end(transaction: EffectTransaction) -> Any:
 
 
 def _again(error: BaseException, *, is_ours: bool) -> CallAgain | None:
-    """Return what to raise instead of an error that says nothing of the record.
+    """Return what to raise instead of an error that the record did not cause; else None.
 
-    ``is_ours`` if a statement of ours failed: a lock that the handler does not get is its failure.
+    ``is_ours`` if our own statement failed: a lock timeout in the handler is its failure.
     """
     if isinstance(error, FencedOut | IdHeldError):
         return CallAgain(AGAIN_S, str(error))
     if is_retryable(error) and (is_ours or not is_lock_timeout(error)):
-        return CallAgain(CONFLICT_S, "the database gave the transaction up for another one")
+        return CallAgain(CONFLICT_S, "the database aborted the transaction in favor of another")
     return None

@@ -1,4 +1,4 @@
-"""Fences: a member that the group has thrown out cannot write."""
+"""Fences: a member that was removed from the group cannot write."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from window_consumer.runtime.log import own_logger
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 BEYOND_STALL_S: Final = 30.0
-"""How much longer than ``stall.after`` a transaction may be idle: a member that lives ends those of
-its abandoned calls itself, so this is for one that is frozen."""
+"""How much longer than ``stall.after`` a transaction may be idle: a live member ends those of its
+abandoned calls itself, so this is for a frozen one."""
 
 QUIET_S: Final = 10.0
-"""The period of a line about a fence that waits."""
+"""The interval of log lines about a waiting fence."""
 
 _log = own_logger()
 
 
-class FencedOut(Exception):  # noqa: N818 - the record is given back, nothing failed
+class FencedOut(Exception):  # noqa: N818 - the record is returned, nothing failed
     """Another member has raised the fence of the partition."""
 
 
 class FenceOwner(NamedTuple):
-    """Whose fences they are."""
+    """The owner of fences."""
 
     worker: str
     group_name: str
 
 
 class RaisedFences:
-    """What one worker has raised, in whichever databases its routes write."""
+    """The fences that one worker has raised, in all databases of its routes."""
 
     def __init__(self) -> None:
         self.held: dict[_Fence, _Held] = {}
@@ -52,7 +52,7 @@ class RaisedFences:
 class Fences:
     """The fences of one route. Any slot may call.
 
-    Routes that write to the same tables have the same fences, through whichever engines.
+    Routes that write to the same tables share fences, whatever their engines are.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Fences:
         self._tables_id: int | None = None
 
     def enter(self, session: EffectSession, record: Record) -> int:
-        """Return the fence of the record's assignment; the first call of one raises it."""
+        """Return the fence of the record's assignment; its first call raises the fence."""
         if self._tables_id is None:
             session.begin_effects()
             self._tables_id = self._tables.id_in(session)
@@ -76,10 +76,10 @@ class Fences:
         if held is not None and held.membership is membership:
             return held.fence
         if membership.is_over:
-            raise FencedOut(f"{record.topic}[{record.partition}] was given up meanwhile")
+            raise FencedOut(f"{record.topic}[{record.partition}] was revoked meanwhile")
         mine = object()
         if raised.raising.setdefault((name, membership), mine) is not mine:
-            raise FencedOut("another call raises the fence just now")
+            raise FencedOut("another call is raising the fence")
         try:
             session.begin_effects()
             fence = self._tables.raise_fence(session, name.place, self._limits.lock_timeout_s)
@@ -91,29 +91,29 @@ class Fences:
                 raise
             session.end()
             self._waits(session, name)
-            raise FencedOut("transactions with the former fence have not ended yet") from error
+            raise FencedOut("transactions with the previous fence have not ended yet") from error
         finally:
             del raised.raising[name, membership]
         return fence
 
     def _waits(self, session: EffectSession, name: _Fence) -> None:
-        """Log what a fence that is to be raised waits for, every 10 s."""
+        """Log what the raising of a fence waits for, every 10 s."""
         now = time.monotonic()
         wait = self._raised.waits.setdefault(name, _Wait(now - self._limits.lock_timeout_s))
-        if now - wait.said_at < QUIET_S:
+        if now - wait.logged_at < QUIET_S:
             return
-        wait.said_at = now
+        wait.logged_at = now
         session.begin_effects()
         holders = self._tables.fence_holders(session, name.place)
         session.end()
         topic, partition = name.place.topic, name.place.partition
         _log.warning(
-            "%s: once: %s[%d] has waited %.0f s for transactions of its former owner: %s",
+            "%s: once: %s[%d] has waited %.0f s for transactions of its previous owner: %s",
             self._owner.worker,
             topic,
             partition,
             now - wait.since,
-            "; ".join(map(str, holders)) or "nobody knows whose",
+            "; ".join(map(str, holders)) or "holders unknown",
             extra={
                 "event": LogEvent.ONCE_FENCE_WAITS,
                 "worker": self._owner.worker,
@@ -126,10 +126,11 @@ class Fences:
         )
 
     def check(self, session: EffectSession, record: Record, fence: int) -> Backend | None:
-        """Raise FencedOut unless the fence is ours, which it is until the transaction ends then.
+        """Raise FencedOut unless the fence is ours; then it stays ours until the transaction ends.
 
-        Returns what another connection can end it by. Who has lost a fence raises it again once the
-        coordinator has accepted a commit made since: another member raised it late.
+        Returns the backend by which another connection can end the transaction. A worker that lost
+        a fence raises it again once the coordinator has accepted a commit made since: then another
+        member raised it late.
         """
         name = self._fence_of(record)
         try:
@@ -137,7 +138,7 @@ class Fences:
         except DBAPIError as error:
             if not is_lock_timeout(error):
                 raise
-            raise FencedOut("another member raises the fence just now") from error
+            raise FencedOut("another member is raising the fence") from error
         if seen is not None and seen.fence == fence:
             return seen.backend
         held = self._raised.held.get(name)
@@ -147,8 +148,7 @@ class Fences:
             elif held.membership.has_proven(held.question):
                 self._raised.held.pop(name, None)
         raise FencedOut(
-            f"{record.topic}[{record.partition}] has another owner by now: its fence is above"
-            f" {fence}"
+            f"{record.topic}[{record.partition}] has another owner now: its fence is above {fence}"
         )
 
     def _fence_of(self, record: Record) -> _Fence:
@@ -160,15 +160,15 @@ class Fences:
 class _Held:
     membership: MembershipProof
     fence: int
-    """What was raised for this assignment."""
+    """The value raised for this assignment."""
     question: int | None = None
-    """Whether the group still counts on us, since the fence was found to be another's."""
+    """The pending membership query, made when the fence turned out to be another member's."""
 
 
 @define
 class _Wait:
     since: float
-    said_at: float = float("-inf")
+    logged_at: float = float("-inf")
 
 
 class _Fence(NamedTuple):

@@ -1,9 +1,9 @@
-"""The locks of fences: calls share one while they write, who raises the fence has it alone.
+"""The locks of fences: calls hold them shared while they write; raising a fence is exclusive.
 
-In PostgreSQL it is an advisory lock, as these are granted in the order of their requests: rows that
-overlapping transactions share keep everybody else waiting for ever. It ends with its transaction,
-so a connection may change hands afterwards (PgBouncer). Its number is a hash, and two fences with
-the same one wait for each other needlessly: what counts is the row, which is read and locked too.
+In PostgreSQL it is an advisory lock, as these are granted in request order: with row locks,
+overlapping shared holders would keep the raiser waiting for ever. It ends with the transaction, so
+PgBouncer may reassign the connection afterwards. Its number is a hash. Two fences with the same
+number only wait for each other needlessly, as the row itself is read and locked, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FenceSeen(NamedTuple):
 
     fence: int
     backend: Backend | None
-    """None where no other connection can end the transaction."""
+    """None if no other connection can end the transaction."""
 
 
 class LockHolder(NamedTuple):
@@ -56,11 +56,11 @@ class LockHolder(NamedTuple):
 
 @frozen
 class FenceLimits:
-    """Bounds of a call's transaction, in seconds."""
+    """Limits of a call's transaction, in seconds."""
 
     lock_timeout_s: float
     idle_s: float
-    """How long it may wait for its next statement."""
+    """How long it may be idle between statements."""
 
 
 class FenceLocks(Protocol):
@@ -69,10 +69,10 @@ class FenceLocks(Protocol):
     def share(
         self, connection: sa.Connection, table: sa.Table, place: FencePlace, limits: FenceLimits
     ) -> FenceSeen | None:
-        """Read a fence, and keep it as it is until the transaction ends; None without a row."""
+        """Read a fence and keep it from changing until the transaction ends; None without a row."""
 
     def take(self, connection: sa.Connection, table: sa.Table, place: FencePlace) -> None:
-        """Wait for the transactions that share a fence, ahead of those that begin later."""
+        """Wait for the transactions that share a fence; later ones queue behind."""
 
     def holders(
         self, connection: sa.Connection, table: sa.Table, place: FencePlace
@@ -80,7 +80,7 @@ class FenceLocks(Protocol):
         """Return the transactions with a fence's lock, the oldest first."""
 
     def end(self, connection: sa.Connection, backend: Backend) -> bool:
-        """End another connection's transaction; return False where it is over."""
+        """End another connection's transaction; return False if it is over."""
 
 
 @frozen
@@ -118,11 +118,15 @@ class PostgresFenceLocks:
         return [LockHolder(*each) for each in connection.execute(_HOLDERS, halves)]
 
     def end(self, connection: sa.Connection, backend: Backend) -> bool:
-        """See FenceLocks: the connection may have begun another one, maybe of another client."""
+        """See FenceLocks.
+
+        The connection may have begun another transaction since, even for another client, so the
+        start time is compared.
+        """
         return bool(connection.scalar(_END, backend._asdict()))
 
 
-# Who set a timeout for idle transactions in this database meant it.
+# Respects a timeout for idle transactions that the database's owner has set.
 _SHARE: Final = """\
 WITH bound AS MATERIALIZED (
   SELECT current_setting('lock_timeout') AS before,
@@ -157,14 +161,14 @@ WHERE pid = :pid AND xact_start = CAST(:began_at AS timestamptz)""")
 
 @frozen
 class SqliteFenceLocks:
-    """SQLite, where transactions that write come one after the other: they need no lock."""
+    """SQLite, which serializes writing transactions: they need no lock."""
 
     def share(
         self,
         connection: sa.Connection,
         table: sa.Table,
         place: FencePlace,
-        limits: FenceLimits,  # noqa: ARG002 - it has written an id, and waits for nobody
+        limits: FenceLimits,  # noqa: ARG002 - it has the write lock already
     ) -> FenceSeen | None:
         """See FenceLocks."""
         statement = sa.select(table.c.fence).where(*is_at(table, place))
@@ -176,7 +180,7 @@ class SqliteFenceLocks:
 
     def holders(
         self,
-        connection: sa.Connection,  # noqa: ARG002 - SQLite does not tell
+        connection: sa.Connection,  # noqa: ARG002 - SQLite does not report holders
         table: sa.Table,  # noqa: ARG002 - likewise
         place: FencePlace,  # noqa: ARG002 - likewise
     ) -> Sequence[LockHolder]:
@@ -200,7 +204,7 @@ def locks_of(connection: sa.Connection) -> FenceLocks:
 
 
 def is_at(table: sa.Table, place: FencePlace) -> list[sa.ColumnElement[bool]]:
-    """Return the condition that a row is the fence of a place."""
+    """Return the condition that a row is this fence."""
     return [table.c[name] == value for name, value in place._asdict().items()]
 
 

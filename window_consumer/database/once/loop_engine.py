@@ -1,6 +1,6 @@
 """Engines of event loops: a connection belongs to the loop that opened it.
 
-Workers with coroutines have a loop each, and one that is restarted in its process has a new one.
+Each worker with coroutines has its own loop; a worker restarted in its process has a new one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class LoopEngines:
-    """One engine with a pool of its own for each loop. Any thread may call.
+    """One engine with its own pool per loop. Any thread may call.
 
-    The first loop gets the engine that was given, the others get copies of it.
+    The first loop gets the given engine, the others get copies of it.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class LoopEngines:
     def of(self, engine: AsyncEngine) -> AsyncEngine:
         """Return the engine of the running loop."""
         if not isinstance(engine.pool, sa.QueuePool):
-            return engine  # it keeps no connections, or a single one on purpose
+            return engine  # it keeps no connections, or intentionally a single one
         loop = asyncio.get_running_loop()
         with self._lock:
             found = self._engines.get(loop)
@@ -49,7 +49,7 @@ class LoopEngines:
         return found
 
     def close_copies(self) -> None:
-        """Close the connections of all copies: their loops have ended."""
+        """Close the connections of all copies; their loops have ended."""
         with self._lock:
             copies = self._copies[:]
             self._copies.clear()
@@ -61,7 +61,7 @@ class LoopEngines:
 
 
 def run_in_own_loop(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a loop and thread of its own: the caller's thread may have a loop."""
+    """Run a coroutine in a new loop and thread: the caller's thread may run a loop."""
     with ThreadPoolExecutor(1, "wc-once-check") as thread:
         return thread.submit(lambda: asyncio.run(make())).result()
 

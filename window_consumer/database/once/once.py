@@ -1,4 +1,4 @@
-"""``Once``: a handler's changes of a database happen once for each record."""
+"""``Once``: a handler's database changes happen once per record."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _KEEPALIVES: Final = {
     "tcp_keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""PostgreSQL ends the transaction of a host that is gone after 60 s: the first three in seconds for
-a connection that is silent, the last one in ms for one with an answer on its way, which TCP would
-otherwise send again for a quarter of an hour."""
+"""PostgreSQL ends the transaction of a vanished host after 60 s. The first three, in seconds, are
+for idle connections; the last, in ms, is for unacknowledged responses, which TCP would otherwise
+retransmit for a quarter of an hour."""
 
 
 @frozen
 class OnceValues:
-    """What holds for one worker."""
+    """The effective values for one worker."""
 
     keep_s: float
     lock_timeout_s: float
@@ -51,19 +51,19 @@ class OnceValues:
 
 
 class Once:
-    """Makes each call of a handler one transaction, in which its record's id is inserted first.
+    """Runs each call of a handler in one transaction that first inserts the record's id.
 
     Per worker and id, the changes of exactly one call are committed, whatever crashes, as long as
-    a repetition comes within ``keep``. ``engine`` is SQLAlchemy's Engine, for coroutines an
+    a redelivery comes within ``keep``. ``engine`` is an SQLAlchemy Engine, for coroutines an
     AsyncEngine; or a function that returns one, which workers with child processes need. A second
-    call of an id waits for the first, at most ``lock_timeout``. ``by`` takes the id from the
-    record, instead of ``record.id``. ``fenced`` keeps members from writing that the group has
-    thrown out. The tables are in ``metadata``, with its schema and naming convention; without one
-    in a MetaData of their own: ``once.tables.metadata.create_all(engine)``. ``session`` makes the
-    sessions that handlers get: it returns a new one, a scoped one, or a context manager around it.
+    call with an id waits for the first, at most ``lock_timeout``. ``by`` returns the id of a
+    record, instead of ``record.id``. ``fenced`` keeps members that were removed from the group from
+    writing. The tables are in ``metadata``, with its schema and naming convention, or by default in
+    a MetaData of their own: ``once.tables.metadata.create_all(engine)``. ``session`` creates the
+    sessions of handlers: it returns a new one, a scoped one, or a context manager around one.
     """
 
-    def __init__(  # noqa: PLR0913 - what the issue of a table and its rules takes
+    def __init__(  # noqa: PLR0913 - the table and its rules
         self,
         engine: Engine | Callable[[], Engine],
         outbox: Outbox | None = None,
@@ -96,13 +96,13 @@ class Once:
 
     @property
     def writers(self) -> WriterTurns | None:
-        """The calls that write, where only one can at a time."""
+        """The writing calls, if only one can write at a time; else None."""
         dialect = dialect_of(self.engine().dialect.name)
         return self._writers if dialect.has_one_writer else None
 
     @property
     def is_factory(self) -> bool:
-        """Each process makes an engine of its own."""
+        """Whether each process creates its own engine."""
         return not isinstance(self._given, sa.Engine | AsyncEngine)
 
     def engine(self) -> Engine:
@@ -114,25 +114,25 @@ class Once:
         return self._made[1]
 
     def engine_of_call(self) -> Engine:
-        """Return the engine of this process; for coroutines, that of the running event loop."""
+        """Return the engine of this process, for coroutines that of the running event loop."""
         engine = self.engine()
         return self.loop_engines.of(engine) if isinstance(engine, AsyncEngine) else engine
 
     def close_loops(self) -> None:
-        """Close the connections of further event loops; those of the first are the caller's."""
+        """Close the connections of all event loops but the first, whose engine is the caller's."""
         self.loop_engines.close_copies()
 
     def values_for(self, worker: WorkerConfig) -> OnceValues:
-        """Return what holds for a worker: the configuration's values replace those given here."""
-        mine, said = self._values, worker.once
+        """Return a worker's values: the configuration overrides those given here."""
+        mine, configured = self._values, worker.once
         return OnceValues(
-            mine.keep_s if said.keep is None else said.keep,
-            mine.lock_timeout_s if said.lock_timeout is None else said.lock_timeout,
-            mine.fenced if said.fenced is None else said.fenced,
+            mine.keep_s if configured.keep is None else configured.keep,
+            mine.lock_timeout_s if configured.lock_timeout is None else configured.lock_timeout,
+            mine.fenced if configured.fenced is None else configured.fenced,
         )
 
     def keep_s(self, worker: WorkerConfig) -> float:
-        """Return for how long the database remembers an id, in seconds."""
+        """Return how long the database keeps an id, in seconds."""
         return self.values_for(worker).keep_s
 
     def around(
@@ -144,9 +144,9 @@ class Once:
         batches: bool,
         coroutines: bool,
     ) -> Any:
-        """Return the handler within transactions.
+        """Return the handler wrapped in transactions.
 
-        ``shared`` is the same for all routes of a worker: they have one fence in each database.
+        ``shared`` is the same for all routes of a worker: they share a fence in each database.
         """
         values = self.values_for(worker)
         rules = OnceRules(
@@ -178,31 +178,31 @@ class Once:
         if forks and not self.is_factory:
             raise UsageError(
                 f"{whose}: the handler runs in child processes, and connections do not survive a"
-                " fork: give Once() a function that makes the engine, as in Once(lambda:"
+                " fork: give Once() a function that creates the engine, as in Once(lambda:"
                 ' create_engine("..."))'
             )
         if forks and self.values_for(worker).fenced:
             raise UsageError(
-                f"{whose}: fenced needs one process for each partition, and child processes share"
-                " them: use pool: threads, or take fenced out"
+                f"{whose}: fenced needs one process per partition, and child processes share"
+                " partitions: use pool: threads, or leave fenced out"
             )
         if self.outbox is None and _returns_records(function):
             raise UsageError(f"{whose}: {NO_OUTBOX}")
         is_async_engine = isinstance(self.engine(), AsyncEngine)
         if is_async_engine and not is_async:
             raise UsageError(
-                f"{whose}: the handler is a plain function and the engine an AsyncEngine: use"
-                " create_engine, or write the handler as async def"
+                f"{whose}: the handler is a plain function but the engine an AsyncEngine: use"
+                " create_engine, or make the handler async def"
             )
         if is_async and not is_async_engine:
             raise UsageError(
-                f"{whose}: the handler is a coroutine and the engine would block its event loop:"
-                " use create_async_engine"
+                f"{whose}: the handler is a coroutine, and a synchronous engine would block its"
+                " event loop: use create_async_engine"
             )
 
 
 def _prepare(engine: Engine) -> Engine:
-    """Return an engine whose new connections end soon after their host is gone."""
+    """Return the engine; the server will soon drop its new connections if this host vanishes."""
     sync = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     dialect = dialect_of(sync.dialect.name)
     if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", _keep_alive):
@@ -214,7 +214,7 @@ def _keep_alive(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for name, value in _KEEPALIVES.items():
         cursor.execute(f"SET {name} = {value}")
-    # Who waits for a lock sees this name of its holder.
+    # Whoever waits for a lock sees this name of its holder.
     whose = f"window-consumer {socket.gethostname()}:{os.getpid()}".replace("'", "")
     cursor.execute(
         f"SELECT set_config('application_name', '{whose}', false)"
@@ -229,7 +229,7 @@ def _seconds(duration: Duration) -> float:
 
 
 def _returns_records(function: object) -> bool:
-    """Return whether the function's annotation says that it returns records to produce."""
+    """Return whether the function is annotated to return records to produce."""
     try:
         returned = get_type_hints(function).get("return")
     except Exception:

@@ -1,4 +1,4 @@
-"""What an effect is known by, and what its insertion may meet."""
+"""The keys of effects, and the errors of their insertion."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BusinessId = Callable[[Record], object]
 
 
 class EffectKey(NamedTuple):
-    """What an effect is known by within a worker of a group."""
+    """Identifies an effect within a worker of a group."""
 
     origin: str
-    """The first topic, with the hash of its id: a recreated topic has other records."""
+    """The first topic, with the hash of its id: a recreated topic has different records."""
     record_id: str
 
 
 class EffectOwner(NamedTuple):
-    """Whose effects they are."""
+    """The owner of effects."""
 
     group_name: str
     worker: str
@@ -37,21 +37,21 @@ class IdsUnknownError(WindowConsumerError):
 
 
 class IdHeldError(WindowConsumerError):
-    """Another transaction with the same id has not ended in time."""
+    """Another transaction with the same id did not end in time."""
 
 
 def key_of(record: Record, by: BusinessId | None) -> EffectKey:
-    """Return what a record's effect is known by; Fatal where ``by`` finds no id."""
+    """Return the key of a record's effect; raises Fatal if ``by`` returns no id."""
     record_id = record.id if by is None else _business_id(by(record), record)
     topic = record.origin.topic if record.is_copy else record.topic
     return EffectKey(_origin_of(topic, _topic_hash(record)), record_id)
 
 
 def _topic_hash(record: Record) -> int:
-    """Return the hash of the id of the topic that the record was delivered from first.
+    """Return the hash of the id of the topic that first delivered the record.
 
-    A copy carries the id. One that an older version wrote does not: where the worker reads its
-    source as well, that topic counts.
+    A copy carries the id, unless an older version wrote it; then the worker's own source topic
+    counts, if it reads that, too.
     """
     carried = record.header(names.ORIGINAL_TOPIC_ID) if record.is_copy else None
     if carried:
@@ -66,5 +66,5 @@ def _origin_of(topic: str, hashed: int) -> str:
 
 def _business_id(given: object, record: Record) -> str:
     if given is None or given in {"", b""}:
-        raise Fatal(f"once: by= found no id in {record!r}")
+        raise Fatal(f"once: by= returned no id for {record!r}")
     return id_text(given if isinstance(given, bytes) else str(given).encode())

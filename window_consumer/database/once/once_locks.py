@@ -1,4 +1,4 @@
-"""Calls of ``once`` that came to nothing: how many, for how long, and when they are attempts."""
+"""Calls of ``once`` without effect: how many, for how long, and when they count as attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from window_consumer.runtime.log import own_logger
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 QUIET_S: Final = 10.0
-"""The period of a line about calls that came to nothing."""
+"""The interval of log lines about calls without effect."""
 
 _Place = tuple[str, int, int]
 _log = own_logger()
@@ -32,23 +32,23 @@ class _OnceWait:
 class OnceWaits:
     """What the records of one route wait for in this process. Any slot may call.
 
-    The operations on dictionaries are atomic; two slots at once may log two lines.
+    Dictionary operations are atomic; two slots at the same time may log two lines.
     """
 
     def __init__(self, worker: str, most_s: float):
-        """``most_s`` is for how long such calls are no attempts."""
+        """``most_s`` is how long such calls do not count as attempts."""
         self._worker = worker
         self._most_s = most_s
         self._waits: dict[_Place, _OnceWait] = {}
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._waits)
 
     def refuse(self, records: Sequence[Record], began: float, again: CallAgain) -> CallAgain | None:
-        """Count a call that came to nothing; return None where it counts as an attempt by now.
+        """Count a call without effect; return None once such a call counts as an attempt.
 
-        ``records`` are those of the call, ``began`` is when it began, ``again`` says why.
+        ``records`` are those of the call, ``began`` is its start, ``again`` has the reason.
         """
         now = time.monotonic()
         self._drop_old(now)
@@ -58,26 +58,26 @@ class OnceWaits:
             each.last = now
         longest, record = min(zip(waits, records, strict=True), key=lambda each: each[0].since)
         waited_s = now - longest.since
-        if now - self._said_at >= QUIET_S:
-            self._said_at = now
+        if now - self._logged_at >= QUIET_S:
+            self._logged_at = now
             self._log(record, longest.calls, waited_s, again)
         return again if waited_s < self._most_s else None
 
     def over(self, records: Sequence[Record]) -> None:
-        """Forget what records have waited for."""
+        """Remove records that wait no longer."""
         if self._waits:
             for record in records:
                 self._waits.pop(_place(record), None)
 
     def _drop_old(self, now: float) -> None:
-        """Forget records that another member has by now."""
+        """Remove records that another member has taken over."""
         for place, wait in list(self._waits.items()):
             if now - wait.last > self._most_s + QUIET_S and wait.calls:
                 self._waits.pop(place, None)
 
     def _log(self, record: Record, calls: int, waited_s: float, again: CallAgain) -> None:
         _log.warning(
-            "%s: once: %s[%d]@%d with the id %s has waited %.1f s, %d calls came to nothing: %s",
+            "%s: once: %s[%d]@%d with the id %s has waited %.1f s, %d calls had no effect: %s",
             self._worker,
             record.topic,
             record.partition,

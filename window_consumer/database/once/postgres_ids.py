@@ -1,4 +1,4 @@
-"""How ids get into PostgreSQL: one statement, which bounds its own wait for locks."""
+"""Inserts ids into PostgreSQL, with one statement that limits its own lock waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from window_consumer.database.dialects import RETRYABLE
 from window_consumer.database.once.once_ids import EffectKey, EffectOwner
 
 LOCK_TIMEOUT: Final = "55P03"
-"""PostgreSQL's code where the wait for a lock took too long."""
+"""PostgreSQL's code for a lock timeout."""
 
 _IDLE: Final = 0
 """libpq's status of a connection without a transaction."""
@@ -29,9 +29,9 @@ def insert_in_postgres(
     keys: Sequence[EffectKey],
     lock_timeout_s: float,
 ) -> list[EffectKey]:
-    """Insert ids; return those that PostgreSQL names as inserted.
+    """Insert ids; return those that PostgreSQL reports as inserted.
 
-    The statement sets the bound for its wait and restores it.
+    The statement sets ``lock_timeout`` and restores it.
     """
     ms = str(max(1, round(lock_timeout_s * 1000)))
     named = _with_begin(connection, table, owner, keys, ms)
@@ -86,11 +86,11 @@ def _with_begin(
     keys: Sequence[EffectKey],
     ms: str,
 ) -> bytes | str | None:
-    """Begin the transaction and insert in one message, which bypasses SQLAlchemy's cursor.
+    """Begin the transaction and insert in one message, bypassing SQLAlchemy's cursor.
 
-    This halves what an id costs. A message of two statements takes no parameters: libpq quotes
-    what it holds. Returns the JSON of the answer; None where that cannot be done here, or has
-    failed in a way that an ordinary statement reports better.
+    This halves the cost of an id. A message with two statements takes no parameters, so libpq
+    quotes the values. Returns the JSON of the result; None if this is not possible here, or failed
+    in a way that an ordinary statement reports better.
     """
     dialect = connection.dialect
     if dialect.driver != "psycopg" or dialect.is_async:
@@ -123,7 +123,7 @@ def _with_begin(
 
 
 def _quoting(client: Any) -> Callable[[str], str]:
-    """Return what makes a literal of a text, for the encoding and the settings of a connection."""
+    """Return a function that quotes a literal for the connection's encoding and settings."""
     from psycopg import pq  # noqa: PLC0415 - one of several drivers
 
     quote = pq.Escaping(client).escape_literal
@@ -131,9 +131,9 @@ def _quoting(client: Any) -> Callable[[str], str]:
 
 
 class _CodedError(Exception):
-    """What PostgreSQL said, as an error of a driver."""
+    """PostgreSQL's error, in the form of a driver's exception."""
 
     @property
     def sqlstate(self) -> str:
-        """Its code."""
+        """The SQLSTATE code."""
         return str(self.args[0])

@@ -19,7 +19,7 @@ __handler_layer__ = True  # its frames are no part of a failure, see error_repor
 
 
 class SessionOwnedError(WindowConsumerError):
-    """A handler ended the transaction of ``record.session``, which the framework does."""
+    """A handler ended the transaction of ``record.session``, which the framework manages."""
 
 
 class EffectSession(Protocol):
@@ -27,7 +27,7 @@ class EffectSession(Protocol):
 
     @property
     def handed(self) -> Session:
-        """Return what is ``record.session``, or what its coroutines stand for."""
+        """Return ``record.session``, or the synchronous session behind it."""
 
     def connection(self) -> sa.Connection:
         """Return the connection to the tables of ``once``."""
@@ -36,14 +36,14 @@ class EffectSession(Protocol):
         """Begin the transaction."""
 
     def commit_effects(self) -> None:
-        """Commit; raises where the transaction is not what it was, or has failed."""
+        """Commit; raises if the handler ended the transaction, or it has failed."""
 
     def end(self) -> None:
-        """Roll back what is not committed, and give the connection back."""
+        """Roll back what is not committed, and release the connection."""
 
 
 class OnceSession(Session):
-    """A session whose transaction a handler cannot end."""
+    """A session whose transaction the handler cannot end."""
 
     def commit(self) -> NoReturn:
         """Raise SessionOwnedError."""
@@ -77,7 +77,7 @@ class OnceSession(Session):
 
 
 class GivenSession:
-    """A session that the application made, of whatever class and with whatever binds.
+    """A session that the application created, of any class and with any binds.
 
     Its commit raises in the handler. If the handler rolls back or closes, nothing is committed.
     """
@@ -102,13 +102,13 @@ class GivenSession:
         return connection_of(self.handed, self._table)
 
     def begin_effects(self) -> None:
-        """See EffectSession. Raises UsageError for a session of another database."""
+        """See EffectSession. Raises UsageError for a session on another database."""
         self._began = self.handed.begin()
         found = self.connection().engine
         if _place(found.url) != _place(self._engine.url):
             raise UsageError(
-                f"once: session= made a session of the database {found.url!r}, and the engine of"
-                f" Once() is of {self._engine.url!r}"
+                f"once: session= created a session for the database {found.url!r}, but the engine"
+                f" of Once() is for {self._engine.url!r}"
             )
 
     def commit_effects(self) -> None:
@@ -133,14 +133,14 @@ class GivenSession:
     def _refuse_second(
         self, _session: Session, _transaction: SessionTransaction, connection: sa.Connection
     ) -> None:
-        """Refuse two transactions in one database: only the first is that of ``once``."""
+        """Refuse two transactions in one database: only the first has the ids."""
         engine = connection.engine
         if self._own is None:
             self._own = engine
         elif engine is not self._own and _place(engine.url) == _place(self._own.url):
             raise UsageError(
                 f"once: the session's binds have two engines for {engine.url!r}, so its changes"
-                " would be two transactions: use one"
+                " would be in two transactions: use one engine"
             )
 
 
@@ -157,8 +157,8 @@ def _flush(session: Session, began: SessionTransaction | None, connection: sa.Co
 
 def _refuse(what: str) -> NoReturn:
     raise SessionOwnedError(
-        f"record.session.{what}() is the framework's: it commits when the handler returns and rolls"
-        " back when it raises; a part of it may fail within session.begin_nested()"
+        f"do not call record.session.{what}(): the framework commits when the handler returns and"
+        " rolls back when it raises; use session.begin_nested() for a part that may fail"
     )
 
 
@@ -175,7 +175,7 @@ class SyncTransaction:
         self._effects = effects
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Call a function with the session first."""
+        """Call a function with the session as its first argument."""
         return function(self._effects, *given)
 
 
@@ -220,19 +220,19 @@ class EffectTransactions:
     ):
         """``engine_of`` is for the running event loop, ``given_engine_of`` is what Once() got."""
         self.writers = writers
-        """Where one call writes at a time, those that do and that wait."""
+        """With one writer at a time: the calls that write, and those that wait."""
         self._engine_of = engine_of
         self._given_engine_of = given_engine_of
         self._table = table
         self._factory = factory
 
     def open(self) -> EffectTransaction:
-        """Return a transaction for one call, with a session as its handler gets it."""
+        """Return a transaction for one call, with the session for its handler."""
         engine = self._engine_of()
         return transaction_on(engine) if self._factory is None else self._given(engine)
 
     def apart(self) -> EffectTransaction | None:
-        """Return one for statements before that call; None where the call's own may do them."""
+        """Return one for statements before the call; None if the call's own may run them."""
         return None if self._factory is None else transaction_on(self._engine_of())
 
     def _given(self, engine: Engine) -> EffectTransaction:
@@ -243,8 +243,8 @@ class EffectTransactions:
             if isinstance(session, AsyncSession) is not is_async:
                 kind = "an AsyncSession" if is_async else "a Session"
                 raise UsageError(
-                    f"once: session= has to make {kind}, as the engine is {type(engine).__name__},"
-                    f" and it made {type(session).__name__}"
+                    f"once: session= must create {kind}, as the engine is"
+                    f" {type(engine).__name__}; it created {type(session).__name__}"
                 )
             sync = session.sync_session if isinstance(session, AsyncSession) else session
             own, given = _sync(engine), _sync(self._given_engine_of())
@@ -257,11 +257,11 @@ class EffectTransactions:
 
 
 def _enter(factory: SessionFactory, leave: ExitStack) -> AnySession:
-    """Return a new session; ``leave`` gets what is to be left after it."""
+    """Return a new session; its clean-up goes to ``leave``."""
     made = factory()
     if not isinstance(made, (Session, AsyncSession, *SCOPED)):
         if not isinstance(made, AbstractContextManager):
-            raise UsageError(f"once: session= made {type(made).__name__}, which is no session")
+            raise UsageError(f"once: session= created {type(made).__name__}, not a session")
         made = leave.enter_context(made)
     for each in (factory, made):
         if isinstance(each, SCOPED):

@@ -1,4 +1,4 @@
-"""What runs beside workers with ``once``: the check of its tables, the cleaner."""
+"""Starts what workers with ``once`` need: the check of its tables, the deletion of old ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 THREAD: Final = "wc-once-cleaner"
 _LONGEST_PAUSE_S: Final = 60.0
 _BETWEEN_S: Final = 0.1
-"""Between two statements that delete: others get at the table meanwhile."""
+"""The pause between two DELETE statements, for other users of the table."""
 _END_S: Final = 5.0
 
 _log = own_logger()
@@ -48,9 +48,9 @@ class OnceWorker:
 
 
 def check_before_start(workers: Sequence[OnceWorker]) -> None:
-    """Check tables and pools; raise UsageError where calls could not succeed.
+    """Check tables and pools; raise UsageError if calls could not succeed.
 
-    A database that is away is no reason not to start: calls fail, and the breaker opens.
+    Workers start even if the database is unavailable: calls fail, and the breaker opens.
     """
     for each in workers:
         try:
@@ -60,7 +60,7 @@ def check_before_start(workers: Sequence[OnceWorker]) -> None:
             if not isinstance(refusal, RunError):
                 raise refusal or error from error
             _log.warning(
-                "%s: once: the database does not answer: %s",
+                "%s: once: the database is not available: %s",
                 each.config.name,
                 reason_of(error),
                 extra={"event": LogEvent.ONCE_DATABASE_AWAY},
@@ -76,7 +76,7 @@ def user_of(worker: OnceWorker) -> DatabaseUser:
 
 
 def check_once(worker: OnceWorker, connection: sa.Connection) -> None:
-    """Raise UsageError for a database that takes no changes, and for tables that are not right."""
+    """Raise UsageError for a read-only database, and for missing or wrong tables."""
     statements_of(connection).refuse_read_only(connection)
     fenced = worker.once.values_for(worker.config).fenced
     worker.once.tables.check(connection, fenced=fenced)
@@ -98,11 +98,11 @@ def clean_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
 
 
 def watch_calls_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
-    """Start the thread that looks at calls; it ends with ``beside``.
+    """Start the thread that watches calls; it ends with ``beside``.
 
-    It ends the transactions of abandoned calls, if they are fenced: others are not known to it. And
-    it says which call keeps other writers of SQLite waiting. A child process is killed, and what it
-    does is not seen.
+    It ends the transactions of abandoned fenced calls, as only these are known to it, and logs
+    which call keeps other writers of SQLite waiting. Calls in child processes are not watched; a
+    hanging child is killed.
     """
     fenced = [each.once for each in workers if each.once.values_for(each.config).fenced]
     alone = [each.once for each in workers if each.once.writers and not each.has_children]
@@ -114,7 +114,7 @@ def watch_calls_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None
 
 
 def close_loops_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
-    """Close the connections of further event loops at the end of ``beside``."""
+    """Close the connections of additional event loops at the end of ``beside``."""
     for once in dict.fromkeys(each.once for each in workers):
         beside.callback(once.close_loops)
 
@@ -129,7 +129,7 @@ def _clean(workers: Sequence[OnceWorker], stop: threading.Event) -> None:
                     pass
             except (SQLAlchemyError, OSError) as error:
                 _log.warning(
-                    "%s: once: old ids could not be deleted: %s",
+                    "%s: once: cannot delete old ids: %s",
                     each.config.name,
                     reason_of(error),
                     extra={"event": LogEvent.ONCE_NOT_CLEANED},
@@ -137,7 +137,7 @@ def _clean(workers: Sequence[OnceWorker], stop: threading.Event) -> None:
 
 
 def delete_once(worker: OnceWorker) -> int | None:
-    """Delete old ids by one statement; return how many, None if another member does so."""
+    """Delete old ids with one statement; return how many, None if another member is doing so."""
     owner = EffectOwner(worker.config.group, worker.config.name)
     keep_s = worker.once.values_for(worker.config).keep_s
     tables = worker.once.tables
@@ -147,7 +147,7 @@ def delete_once(worker: OnceWorker) -> int | None:
 
 
 def in_transaction(once: Once, work: Callable[[sa.Connection], T]) -> T:
-    """Work in a transaction on the database of ``once``, from whatever thread."""
+    """Run ``work`` in a transaction on the database of ``once``. Any thread may call."""
     engine = once.engine()
     if not isinstance(engine, AsyncEngine):
         with engine.begin() as connection:
@@ -155,13 +155,13 @@ def in_transaction(once: Once, work: Callable[[sa.Connection], T]) -> T:
     blocking = dialect_of(engine.dialect.name).blocking(engine.url)
     if blocking is None:
         return run_in_own_loop(lambda: _on_a_loop(engine, work))
-    # aiosqlite reports to a loop that has ended where it cannot connect.
+    # If aiosqlite cannot connect, it reports that to a loop that has ended.
     with sa.create_engine(blocking, poolclass=NullPool).begin() as connection:
         return work(connection)
 
 
 async def _on_a_loop(engine: AsyncEngine, work: Callable[[sa.Connection], T]) -> T:
-    """Work on a connection of its own: those of the pool belong to the worker's loop."""
+    """Run ``work`` on a new connection: those of the pool belong to the worker's loop."""
     own = create_async_engine(engine.url, poolclass=NullPool)
     try:
         async with own.begin() as connection:
@@ -171,30 +171,30 @@ async def _on_a_loop(engine: AsyncEngine, work: Callable[[sa.Connection], T]) ->
 
 
 def pool_warning(worker: OnceWorker) -> str | None:
-    """Return what to change where calls would wait for connections; None if there are enough."""
+    """Return what to change if calls would wait for connections; None if there are enough."""
     pool = worker.once.engine().pool
     if worker.has_children or not isinstance(pool, QueuePool):
         return None
-    overflow = pool._max_overflow  # noqa: SLF001 - SQLAlchemy does not tell otherwise
+    overflow = pool._max_overflow  # noqa: SLF001 - SQLAlchemy has no public attribute
     most, slots = pool.size() + overflow, worker.config.slots
     if overflow < 0 or most >= slots:
         return None
     return (
-        f"{worker.config.name}: once: the engine's pool has {most} connections at most, and {slots}"
-        " calls run at once: the others wait for one; write"
+        f"{worker.config.name}: once: the engine's pool has at most {most} connections for {slots}"
+        " concurrent calls, so calls wait for connections; write"
         f" create_engine(..., pool_size={slots - overflow}), or lower concurrency"
     )
 
 
 def writer_warning(worker: OnceWorker) -> str | None:
-    """Return what to know of a database with one writer at a time; None for others."""
+    """Return a warning about a database with one writer at a time; None for others."""
     if worker.once.writers is None:
         return None
     name, slots = worker.config.name, worker.config.slots
     turns = f", so its {slots} slots take turns" if slots > 1 else ""
     return (
-        f"{name}: once: SQLite has one writer at a time, and a call holds its lock from its begin"
-        f" to its end{turns}; writes of other programs wait, and fail after their timeout (5 s in"
-        " Python) with 'database is locked': keep handlers short, write connect_args={'timeout':"
+        f"{name}: once: SQLite has one writer at a time, and a call holds the write lock from"
+        f" start to end{turns}; writes of other programs wait, and fail after their timeout (5 s"
+        " in Python) with 'database is locked': keep handlers short, use connect_args={'timeout':"
         " 60} in the other programs' create_engine, or use PostgreSQL"
     )

@@ -1,4 +1,4 @@
-"""What ``once`` says to PostgreSQL, and what to SQLite."""
+"""The statements of ``once`` for PostgreSQL and for SQLite."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _IN_ERROR: Final = 3
 
 
 class TransactionFailedError(WindowConsumerError):
-    """A statement failed and the handler went on: nothing of its transaction can be committed."""
+    """A statement failed and the handler continued: its transaction cannot be committed."""
 
 
 class OnceStatements(Protocol):
-    """The statements for a database that is supported."""
+    """The statements for a supported database."""
 
     def insert(self, table: sa.Table) -> Any:
-        """Return an INSERT that knows ON CONFLICT."""
+        """Return an INSERT that supports ON CONFLICT."""
 
     def insert_ids(
         self,
@@ -36,13 +36,13 @@ class OnceStatements(Protocol):
         keys: Sequence[EffectKey],
         lock_timeout_s: float,
     ) -> Sequence[EffectKey]:
-        """Insert ids; return those that the database names as inserted."""
+        """Insert ids; return those that the database reports as inserted."""
 
     def limit_waits(self, connection: sa.Connection, timeout_s: float) -> None:
-        """Bound the waits of this transaction for locks."""
+        """Limit the lock waits of this transaction."""
 
     def refuse_failed(self, connection: sa.Connection) -> None:
-        """Raise TransactionFailedError where a commit would be a rollback."""
+        """Raise TransactionFailedError if a commit would be a rollback."""
 
     def delete_old(
         self,
@@ -52,10 +52,10 @@ class OnceStatements(Protocol):
         keep_s: float,
         most: int,
     ) -> int | None:
-        """Delete at most so many ids that are older; None where another member does so now."""
+        """Delete up to ``most`` ids older than ``keep_s``; None if another member is doing so."""
 
     def refuse_read_only(self, connection: sa.Connection) -> None:
-        """Raise UsageError for a database that takes no changes."""
+        """Raise UsageError for a read-only database."""
 
 
 @frozen
@@ -90,7 +90,7 @@ class PostgresStatements:
             connection.execute(sa.text("SELECT 1"))  # raises
         elif status == _IN_ERROR:
             raise TransactionFailedError(
-                "a statement of the handler failed, and the handler returned: let it raise, or run"
+                "a statement of the handler failed, but the handler returned: let it raise, or run"
                 " what may fail within session.begin_nested()"
             )
 
@@ -107,7 +107,7 @@ class PostgresStatements:
         lock = sa.text("SELECT pg_try_advisory_xact_lock(hashtext(:name))")
         if not connection.scalar(lock, {"name": f"window-consumer cleaner of {name}"}):
             return None
-        # By place in the table: it is in the order of time, and needs no further index.
+        # By ctid: rows are in time order, so this needs no additional index.
         statement = sa.text(
             f"DELETE FROM {name} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {name}"  # noqa: S608 - our table
             " WHERE done_at < now() - make_interval(secs => :keep) AND group_name = :group_name"
@@ -129,7 +129,7 @@ READ_ONLY: Final = (
 
 @frozen
 class SqliteStatements:
-    """SQLite in WAL mode, where transactions that write come one after the other."""
+    """SQLite in WAL mode, which serializes writing transactions."""
 
     def insert(self, table: sa.Table) -> Any:
         """See OnceStatements."""
@@ -208,7 +208,7 @@ def statements_of(connection: sa.Connection) -> OnceStatements:
 
 
 def is_lock_timeout(error: BaseException) -> bool:
-    """Return whether the wait for another transaction took too long."""
+    """Return whether waiting for another transaction's lock timed out."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)

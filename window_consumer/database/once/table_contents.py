@@ -1,4 +1,4 @@
-"""What the tables of ``once`` hold: ids and their ages, fences and who has them."""
+"""The contents of the tables of ``once``: ids and their ages, fences and their holders."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class OnceDatabase:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the table of fences is needed."""
+        """Whether the fence table is needed."""
         return any(each.once.values_for(each.config).fenced for each in self.workers)
 
     def ddl(self) -> str:
-        """Return the statements that create the tables and their indexes; connects to nothing."""
+        """Return the SQL that creates the tables and their indexes; does not connect."""
         dialect = self.workers[0].once.engine().dialect
         return self.tables.ddl(dialect, fenced=self.is_fenced)
 
 
 def once_databases(workers: Iterable[OnceWorker]) -> list[OnceDatabase]:
-    """Return the databases of workers with ``once``, each once, whatever driver leads there."""
+    """Return the distinct databases of workers with ``once``, whatever their drivers are."""
     found: dict[tuple[str, str], list[OnceWorker]] = {}
     for each in workers:
         url = each.once.engine().url
@@ -68,7 +68,7 @@ class OnceRows:
     group: str
     worker: str
     keep_s: float | None
-    """None for a worker that the application does not have: it deletes none of them."""
+    """None for a worker that the application lacks: nobody here deletes its ids."""
     rows: int
     oldest: StoredId | None
     newest: StoredId | None
@@ -83,12 +83,12 @@ class FenceRow:
     partition: int
     fence: int
     owners: tuple[LockHolder, ...]
-    """Transactions that hold it at the moment; SQLite does not tell."""
+    """Transactions that hold it now; SQLite does not report them."""
 
 
 @frozen
 class OnceStatus:
-    """What a database says about ``once``."""
+    """The state of ``once`` in a database."""
 
     database: str
     table: str
@@ -139,7 +139,7 @@ class OnceStatus:
         there = f"{rows} rows" if self.exists else "is missing"
         yield f"{self.database}: {self.table} {'has ' if self.exists else ''}{there}"
         for each in self.workers:
-            keep = "of no worker of this application, nobody here deletes them"
+            keep = "not a worker of this application, so they are not deleted here"
             if each.keep_s is not None:
                 keep = f"kept for {format_duration(each.keep_s)}"
             yield f"  {each.worker} of group {each.group}: {each.rows} rows, {keep}"
@@ -156,7 +156,7 @@ class OnceStatus:
 
 
 def status_of(database: OnceDatabase, connection: sa.Connection) -> OnceStatus:
-    """Ask a database; change nothing. Reads the table of ids once, and again for each worker."""
+    """Query a database; change nothing. Reads the table of ids once, plus once per worker."""
     tables = database.tables
     ids, fences = tables.ids, tables.fences
     inspector = sa.inspect(connection)
@@ -224,7 +224,7 @@ def _time_of(stored: StoredId) -> datetime:
 
 
 def _text_of(time: datetime) -> str:
-    """Return a time with its zone: SQLite keeps none, and has UTC."""
+    """Return a time with its zone: SQLite stores UTC without one."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
 
 

@@ -28,20 +28,20 @@ from window_consumer.database.once.statements import statements_of
 from window_consumer.model.errors import UsageError
 
 _TABLES_ITSELF: Final = FencePlace("", "", -1)
-"""The row with the number of the table: no group has an empty name."""
+"""The row with the identity of the table: no group has an empty name."""
 
 _TEXT: Final = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-"""Compared byte by byte: a language's order makes the index slower."""
+"""Compared byte by byte: a language's collation makes the index slower."""
 
 _OURS: Final = "window_consumer.once"
-"""The key in ``info`` of tables that ``Once`` has made."""
+"""The key in ``info`` of tables that ``Once`` created."""
 
 
 class OnceTables:
-    """The two tables, in the MetaData of the application or in one of their own.
+    """The two tables, in the application's MetaData or in one of their own.
 
-    They take the MetaData's schema, unless ``name`` has one, and its naming convention. Raises
-    UsageError where it has another table of that name.
+    They use the MetaData's schema, unless ``name`` has one, and its naming convention. Raises
+    UsageError if it has another table of that name.
     """
 
     def __init__(self, name: str, metadata: sa.MetaData | None = None):
@@ -74,7 +74,7 @@ class OnceTables:
         )
 
     def _own(self, name: str, parts: Callable[[], list[SchemaItem]]) -> sa.Table:
-        """Return the table of that name, which another ``Once`` may have made in the MetaData."""
+        """Return the table of that name; another ``Once`` may have created it in the MetaData."""
         schema, _, plain = name.rpartition(".")
         schema = schema or self.metadata.schema or ""
         there = self.metadata.tables.get(f"{schema}.{plain}" if schema else plain)
@@ -84,17 +84,17 @@ class OnceTables:
             )
         if _OURS not in there.info:
             raise UsageError(
-                f"Once: the MetaData has another table {there.fullname}: leave it to Once(), or"
+                f"Once: the MetaData already has a table {there.fullname}: let Once() define it, or"
                 " give Once() another name, as in Once(..., table='effects')"
             )
         return there
 
     def needed(self, *, fenced: bool) -> list[sa.Table]:
-        """Return the tables that have to be there."""
+        """Return the tables that must exist."""
         return [self.ids, self.fences] if fenced else [self.ids]
 
     def ddl(self, dialect: sa.Dialect, *, fenced: bool) -> str:
-        """Return the SQL that creates what is needed."""
+        """Return the SQL that creates the needed tables."""
         lines: list[str] = []
         for table in self.needed(fenced=fenced):
             elements: list[sa.DDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
@@ -102,10 +102,10 @@ class OnceTables:
         return "\n".join(lines)
 
     def check(self, connection: sa.Connection, *, fenced: bool) -> None:
-        """Raise UsageError, with the DDL, where a table is missing or has other columns."""
+        """Raise UsageError, with the DDL, if a table is missing or has other columns."""
         inspector = sa.inspect(connection)
         for table in self.needed(fenced=fenced):
-            wrong = f"the database has no table {table.fullname}"
+            wrong = f"the table {table.fullname} does not exist"
             if inspector.has_table(table.name, schema=table.schema):
                 there = {
                     each["name"] for each in inspector.get_columns(table.name, schema=table.schema)
@@ -118,7 +118,7 @@ class OnceTables:
                     continue
                 wrong = f"the table {table.fullname} has other columns, or another primary key"
             raise OnceTableError(
-                f"{wrong}; create it with a migration, or by hand:\n"
+                f"{wrong}; create it with a migration or manually:\n"
                 f"{self.ddl(connection.dialect, fenced=fenced)}"
             )
 
@@ -129,14 +129,14 @@ class OnceTables:
         keys: Sequence[EffectKey],
         lock_timeout_s: float,
     ) -> set[EffectKey]:
-        """Insert the ids; return those that nobody had inserted, once each.
+        """Insert the ids; return the new ones.
 
-        Waits for other transactions with one of these ids, for ``lock_timeout_s`` at most. Raises
-        IdsUnknownError where the database names an id neither as inserted nor as there.
+        Waits up to ``lock_timeout_s`` for other transactions with one of these ids. Raises
+        IdsUnknownError if the database neither inserted an id nor has it.
         """
         connection = session.connection()
         unique = set(keys)
-        ordered = sorted(unique)  # two batches with the same ids cannot wait for each other
+        ordered = sorted(unique)  # so that two batches with the same ids cannot deadlock
         insert = statements_of(connection).insert_ids
         named = set(insert(connection, self.ids, owner, ordered, lock_timeout_s))
         if named != unique:
@@ -155,17 +155,17 @@ class OnceTables:
         """Return those of the ids that are in the table."""
         table = self.ids.c
         there: set[EffectKey] = set()
-        for first in range(0, len(keys), _ASKED):
+        for first in range(0, len(keys), _QUERIED):
             statement = sa.select(table.origin, table.record_id).where(
                 table.group_name == owner.group_name,
                 table.worker == owner.worker,
-                sa.tuple_(table.origin, table.record_id).in_(keys[first : first + _ASKED]),
+                sa.tuple_(table.origin, table.record_id).in_(keys[first : first + _QUERIED]),
             )
             there.update(EffectKey(*each) for each in connection.execute(statement))
         return there
 
     def id_in(self, session: EffectSession) -> int:
-        """Return a number that the fences of this database have for good, and no others."""
+        """Return the permanent, unique number of this database's fences."""
         connection = session.connection()
         table = self.fences
         statement = sa.select(table.c.fence).where(*is_at(table, _TABLES_ITSELF))
@@ -180,12 +180,12 @@ class OnceTables:
     def share_fence(
         self, session: EffectSession, place: FencePlace, limits: FenceLimits
     ) -> FenceSeen | None:
-        """Return the present fence; nobody can raise it until the transaction ends."""
+        """Return the current fence; nobody can raise it until the transaction ends."""
         connection = session.connection()
         return locks_of(connection).share(connection, self.fences, place, limits)
 
     def raise_fence(self, session: EffectSession, place: FencePlace, lock_timeout_s: float) -> int:
-        """Add one to a fence and return it, once the transactions with the old one have ended."""
+        """Increment a fence and return it, once the transactions with the old one have ended."""
         connection = session.connection()
         statements = statements_of(connection)
         statements.limit_waits(connection, lock_timeout_s)
@@ -198,33 +198,33 @@ class OnceTables:
         return int(connection.execute(raised.returning(table.c.fence)).scalar_one())
 
     def raised(self, connection: sa.Connection) -> list[tuple[FencePlace, int]]:
-        """Return all fences, in the order of their places."""
+        """Return all fences, in the order of group, topic and partition."""
         table = self.fences
         statement = sa.select(table).where(table.c.partition >= 0).order_by(*table.primary_key)
         return [(FencePlace(*place), fence) for *place, fence in connection.execute(statement)]
 
     def fence_holders(self, session: EffectSession, place: FencePlace) -> Sequence[LockHolder]:
-        """Return the transactions that keep a fence from being raised, as far as is known."""
+        """Return the known transactions that keep a fence from being raised."""
         connection = session.connection()
         return locks_of(connection).holders(connection, self.fences, place)
 
     def delete_old(
         self, connection: sa.Connection, owner: EffectOwner, keep_s: float
     ) -> int | None:
-        """Delete ids that are older, at most ``MAX_DELETED``; return how many they were.
+        """Delete up to ``MAX_DELETED`` ids older than ``keep_s``; return how many were deleted.
 
-        None if another member does so just now.
+        None if another member is doing so.
         """
         delete = statements_of(connection).delete_old
         return delete(connection, self.ids, owner, keep_s, MAX_DELETED)
 
 
 MAX_DELETED: Final = 5_000
-"""Rows of one statement: its transaction takes some 20 ms, and others hardly wait for it."""
+"""Rows per statement: its transaction takes about 20 ms, so others hardly wait for it."""
 
 
-_ASKED: Final = 500
-"""Ids of one question: drivers bound how many parameters a statement has."""
+_QUERIED: Final = 500
+"""Ids per query: drivers limit the parameters of a statement."""
 
 
 class OnceTableError(UsageError):

@@ -1,7 +1,7 @@
-"""The one writer of SQLite: which call holds the lock that others wait for.
+"""The single writer of SQLite: which call holds the lock that others wait for.
 
-A call with ``once`` writes its id first, so it holds the lock until it returns. SQLite tells nobody
-who holds the lock, nor whether others wait: what is known here are the calls of this process.
+A call with ``once`` writes its id first, so it holds the lock until it returns. SQLite reports
+neither holders nor waiters, so this covers only the calls of this process.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from window_consumer.runtime.log import own_logger
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 WAITED_S: Final = 1.0
-"""How long a call holds the lock until a line tells it, while other calls wait for it."""
+"""After this long a call that holds the lock is logged, if other calls wait for it."""
 LONG_S: Final = 4.0
-"""The same while no call waits: other programs may, and Python's sqlite3 gives up after 5 s."""
+"""The same if no call waits: other programs may, and Python's sqlite3 gives up after 5 s."""
 QUIET_S: Final = 10.0
-"""The period of that line."""
+"""The interval of these log lines."""
 
 _log = own_logger()
 
@@ -33,38 +33,38 @@ class WriterTurn:
 
     worker: str
     record: Record
-    """The first of the call."""
+    """The call's first record."""
     record_id: str
     since: float | None = None
     """When it got the lock."""
 
     def take(self) -> None:
-        """Note that the call has the lock."""
+        """Record that the call has the lock."""
         self.since = time.monotonic()
 
 
 class WriterTurns:
-    """The calls of one ``Once`` that write, or want to. Any slot may call; one thread looks.
+    """The calls of one ``Once`` that write or wait. Any slot may call; one thread checks.
 
-    The operations on the set are atomic.
+    The set's operations are atomic.
     """
 
     def __init__(self) -> None:
         self._turns: set[WriterTurn] = set()
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def wait(self, worker: str, record: Record, record_id: str) -> WriterTurn:
-        """Note that a call wants the lock."""
+        """Record that a call waits for the lock."""
         turn = WriterTurn(worker, record, record_id)
         self._turns.add(turn)
         return turn
 
     def over(self, turn: WriterTurn) -> None:
-        """Forget a call."""
+        """Remove a call that has ended."""
         self._turns.discard(turn)
 
     def holder(self) -> str:
-        """Return in words who holds the lock."""
+        """Return who holds the lock, as text."""
         now = time.monotonic()
         for each in self._turns.copy():
             if each.since is not None:
@@ -76,16 +76,16 @@ class WriterTurns:
         now = time.monotonic()
         turns = self._turns.copy()
         holding = [(each, each.since) for each in turns if each.since is not None]
-        if not holding or now - self._said_at < QUIET_S:
+        if not holding or now - self._logged_at < QUIET_S:
             return
         turn, since = min(holding, key=lambda each: each[1])
         held_s, waiting = now - since, len(turns) - len(holding)
         if held_s < (WAITED_S if waiting else LONG_S):
             return
-        self._said_at = now
+        self._logged_at = now
         _log.warning(
-            "%s: once: %s has held SQLite's write lock for %.1f s; %d calls of this process wait"
-            " for it, and writes of other programs fail after their timeout (database is locked)",
+            "%s: once: %s has held SQLite's write lock for %.1f s; %d calls of this process are"
+            " waiting, and writes of other programs fail after their timeout (database is locked)",
             turn.worker,
             _named(turn),
             held_s,
@@ -103,7 +103,7 @@ class WriterTurns:
         )
 
     def last_check(self) -> None:
-        """Nothing: the calls end with their worker."""
+        """Do nothing: the calls end with their worker."""
 
 
 def _named(turn: WriterTurn) -> str:

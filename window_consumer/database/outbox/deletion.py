@@ -1,4 +1,4 @@
-"""Deletes rows that were published longer ago than ``outbox.keep``, as fast as rows are sent."""
+"""Deletes rows that were published more than ``outbox.keep`` ago, as fast as rows are sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 MAX_DELETED: Final = 5_000
-"""Rows of one statement, which is a transaction: it stays short, and its locks few."""
+"""Rows per statement, which is one transaction: this keeps it short and its locks few."""
 _EVERY_S: Final = 5.0
 _FAILED_S: Final = 60.0
 
@@ -27,15 +27,15 @@ class OutboxDeletion:
 
     _store: OutboxStore
     _keep_s: float
-    """0: nothing is kept, and nothing is to be deleted."""
+    """0: nothing is kept, so there is nothing to delete."""
     _sent: int = 0
-    """How many rows had been sent at the last time."""
+    """How many rows had been sent at the last run."""
     _due_at: float = float("-inf")
 
     def run(self, connection: sa.Connection, sent: int) -> int:
-        """Delete old rows if it is time, more than were sent since; return how many.
+        """Delete old rows if due, more than were sent since the last run; return how many.
 
-        While some are left it is time again at once. A statement that the database ends is logged.
+        While old rows are left, the next run is due at once. A failed statement is logged.
         """
         now = time.monotonic()
         if not self._keep_s or now < self._due_at:
@@ -56,7 +56,7 @@ class OutboxDeletion:
                 raise
             self._due_at = now + _FAILED_S
             _log.warning(
-                "outbox: published rows could not be deleted, again in %g s: %s",
+                "outbox: cannot delete published rows, retrying in %g s: %s",
                 _FAILED_S,
                 str(error.orig).strip(),
                 extra={"event": LogEvent.OUTBOX_NOT_CLEANED},

@@ -1,10 +1,10 @@
-"""Where the reading of a shard begins if rows that cannot be sent lie in front of the others.
+"""The position from which a shard is read, past rows that cannot be sent.
 
-Rows of blocked keys, delayed rows and, while an old snapshot is open, deleted ones may be millions.
-Who has walked over them remembers the position; those before it that become due are found by their
-times. A row may become visible later than ones with higher numbers, and a position that had passed
-it would cost its key the order. So it moves only to where nobody can add a row any more: writers
-hold a lock on the table, and those that held it when the position was found have to be gone.
+There may be millions of blocked and delayed rows and, while an old snapshot is open, of dead ones.
+A relay that has scanned them remembers the position; rows before it that become due are found by
+their times. A row may become visible after rows with higher numbers, and a position beyond it would
+break the order of its key. So the position moves only to where no more rows can appear: writers
+hold a lock on the table, and those that held it when the position was found must have ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from window_consumer.database.outbox.table import BLOCKED, REFUSED, UNPUBLISHED
 
 _FROM_THE_START_S: Final = 300.0
-"""After so long a shard is read from its start: somebody may have changed rows by hand."""
+"""After this long a shard is read from its start: rows may have been changed manually."""
 
 _WRITERS: Final = sa.text(
     "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation'"
@@ -36,14 +36,14 @@ class _Front:
 
     since: float
     first: int = 0
-    """No row before it can be sent, but for those that become due."""
+    """No row before it can be sent, except those that become due."""
     next_first: int = 0
-    """The position once ``writers`` are gone."""
+    """The position once ``writers`` have ended."""
     writers: frozenset[str] = frozenset()
     blocked: frozenset[uuid.UUID] = frozenset()
-    """Rows whose keys wait: once one blocks no more, the shard is read from its start."""
+    """Rows that block their keys: once one no longer does, the shard is read from its start."""
     held: frozenset[str] = frozenset()
-    """Topics that were left out, likewise."""
+    """Topics that were left out; likewise."""
 
     def is_valid(self, held: Collection[str], blocked: frozenset[uuid.UUID]) -> bool:
         is_over = time.monotonic() - self.since > _FROM_THE_START_S
@@ -52,11 +52,11 @@ class _Front:
 
 @frozen
 class ReadStart:
-    """What is known before a read."""
+    """Where a read begins."""
 
     first: int = 0
     to: int | None = None
-    """Where the position may move to; None if it has to stay."""
+    """Where the position may move to; None if it must stay."""
     is_known: bool = False
     """Whether the shard has a position."""
     blocked: frozenset[uuid.UUID] = frozenset()
@@ -68,15 +68,15 @@ class ShardFronts:
 
     _table: sa.Table
     _span: int
-    """So many rows are walked over by a statement."""
+    """The most rows that one statement scans."""
     _fronts: dict[int, _Front] = field(factory=dict, init=False)
 
     def clear(self) -> None:
-        """Begin at the start everywhere."""
+        """Read all shards from their start."""
         self._fronts.clear()
 
     def positions(self, connection: sa.Connection, held: Collection[str]) -> dict[int, int]:
-        """Return the shards that are not read from their start, and from where."""
+        """Return the shards that are not read from their start, with their positions."""
         if not self._fronts:
             return {}
         blocked = self._blocked(connection)
@@ -84,7 +84,7 @@ class ShardFronts:
         return {shard: front.first for shard, front in self._fronts.items() if front.first}
 
     def start(self, connection: sa.Connection, shard: int) -> ReadStart:
-        """Return where to begin."""
+        """Return where to start reading."""
         front = self._fronts.get(shard)
         if front is None:
             return ReadStart()
@@ -95,7 +95,7 @@ class ShardFronts:
         return ReadStart(front.first, to, True, self._blocked(connection, shard))
 
     def holds(self, connection: sa.Connection, shard: int, held: Collection[str]) -> bool:
-        """Return whether nothing was passed that could be sent; else it is read from its start."""
+        """Return whether the position is still valid; else the shard is read from its start."""
         front = self._fronts.get(shard)
         if front is None or not front.first:
             return True
@@ -112,14 +112,14 @@ class ShardFronts:
         start: ReadStart,
         first_found: int | None,
     ) -> bool:
-        """Move on after a read that walked over rows; return whether there is more to walk."""
+        """Advance after a read that scanned rows; return whether there are more to scan."""
         front = self._fronts.setdefault(shard, _Front(time.monotonic()))
         if start.to is not None:
             front.first = start.to if first_found is None else min(start.to, first_found)
             front.blocked |= start.blocked
             front.held |= set(held)
         row = self._table.c
-        # Half a span: rows that appear meanwhile are walked over by the next read, too.
+        # Half a span: the next read also scans rows that appear meanwhile.
         walked = (
             sa.select(row.seq)
             .where(row.shard == shard, sa.text(UNPUBLISHED), row.seq >= front.first)

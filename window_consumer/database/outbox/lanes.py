@@ -1,8 +1,8 @@
-"""Who sends what: a lane is a fixed part of the shards, which one relay after the other sends.
+"""Which relay sends what: a lane is a fixed part of the shards, sent by one relay at a time.
 
-A relay keeps the lanes that it sends in: each change of hands takes a moment, as the new one has to
-tell Kafka. It takes lanes that it has never had. One that another relay has taken over, it takes
-again only if that one has left it, or cannot keep up while this one has nothing to do.
+A relay keeps its lanes, as each takeover costs time: the new relay must initialize the lane's
+transactional id. A relay takes lanes that it never had. It takes back a lane that another relay has
+taken over only if that relay has left it, or cannot keep up while this one is idle.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from attrs import define, field, frozen
 from window_consumer.database.outbox.table import Outbox
 
 LANES: Final = 4
-"""More relays than this have nothing to do; each has as many clients."""
+"""More relays than this are idle; each has up to this many clients."""
 
 PREFIX: Final = "wc-outbox-"
-"""Begins all transactional ids."""
+"""The prefix of all transactional ids."""
 
 
 def id_prefix(table: str) -> str:
-    """Return what the transactional ids of a table's relays begin with."""
+    """Return the prefix of the transactional ids of a table's relays."""
     return f"{PREFIX}{table}-"
 
 
 @frozen(kw_only=True)
 class LaneTimes:
-    """When a lost lane is taken again, in seconds."""
+    """When a lost lane is taken back, in seconds."""
 
     stands_s: float = 2.0
-    """Its first row has been the same for so long, and nobody has held its lock."""
+    """If its first row has been the same for this long, and nobody has held its lock."""
     is_behind_s: float = 10.0
-    """It has had rows at each look for so long, and the own lanes had none."""
+    """If it has had due rows at each check for this long, and this relay's own lanes had none."""
 
 
 @define
@@ -45,7 +45,7 @@ class _LostLane:
     """A lane that another relay has taken over."""
 
     due_since: float
-    """Rows have been due at each look since then."""
+    """Rows have been due at each check since then."""
     first: uuid.UUID | None = None
     first_since: float = 0.0
 
@@ -58,20 +58,20 @@ class LaneClaims:
     _times: LaneTimes
     _lost: dict[int, _LostLane] = field(factory=dict, init=False)
     _busy_at: float = field(default=float("-inf"), init=False)
-    """When an own lane had rows."""
+    """When one of its own lanes last had rows."""
     _prefix: str = field(default="", init=False)
 
     def name(self, outbox: Outbox, database: str) -> None:
-        """Learn which database it is: relays of two may write to the same cluster."""
+        """Set the database, part of all ids: relays of two may write to the same cluster."""
         digest = hashlib.sha256(database.encode()).hexdigest()[:12]
         self._prefix = f"{id_prefix(outbox.table.fullname)}{digest}"
 
     def transactional_id(self, lane: int) -> str:
-        """Return a lane's id, the same in all relays."""
+        """Return a lane's transactional id, the same in all relays."""
         return f"{self._prefix}-{lane}"
 
     def due(self, shards: Iterable[int], now: float) -> list[tuple[int, list[int]]]:
-        """Return the lanes with rows that are due, and their shards, in any order."""
+        """Return the lanes with due rows, and their shards, in random order."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for shard in shards:
             found[shard % min(LANES, self._shards)].append(shard)
@@ -81,7 +81,7 @@ class LaneClaims:
         if found.keys() - self._lost.keys():
             self._busy_at = now
         lanes = list(found.items())
-        random.shuffle(lanes)  # several relays begin at different ones
+        random.shuffle(lanes)  # so that several relays start with different ones
         return lanes
 
     def is_lost(self, lane: int) -> bool:
@@ -97,7 +97,7 @@ class LaneClaims:
         self._lost.pop(lane, None)
 
     def may_take(self, lane: int, first: uuid.UUID | None, now: float) -> bool:
-        """Return whether to take a lost lane again; ``first`` is its first row."""
+        """Return whether to take back a lost lane; ``first`` is its first row."""
         lost = self._lost[lane]
         if first is None:
             lost.due_since, lost.first = now, None

@@ -1,6 +1,6 @@
-"""Listening to commits of other processes, by PostgreSQL's LISTEN: they wake the relay.
+"""Listens for commits of other processes with PostgreSQL's LISTEN, and wakes the relay.
 
-A lost notification delays a row until the next poll, so nothing is confirmed here.
+A lost notification only delays a row until the next poll.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 THREAD: Final = "wc-outbox-listen"
-_LOOK_S: Final = 0.5
-"""How soon the thread ends."""
+_CHECK_S: Final = 0.5
+"""How soon the thread notices a stop."""
 
-_ASK_S: Final = 30.0
-"""After so long without a notification the connection is tried: a host may have vanished."""
+_PROBE_S: Final = 30.0
+"""After this long without a notification the connection is probed: the host may have vanished."""
 
 _AGAIN_S: Final = 5.0
 
@@ -31,7 +31,7 @@ _log = own_logger()
 class CommitListener:
     """Wakes a relay whenever a transaction that notifies its channel is committed.
 
-    Owner: the thread that calls ``run``. The connection is its own, and is made again when it ends.
+    Owner: the thread that calls ``run``. It has its own connection, and reconnects when that ends.
     """
 
     _engine: sa.Engine
@@ -47,7 +47,7 @@ class CommitListener:
                     self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
             except Exception as error:  # the driver's, or SQLAlchemy's: the relay polls meanwhile
                 _log.warning(
-                    "outbox: commits of other processes do not wake the relay, which polls: %s",
+                    "outbox: cannot listen for commits of other processes, polling instead: %s",
                     str(getattr(error, "orig", None) or error).strip(),
                     extra={"event": LogEvent.OUTBOX_NOT_LISTENING},
                 )
@@ -62,11 +62,11 @@ class CommitListener:
         driver: Any = connection.connection.driver_connection
         quiet_s = 0.0
         while not self._stop.is_set():
-            if list(driver.notifies(timeout=_LOOK_S, stop_after=1)):
+            if list(driver.notifies(timeout=_CHECK_S, stop_after=1)):
                 quiet_s = 0.0
                 self._wake_up.set()
                 continue
-            quiet_s += _LOOK_S
-            if quiet_s >= _ASK_S:
+            quiet_s += _CHECK_S
+            if quiet_s >= _PROBE_S:
                 quiet_s = 0.0
                 connection.exec_driver_sql("SELECT 1")

@@ -1,4 +1,4 @@
-"""Rows that another session has locked, such as somebody's psql: the relay leaves them alone."""
+"""Rows that another session has locked, such as somebody's psql: the relay skips them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 CAREFUL_S: Final = 60.0
-"""For how long each row is locked before it is sent, once one was found locked. Normally none is,
-and the statement that locks them would cost a tenth of the relay's rate."""
+"""How long rows are locked before they are sent, after one was found locked. Normally they are not,
+as the locking statement would cost a tenth of the relay's throughput."""
 _QUIET_S: Final = 10.0
 
 _log = own_logger()
 
 
 class LockedRows:
-    """Finds rows that others have locked. Owner: the thread whose connection is used."""
+    """Finds rows that other sessions have locked. Owner: the thread whose connection is used."""
 
     def __init__(self, table: sa.Table, dialect: SqlDialect):
         self._table = table
         self._dialect = dialect
         self._until = float("-inf")
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
 
     @property
     def are_expected(self) -> bool:
-        """Whether a row was locked lately."""
+        """Whether a row was found locked recently."""
         return time.monotonic() < self._until
 
     @contextmanager
     def noticed(self) -> Iterator[None]:
-        """Expect locked rows from now on if a change has waited for one; the error propagates."""
+        """Expect locked rows from now on if a change times out on one; the error propagates."""
         try:
             yield
         except DBAPIError as error:
@@ -49,9 +49,9 @@ class LockedRows:
             raise
 
     def without(self, connection: sa.Connection, rows: Sequence[OutboxRow]) -> list[OutboxRow]:
-        """Lock rows until the transaction ends; return those that may be sent, in their order.
+        """Lock rows until the transaction ends; return those that may be sent, in order.
 
-        Not those that another session has locked, nor later ones of their keys.
+        Leaves out rows that another session has locked, and later rows of their keys.
         """
         free = set(self._free(connection, [(row.id, row.topic, row.key) for row in rows]))
         return [row for row in rows if row.id in free]
@@ -59,7 +59,7 @@ class LockedRows:
     def markable(self, connection: sa.Connection, ids: Sequence[uuid.UUID]) -> Sequence[uuid.UUID]:
         """Lock rows that Kafka has; return those that may be marked now.
 
-        The others are sent again, each with the later ones of its key: else it would follow them.
+        The others are sent again, each together with later rows of its key, to keep their order.
         """
         row = self._table.c
         chosen = self._dialect.in_ids(row.id, list(ids))
@@ -87,12 +87,12 @@ class LockedRows:
     def _report(self, which: str) -> None:
         now = time.monotonic()
         self._until = now + CAREFUL_S
-        if now - self._said_at < _QUIET_S:
+        if now - self._logged_at < _QUIET_S:
             return
-        self._said_at = now
+        self._logged_at = now
         _log.warning(
-            "outbox: %s locked by another session (a transaction that somebody left open?): these"
-            " rows and later ones of their keys wait for it, the others are sent",
+            "outbox: %s locked by another session (a transaction left open?): these rows and later"
+            " ones of their keys wait for it, the others are sent",
             which,
             extra={"event": LogEvent.OUTBOX_ROWS_LOCKED},
         )

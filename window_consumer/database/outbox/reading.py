@@ -1,4 +1,4 @@
-"""Reading the rows that are due: a read costs what it returns, whatever lies in front of it."""
+"""Reads due rows: the cost of a read depends on what it returns, not on rows before it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from window_consumer.database.outbox.fronts import ReadStart, ShardFronts
 from window_consumer.database.outbox.table import BLOCKED, REFUSED, UNPUBLISHED, Outbox
 
 SPAN: Final = 100_000
-"""Rows that a statement walks over at most."""
+"""The most rows that one statement scans."""
 SLOW_S: Final = 0.01
-"""A read that takes longer may have walked over rows; one over a span takes longer."""
+"""A read that takes longer may have scanned rows; scanning a whole span takes longer."""
 LONGEST_S: Final = 0.1
-"""For how long a shard is walked without a row: the others of its lane wait, with the lock held."""
+"""How long a shard is scanned without a result: others of its lane wait, with the lock held."""
 _ALL: Final = 2**62
 
 
 class OutboxReading:
-    """Finds what is due. Owner: the thread whose connection is used."""
+    """Finds due rows. Owner: the thread whose connection is used."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class OutboxReading:
         self.due = sa.or_(table.c.available_at.is_(None), table.c.available_at <= now)
         self._fronts = ShardFronts(table, span) if dialect.has_positions else None
         self.selection = self._select(self._spanned() if dialect.has_positions else table)
-        """The rows of a shard that are due; bound are ``shard``, ``batch`` and, in PostgreSQL,
+        """The due rows of a shard; parameters are ``shard``, ``batch`` and, in PostgreSQL,
         ``first`` and ``span``."""
         late = self._select(table).where(
             table.c.seq < sa.bindparam("before"), table.c.available_at <= now
@@ -62,11 +62,11 @@ class OutboxReading:
     def _select(self, source: sa.FromClause) -> sa.Select[Any]:
         row = source.c
         earlier = self._table.alias("earlier")
-        # As text: one row's headers that are not JSON would end the reading of all.
+        # As text: one row with headers that are not JSON would fail the whole read.
         headers = sa.cast(row.headers, sa.Text).label("headers")
         columns = (row.id, row.topic, row.key, row.payload, headers, row.partition)
         is_held_up = sa.exists().where(
-            # SQLite uses the index of refused rows only for the very words of its condition.
+            # SQLite uses the partial index only if the condition's text matches exactly.
             sa.text("earlier.status <> 'waiting' AND earlier.published_at IS NULL"),
             sa.text("earlier.status = 'blocked'"),
             earlier.c.shard == row.shard,
@@ -91,9 +91,9 @@ class OutboxReading:
     def rows(
         self, connection: sa.Connection, shard: int, batch: int, held: Collection[str]
     ) -> Sequence[Sequence[Any]]:
-        """Return the first rows of a shard that are due; ``seq`` comes last.
+        """Return the first due rows of a shard, with ``seq`` as the last column.
 
-        In the order of ``seq``, but for those that became due later: they come first.
+        They are in ``seq`` order, except that rows before the position that became due come first.
         """
         fronts = self._fronts
         if fronts is None:
@@ -115,7 +115,7 @@ class OutboxReading:
             if found or not is_more or ended > until:
                 return found
             if start.is_known and start.to is None:
-                # Somebody's transaction takes long, and nothing may be passed: walk to the end.
+                # A long transaction keeps the position from moving: scan to the end.
                 return self._read(connection, shard, batch, held, start, _ALL)
 
     def _read(
@@ -151,7 +151,7 @@ class OutboxReading:
         return connection.execute(statement, bound).all()
 
     def due_shards(self, connection: sa.Connection, held: Collection[str]) -> list[int]:
-        """Return the shards with rows that are due; not for rows of the topics ``held``."""
+        """Return the shards with due rows, ignoring rows of the topics ``held``."""
         shards = self._shards(self._positions(connection, held))
         row = self._table.c
         rows = sa.select(sa.true()).where(row.shard == shards.c.shard, sa.text(UNPUBLISHED))
@@ -160,7 +160,7 @@ class OutboxReading:
         at_once = rows.where(row.available_at.is_(None), row.seq >= shards.c.first)
         at_once = at_once.order_by(row.seq)
         later = rows.where(row.available_at <= self._now).order_by(row.available_at)
-        # Not EXISTS, and in an order: else PostgreSQL may read all rows.
+        # With ORDER BY instead of EXISTS: otherwise PostgreSQL may read all rows.
         probes = [each.limit(1).correlate(shards).scalar_subquery() for each in (at_once, later)]
         due = sa.or_(*(probe.is_not(None) for probe in probes))
         return list(connection.scalars(sa.select(shards.c.shard).where(due)))
@@ -172,10 +172,10 @@ class OutboxReading:
         return found
 
     def _shards(self, positions: Mapping[int, int]) -> Any:
-        """Return a table of the shards with unpublished rows: one look into the index for each.
+        """Return a table of the shards with unpublished rows, with one index lookup for each.
 
-        With positions, of those with a number that is ours, and others with unpublished rows: to
-        find out which have some would walk over what lies before the positions.
+        With positions, it has all shards below ``shards``, and others with unpublished rows: a
+        check for unpublished rows would scan what lies before the positions.
         """
         shard = self._table.c.shard
         lowest = sa.select(sa.func.min(shard).label("shard"), sa.literal(0).label("first"))
@@ -201,7 +201,7 @@ class OutboxReading:
         return sa.union_all(*selected).subquery("shards_from")
 
     def oldest_since(self, connection: sa.Connection) -> Any:
-        """Return since when the oldest unpublished row has been due; None without one."""
+        """Return since when the oldest unpublished row has been due; None if there is none."""
         positions = self._positions(connection, ())
         shards = self._shards(positions)
         row = self._table.c
@@ -218,7 +218,7 @@ class OutboxReading:
             )
             for each in probes
         ]
-        if positions:  # the rows that were passed are younger than those that they wait for
+        if positions:  # rows before a position are younger than the blocked ones they wait for
             refused = (sa.text(REFUSED), row.status == BLOCKED)
             oldest.append(sa.select(sa.func.min(row.created_at).label("since")).where(*refused))
         since = sa.union_all(*oldest).subquery()

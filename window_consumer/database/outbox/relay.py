@@ -1,10 +1,9 @@
-"""The relay: sends the rows of the outbox and marks what Kafka has acknowledged.
+"""The relay: sends the rows of the outbox and marks those that Kafka has acknowledged.
 
-A lane, which has a fixed part of the shards, is locked in a transaction, which lasts while its rows
-are sent and marked: two relays never have rows of one key on their way. A relay that froze has lost
-its lock when it wakes; Kafka refuses what it sends then, as the lane's transactional id belongs to
-whoever took the lane over. Rows are marked after Kafka's commit, so a crash repeats rows, with the
-same id, and loses none.
+A lane is a fixed part of the shards. One transaction locks it while its rows are sent and marked,
+so two relays never have rows of one key in flight. A relay that was frozen has lost its lock when
+it wakes; Kafka fences what it sends then, as another relay has taken over the lane's transactional
+id. Rows are marked after Kafka's commit, so a crash repeats rows, with the same id, and loses none.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from window_consumer.runtime.figures.measures import OutboxFigures
 from window_consumer.runtime.log import own_logger
 
 SEND_S: Final = 3.5
-"""How long a batch may take: with the statements around it a transaction stays below 5 s."""
+"""How long a batch may take: with its other statements the transaction stays below 5 s."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -45,18 +44,18 @@ _OLDEST_EVERY_S: Final = 5.0
 _STANDBY_S: Final = 0.5
 _AGAIN_S: Final = 0.02
 _LOOKS_S: Final = (0.002, 0.01, 0.04, 0.2, 1.0, 5.0)
-"""After a wake-up without rows: the commit that it announced may take a moment."""
+"""Rechecks after a wake-up without rows: the announced commit may take a moment."""
 _LEFT_S: Final = 0.5
-"""When to look again for rows that are due and that nobody has sent."""
+"""When to check again for due rows that nobody has sent."""
 
 _STILL_THERE: Final = sa.text("SELECT 1")
 _log = own_logger()
 
 
 def report_shards(shards: int) -> None:
-    """Report rows of writers with another number of shards: relays cannot keep a key's order."""
+    """Report rows of writers with a different number of shards: key order is not guaranteed."""
     _log.error(
-        "outbox: rows were written with another number of shards than outbox.shards, which is %d:"
+        "outbox: rows were written with a number of shards other than outbox.shards, which is %d:"
         " while writers differ, rows of a key may be sent out of order; give each Outbox() the"
         " same number",
         shards,
@@ -66,12 +65,12 @@ def report_shards(shards: int) -> None:
 
 @frozen(kw_only=True)
 class RelayRules:
-    """How a relay goes about it."""
+    """Settings of a relay."""
 
     poll_s: float = 0.2
     batch: int = 2_000
     keep_s: float = 0.0
-    """How long published rows stay; 0: they are deleted at once."""
+    """How long published rows are kept; 0 deletes them at once."""
     on_refused: Literal["block", "skip"] = "block"
     refused_again_s: float = LONGEST_PAUSE_S
     first_pause_s: float = FIRST_PAUSE_S
@@ -81,7 +80,7 @@ class RelayRules:
 
 
 class RelayedDatabase(Protocol):
-    """Where the rows are."""
+    """The database with the rows."""
 
     @property
     def engine(self) -> sa.Engine:
@@ -92,19 +91,19 @@ class RelayedDatabase(Protocol):
         """Return its statements."""
 
     def check(self) -> None:
-        """Raise UsageError if nothing can be relayed from it."""
+        """Raise UsageError if its rows cannot be relayed."""
 
 
 class StopFlag(Protocol):
-    """What ends a relay."""
+    """Stops a relay."""
 
     def is_set(self) -> bool:
-        """Return whether it has to end."""
+        """Return whether the relay must stop."""
 
 
 @define
 class _Pause:
-    """A wait that doubles."""
+    """A pause that doubles each time."""
 
     first_s: float
     longest_s: float
@@ -128,12 +127,12 @@ class OutboxRelay:
     _store: OutboxStore = field(init=False)
     _deletion: OutboxDeletion = field(init=False)
     _held: dict[str, _Pause] = field(factory=dict, init=False)
-    """Topics that take nothing at the moment."""
+    """Topics that accept no rows at the moment."""
     _acked: list[uuid.UUID] = field(factory=list, init=False)
-    """Rows that Kafka has, and whose mark failed: they are marked before anything is sent."""
+    """Acknowledged rows whose marking failed: they are marked before anything is sent."""
     _lanes: LaneClaims = field(init=False)
     _are_rows_left: bool = field(default=False, init=False)
-    """Rows were due at the last look, and none of them was sent."""
+    """Whether rows were due at the last check, and none of them was sent."""
     _row_bytes: float = field(default=0.0, init=False)
     _last_read: dict[int, int] = field(factory=dict, init=False)
     """The shard of each lane that was read last: the next batch begins behind it."""
@@ -153,16 +152,16 @@ class OutboxRelay:
         self._lanes = LaneClaims(self._store.outbox.shards, self._rules.lanes)
 
     def figures(self) -> OutboxFigures:
-        """Return what it has done. Any thread may ask."""
+        """Return the relay's counts. Any thread may call."""
         return OutboxFigures(self._sent, self._refused, self._oldest_s, self._failure)
 
     @property
     def trouble(self) -> str | None:
-        """Why rows cannot be sent or marked, None while all is well. Any thread may ask."""
+        """Why rows cannot be sent or marked; None if they can. Any thread may read it."""
         return self._failure or self._database_trouble or self._kafka_trouble
 
     def run(self) -> None:
-        """Relay until ``stop`` is set; wakes up within ``wake_up.set``."""
+        """Relay until ``stop`` is set; ``wake_up.set`` ends its pauses."""
         pause = _Pause(self._rules.first_pause_s, self._rules.longest_pause_s)
         while not self._stop.is_set():
             try:
@@ -180,24 +179,22 @@ class OutboxRelay:
                 self._database_trouble = reason = str(getattr(error, "orig", None) or error).strip()
                 pause.extend(time.monotonic())
                 _log.warning(
-                    "outbox: the database fails, trying again in %g s: %s",
+                    "outbox: database error, retrying in %g s: %s",
                     pause.length_s,
                     reason,
                     extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
                 )
                 self._wait(pause.length_s)
-            except (
-                Exception
-            ) as error:  # a fault of ours: rows stay as they are, and it begins again
+            except Exception as error:  # a bug: rows stay as they are, and the relay restarts
                 self._restart(pause, error)
 
     def _restart(self, pause: _Pause, error: Exception) -> None:
-        """Report an error that nobody expected; called within ``except``."""
+        """Report an unexpected error; called within ``except``."""
         self._database.engine.dispose()
         self._failure = f"{type(error).__name__}: {error}"
         pause.extend(time.monotonic())
         _log.exception(
-            "outbox: the relay failed, and begins again in %g s",
+            "outbox: the relay failed, restarting in %g s",
             pause.length_s,
             extra={"event": LogEvent.OUTBOX_RELAY_FAILED},
         )
@@ -218,7 +215,7 @@ class OutboxRelay:
                     looks = iter(self._rules.looks_s)
 
     def _next_look_s(self, after_wake_s: float | None) -> float:
-        """Return when to look again if nobody wakes the relay: a poll may be long."""
+        """Return when to check again if nothing wakes the relay: a poll may be long."""
         now = time.monotonic()
         times = [self._rules.poll_s]
         times += [pause.until - now for pause in self._held.values() if pause.until > now]
@@ -234,7 +231,7 @@ class OutboxRelay:
             self.wake_up.wait(min(left_s, _STANDBY_S))
 
     def relay_due(self, connection: sa.Connection) -> int:
-        """Relay a batch of each shard that has rows; return how many rows Kafka has taken."""
+        """Relay a batch of each lane with due rows; return how many rows Kafka acknowledged."""
         now = time.monotonic()
         held = {topic for topic, pause in self._held.items() if pause.until > now}
         with connection.begin():
@@ -261,7 +258,7 @@ class OutboxRelay:
     def _may_take(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> bool:
-        """Return whether another relay, which took this lane over, has left it."""
+        """Return whether to take a lane back from the relay that took it over."""
         with connection.begin():
             first = self._store.rows(connection, min(shards), 1, held)
         return self._lanes.may_take(lane, first[0].id if first else None, time.monotonic())
@@ -269,7 +266,7 @@ class OutboxRelay:
     def relay_lane(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> int:
-        """Relay a batch of one lane; return how many rows Kafka has taken."""
+        """Relay a batch of one lane; return how many rows Kafka acknowledged."""
         with connection.begin():
             if not self._store.dialect.lock(connection, self._store.lock_name, lane):
                 return 0
@@ -284,7 +281,7 @@ class OutboxRelay:
             except FencedError:
                 self._lanes.lose(lane, time.monotonic())
                 _log.info(
-                    "outbox: another relay has taken lane %d over",
+                    "outbox: another relay has taken over lane %d",
                     lane,
                     extra={"event": LogEvent.OUTBOX_LANE_LOST},
                 )
@@ -315,7 +312,7 @@ class OutboxRelay:
         return rows
 
     def _check_shard(self, row: OutboxRow, shard: int) -> None:
-        """Report, once, a writer with another number of shards; one row of a batch shows it."""
+        """Report, once, a writer with a different number of shards; one row per batch shows it."""
         shards = self._store.outbox.shards
         if row.fault is not None:
             return
@@ -325,7 +322,7 @@ class OutboxRelay:
             report_shards(shards)
 
     def _limit(self) -> int:
-        """Return how many rows to read, so that large ones do not fill the memory."""
+        """Return how many rows to read, so that large ones do not exhaust memory."""
         fitting = _BATCH_BYTES / max(self._row_bytes, 1.0)
         return max(1, min(self._rules.batch, int(fitting)))
 
@@ -375,14 +372,14 @@ class OutboxRelay:
                 extra={"event": LogEvent.OUTBOX_ROW_REFUSED},
             )
         self._refused += len(refused)
-        # A topic that has answered for others is well: the batch had too little time.
+        # A topic that acknowledged other rows is available: the batch only ran out of time.
         for topic in answering:
             silent.pop(topic, None)
         self._hold(silent, {row.topic for row in rows}, held)
         return len(acked)
 
     def _mark(self, connection: sa.Connection, acked: Sequence[uuid.UUID]) -> None:
-        """Mark rows in the transaction, those first whose mark failed before."""
+        """Mark rows in the transaction, including those whose marking failed before."""
         self._acked += acked
         if not self._acked:
             return
@@ -394,7 +391,7 @@ class OutboxRelay:
         self._acked.clear()
 
     def _hold(self, silent: Mapping[str, str], topics: set[str], held: set[str]) -> None:
-        """Leave topics alone that gave no answer, each time for longer."""
+        """Pause topics without acknowledgements, longer each time."""
         now = time.monotonic()
         for topic in topics - silent.keys():
             self._held.pop(topic, None)
@@ -405,7 +402,7 @@ class OutboxRelay:
             pause.extend(now)
             held.add(topic)
             _log.warning(
-                "outbox: %s takes nothing, again in %g s: %s",
+                "outbox: topic %s accepts no rows, retrying in %g s: %s",
                 topic,
                 pause.length_s,
                 why,

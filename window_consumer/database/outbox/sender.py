@@ -1,8 +1,8 @@
-"""Sending rows to Kafka, a batch at a time: every row has an answer before its lock is released.
+"""Sends rows to Kafka, a batch at a time: every row has a result before its lock is released.
 
-The relay has clients of its own: ``Producer`` keeps sending what has no answer, and another relay
-might send later rows of the key meanwhile. There is one for each lane, as its transactional id is
-what keeps out a relay that was frozen.
+The relay has its own clients: ``Producer`` retries outstanding records without limit, and another
+relay might send later rows of the key meanwhile. There is one per lane, as its transactional id
+fences out a relay that was frozen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RelayTurn:
     transactional_id: str
     """The lane's: the same in all relays of the table."""
     check_lock: Callable[[], object]
-    """Raises if the lane's lock is lost."""
+    """Raises if the lane's lock was lost."""
 
 
 class OutboxSender(Protocol):
@@ -38,18 +38,18 @@ class OutboxSender(Protocol):
     def send(
         self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
     ) -> Sequence[Answer]:
-        """Send rows in their order and return an answer for each, within ``timeout_s``.
+        """Send rows in order and return a result for each, within ``timeout_s``.
 
-        What has no answer by then is not sent any more. Raises FencedError if another relay has
+        Rows without a result by then are no longer sent. Raises FencedError if another relay has
         taken over, and what ``turn.check_lock`` raises.
         """
 
     def close(self, timeout_s: float) -> None:
-        """End the client."""
+        """Close the clients."""
 
 
 class KafkaOutboxSender:
-    """Sends with a client of its own."""
+    """Sends with one client per lane."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class KafkaOutboxSender:
         *,
         holds_keys: bool = True,
     ):
-        """With ``holds_keys`` no row is sent after a refused one of its key."""
+        """With ``holds_keys`` no row is sent after a refused row of its key."""
         self._properties = properties
         self._log = log
         self._oauth_token = oauth_token
@@ -91,7 +91,7 @@ class KafkaOutboxSender:
             )
         return found
 
-    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - nothing is on its way
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - nothing is in flight
         """See OutboxSender."""
         for sender in self._lanes.values():
             sender.close()

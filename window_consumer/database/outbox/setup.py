@@ -1,4 +1,4 @@
-"""From the configuration to an outbox: its database, its table and the check of both."""
+"""The outbox of a configuration: its database, its table, and the checks of both."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "p
 
 
 class WrongTableError(UsageError):
-    """The table of the outbox is missing, or has other columns."""
+    """The table of the outbox is missing, or lacks columns."""
 
 
 class ShardsDifferError(UsageError):
-    """``outbox.shards`` is not the number that Outbox() was given."""
+    """``outbox.shards`` differs from the number given to Outbox()."""
 
 
 _SAMPLED: Final = 200
-"""Rows of which the number of shards is told, with hardly a doubt."""
+"""Rows sampled: enough to infer the number of shards almost certainly."""
 
 
 @frozen
@@ -53,9 +53,9 @@ class OutboxDatabase:
 
     @classmethod
     def of(cls, config: OutboxConfig) -> Self:
-        """Return it; nothing connects yet. Raises UsageError for a database that cannot be used."""
+        """Return it without connecting. Raises UsageError for a database that cannot be used."""
         if config.database is None:
-            raise UsageError("outbox.database is missing: the URL of the database with the table")
+            raise UsageError("outbox.database is missing: set it to the URL of the database")
         url = _url_of(config.database)
         outbox = Outbox(sa.MetaData(), config.table, config.shards)
         dialect = dialect_of(url.get_backend_name())
@@ -68,7 +68,7 @@ class OutboxDatabase:
         return cls(config, outbox, engine, OutboxStore(outbox, dialect.name))
 
     def listening_engine(self) -> sa.Engine:
-        """Return an engine for the connection that listens to commits of other processes."""
+        """Return an engine for the connection that listens for commits of other processes."""
         return self.store.dialect.engine(self.engine.url)
 
     def ddl(self) -> str:
@@ -82,13 +82,13 @@ class OutboxDatabase:
         return "\n".join(f"{str(each.compile(dialect=dialect)).strip()};" for each in elements)
 
     def check(self) -> None:
-        """Raise UsageError if the table is missing or wrong, or the database takes no changes."""
+        """Raise UsageError if the table is missing or wrong, or the database is read-only."""
         with self.engine.connect() as connection, connection.begin():
             self.check_table(connection)
             self.store.dialect.check_writable(connection, self.outbox.table)
 
     def report_missing_indexes(self) -> None:
-        """Log the SQL of indexes that the table lacks: a former version may have made it."""
+        """Log the SQL of missing indexes: an older version may have created the table."""
         table = self.outbox.table
         found = sa.inspect(self.engine).get_indexes(table.name, table.schema)
         there = {each["name"] for each in found}
@@ -96,16 +96,16 @@ class OutboxDatabase:
             if index.name not in there:
                 _log.warning(
                     "outbox: the table %s lacks an index, so reading or deleting rows is slow;"
-                    " create it (PostgreSQL: CREATE INDEX CONCURRENTLY): %s",
+                    " create it (in PostgreSQL with CREATE INDEX CONCURRENTLY): %s",
                     table.fullname,
                     str(CreateIndex(index).compile(dialect=self.engine.dialect)).strip(),
                     extra={"event": LogEvent.OUTBOX_INDEX_MISSING, "index": index.name},
                 )
 
     def check_shards(self) -> None:
-        """Raise UsageError if rows were written with another number of shards than is configured.
+        """Raise UsageError if rows were written with a number of shards other than configured.
 
-        Nobody knows what to do about rows of several writers with different numbers: they are sent.
+        Rows of several writers with different numbers are only reported, and sent anyway.
         """
         with self.engine.connect() as connection, connection.begin():
             sample = self.store.hashes(connection, _SAMPLED)
@@ -120,31 +120,31 @@ class OutboxDatabase:
         if fitting:
             number = str(fitting[0]) if len(fitting) == 1 else "another number"
             raise ShardsDifferError(
-                f"outbox.shards is {ours}, and the rows of {self.outbox.table.fullname} were"
-                f" written by Outbox(shards=...) with {number}: write the same number at both"
+                f"outbox.shards is {ours}, but the rows of {self.outbox.table.fullname} were"
+                f" written by Outbox(shards=...) with {number}: use the same number in both"
                 " places, and change it only while the table is empty"
             )
         report_shards(ours)
 
     def check_table(self, connection: sa.Connection) -> None:
-        """Raise WrongTableError, with the DDL, if the table is missing or has other columns."""
+        """Raise WrongTableError, with the DDL, if the table is missing or lacks columns."""
         table = self.outbox.table
         try:
             found = sa.inspect(connection).get_columns(table.name, table.schema)
         except NoSuchTableError:
             raise WrongTableError(
-                f"outbox: there is no table {table.fullname}; create it:\n{self.ddl()}"
+                f"outbox: the table {table.fullname} does not exist; create it:\n{self.ddl()}"
             ) from None
         missing = {column.name for column in table.columns} - {each["name"] for each in found}
         if missing:
             names = ", ".join(sorted(missing))
             raise WrongTableError(
-                f"outbox: the table {table.fullname} lacks the columns {names}; it has to be:\n"
+                f"outbox: the table {table.fullname} lacks the columns {names}; it must be:\n"
                 f"{self.ddl()}"
             )
 
     def rules(self) -> RelayRules:
-        """Return how to relay it."""
+        """Return the relay's settings."""
         config = self.config
         return RelayRules(
             poll_s=config.poll,
@@ -168,14 +168,14 @@ def _url_of(text: str) -> sa.URL:
         raise UsageError(f"outbox.database: {error}") from None
     if is_async:
         other = f"{backend}+{_SYNC_DRIVERS.get(backend, '...')}"
-        raise UsageError(f"outbox.database: {driver} is asynchronous: write {other}://...")
+        raise UsageError(f"outbox.database: {driver} is asynchronous: use {other}://...")
     return url
 
 
 def producer_properties(config: Config) -> dict[str, Any]:
     """Return the Kafka properties of the relay's producer.
 
-    They are those at the top of the file; where these name no brokers, the first worker's.
+    They are those at the top of the file, or the first worker's if these name no brokers.
     """
     for worker in (WorkerConfig(group=""), *config.workers.values()):
         found = effective_kafka(

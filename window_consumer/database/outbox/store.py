@@ -1,4 +1,4 @@
-"""What the relay and the commands ask of the table: the SQL of the outbox."""
+"""The SQL of the outbox, for the relay and the commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_ERROR: Final = 1_000
 
 @frozen
 class OutboxCounts:
-    """How many rows of each kind there are."""
+    """The number of rows of each kind."""
 
     waiting: int
     delayed: int
@@ -41,7 +41,7 @@ class OutboxCounts:
     failed: int
     published: int
     oldest_s: float
-    """The age of the oldest row that is due; 0 without one."""
+    """The age of the oldest due row; 0 if there is none."""
 
 
 @frozen
@@ -58,7 +58,7 @@ class RefusedRow:
 
 
 class OutboxStore:
-    """The statements. Holds no connection; each caller brings its own."""
+    """The statements. Holds no connection; each caller passes its own."""
 
     def __init__(self, outbox: Outbox, dialect_name: str):
         self.outbox = outbox
@@ -70,31 +70,32 @@ class OutboxStore:
         self._due = self.reading.due
 
     def due_shards(self, connection: sa.Connection, held: Collection[str] = ()) -> list[int]:
-        """Return the shards with rows that are due; not for rows of the topics ``held``."""
+        """Return the shards with due rows, ignoring rows of the topics ``held``."""
         return self.reading.due_shards(connection, held)
 
     def rows(
         self, connection: sa.Connection, shard: int, batch: int, held: Collection[str] = ()
     ) -> list[OutboxRow]:
-        """Return the first rows of a shard that are due, in order of ``seq``.
+        """Return the first due rows of a shard, in order of ``seq``.
 
-        Without those that wait for a row that another session has locked, once there was one.
+        After a row was found locked by another session, leaves out rows that are locked or wait
+        for a locked row of their key.
         """
         found = self.reading.rows(connection, shard, batch, held)
         rows = [_row_of(*each[:-1]) for each in found]
         return self._locked.without(connection, rows) if self._locked.are_expected else rows
 
     def hashes(self, connection: sa.Connection, most: int) -> list[tuple[int, int]]:
-        """Return what decides about the shards of some unpublished rows, and their shards."""
+        """Return the hashes and the shards of some unpublished rows."""
         row = self._table.c
         some = sa.select(row.topic, row.key, row.id, row.shard).where(sa.text(UNPUBLISHED))
         found = connection.execute(some.limit(most))
         return [(hash_of(*given), shard) for *given, shard in found.all()]
 
     def mark(self, connection: sa.Connection, ids: Sequence[uuid.UUID], *, keep: bool) -> None:
-        """Delete rows that Kafka has, or note when it got them if they are to be kept.
+        """Delete rows that Kafka has, or set their ``published_at`` if they are kept.
 
-        Those that another session has locked may be left out: they are sent again.
+        Rows that another session has locked may be left out; they are sent again.
         """
         if not ids:
             return
@@ -113,7 +114,7 @@ class OutboxStore:
     ) -> None:
         """Record that Kafka has refused a row.
 
-        It is tried again after ``again_s``, and its key waits; with None it is given up.
+        It is retried after ``again_s``, and its key waits; with None it is given up.
         """
         values: dict[str, Any] = {
             "attempts": self._table.c.attempts + 1,
@@ -127,9 +128,9 @@ class OutboxStore:
             connection.execute(statement)
 
     def clean(self, connection: sa.Connection, keep_s: float, most: int) -> int:
-        """Delete rows that were published longer ago, the oldest first; return how many.
+        """Delete up to ``most`` rows published more than ``keep_s`` ago, the oldest first.
 
-        Leaves those out that another transaction has locked.
+        Returns how many. Skips rows that another transaction has locked.
         """
         before = datetime.now(UTC) - timedelta(seconds=keep_s)
         table = self._table
@@ -143,7 +144,7 @@ class OutboxStore:
         return connection.execute(table.delete().where(table.c.id.in_(old))).rowcount
 
     def oldest_s(self, connection: sa.Connection) -> float:
-        """Return the age of the oldest row that is due and unpublished, in seconds; 0 for none."""
+        """Return the age of the oldest due, unpublished row, in seconds; 0 if there is none."""
         return _age_s(self.reading.oldest_since(connection))
 
     def counts(self, connection: sa.Connection) -> OutboxCounts:
@@ -175,18 +176,18 @@ class OutboxStore:
         return [RefusedRow(*each[:5], _aware(each[5]), each[6] or "") for each in found]
 
     def retry(self, connection: sa.Connection, ids: Iterable[uuid.UUID] | None) -> int:
-        """Have refused rows sent again now, all or these; return how many.
+        """Schedule refused rows for sending now, all or these; return how many.
 
-        A blocked row stays so until Kafka has it: its key keeps its order.
+        A blocked row stays blocked until Kafka has it, so that its key stays in order.
         """
         table = self._table
         again = sa.case((table.c.status == FAILED, WAITING), else_=BLOCKED)
-        # With a time it is found wherever a relay reads from.
+        # With a time, relays find it even before their read position.
         values = {"available_at": sa.text(self.dialect.now), "status": again}
         return self._change(connection, ids, sa.text(REFUSED), values)
 
     def skip(self, connection: sa.Connection, ids: Iterable[uuid.UUID] | None) -> int:
-        """Give up blocked rows, all or these, so that their keys go on; return how many."""
+        """Give up blocked rows, all or these, to unblock their keys; return how many."""
         blocked = sa.and_(self._table.c.status == BLOCKED, self._table.c.published_at.is_(None))
         return self._change(connection, ids, blocked, {"status": FAILED})
 

@@ -1,6 +1,6 @@
-"""The table of the outbox, and how rows get into it: ``Outbox``.
+"""The table of the outbox, and ``Outbox``, which adds rows to it.
 
-Columns are those that Debezium's outbox router expects, and those that the relay needs.
+It has the columns that Debezium's outbox event router expects, and those that the relay needs.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ WAITING: Final = "waiting"
 BLOCKED: Final = "blocked"
 """Refused by Kafka; later rows of its key wait."""
 FAILED: Final = "failed"
-"""Refused by Kafka and given up; later rows of its key go on."""
+"""Refused by Kafka and given up; later rows of its key are sent."""
 
 UNPUBLISHED: Final = "published_at IS NULL AND status <> 'failed'"
 PUBLISHED: Final = "published_at IS NOT NULL"
 REFUSED: Final = "status <> 'waiting' AND published_at IS NULL"
 MOST_SHARDS: Final = 1024
 ADDED: Final = "wc_outbox_produces"
-"""The key in ``session.info`` of a list that gets what ``add`` adds, if somebody asks for it."""
+"""The key in ``session.info`` of an optional list, to which ``add`` appends what it adds."""
 _MAX_TYPE: Final = 255
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
-_NO_PAIRS: Final = 'they have to be a JSON list of pairs, such as [["tenant", "eu"]]'
+_NO_PAIRS: Final = 'they must be a JSON list of pairs, such as [["tenant", "eu"]]'
 
 AnySession = Session | scoped_session[Any]
 Delay = str | float | timedelta
 
 
 class OutboxRow(NamedTuple):
-    """A row that is due, as the relay sends it; a tuple as there are many."""
+    """A due row as the relay sends it; a tuple, as there are many."""
 
     id: uuid.UUID
     topic: str
@@ -66,11 +66,11 @@ class OutboxRow(NamedTuple):
     partition: int | None
     timestamp: int | None
     fault: str | None = None
-    """Why it is no record: it is never sent."""
+    """Why it is not a valid record; such a row is never sent."""
 
     @property
     def order_key(self) -> tuple[str, bytes] | None:
-        """What is kept in order: the topic's key; None for a row without key."""
+        """The topic and key, whose rows stay in order; None for a row without a key."""
         return None if self.key is None else (self.topic, self.key)
 
     @property
@@ -82,10 +82,10 @@ class OutboxRow(NamedTuple):
 class Outbox:
     """A table in ``metadata`` whose committed rows become records. Any thread may call.
 
-    ``table`` may name a schema: ``events.wc_outbox``. Rows of a key stay in order, as a key's rows
-    are in one of ``shards`` (1 to 1,024), which relays share; change that number only while the
-    table is empty. With ``notify`` PostgreSQL wakes relays of other processes at each commit, if
-    they have ``outbox.notify: true``; SQLite cannot.
+    ``table`` may include a schema: ``events.wc_outbox``. Rows of a key stay in order, as all are in
+    one of ``shards`` (1 to 1,024), which relays divide among themselves; change that number only
+    while the table is empty. With ``notify`` PostgreSQL wakes relays of other processes at each
+    commit, if they have ``outbox.notify: true``; SQLite cannot.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Outbox:
         notify: bool = False,
     ):
         if not 1 <= shards <= MOST_SHARDS:
-            raise UsageError(f"Outbox: shards has to be 1 to {MOST_SHARDS}, not {shards}")
+            raise UsageError(f"Outbox: shards must be 1 to {MOST_SHARDS}, not {shards}")
         self.shards = shards
         self.notify = notify
         self.table = _table(metadata, table)
         self.channel = f"wc-outbox-{zlib.crc32(self.table.fullname.encode()):08x}"
-        """What ``notify`` calls: a table's name may be too long for a channel."""
+        """The channel of ``notify``; a table's name may be too long for one."""
 
     def add(  # noqa: PLR0913 - a record has that many parts
         self,
@@ -124,13 +124,13 @@ class Outbox:
     ) -> uuid.UUID:
         """Add a record to the transaction; return its id, which becomes its ``wc-id``.
 
-        The session may be a scoped one, as ``db.session`` of Flask-SQLAlchemy, and may have binds:
-        the table's engine counts.
-        It is sent after the commit. ``delay`` ("30m", a timedelta, seconds) or ``deliver_at`` (with
-        a time zone) send it later; it does not hold up later records of its key then.
-        ``serialize`` makes bytes of the value, ``ttl`` and ``tags`` become headers as in
-        ``Producer.send``. Within a span of OpenTelemetry it gets its ``traceparent``. Raises
-        TypeError and ValueError as Produce does, and ValueError for a ``ttl`` that is none.
+        The session may be a scoped one, such as ``db.session`` of Flask-SQLAlchemy, and may have
+        binds: the table's engine is used. The record is sent after the commit. ``delay`` ("30m", a
+        timedelta, seconds) or ``deliver_at`` (with a time zone) delays it; it does not hold up
+        later records of its key then. ``serialize`` converts the value to bytes; ``ttl`` and
+        ``tags`` become headers as in ``Producer.send``. Within an OpenTelemetry span it gets a
+        ``traceparent``. Raises TypeError and ValueError like Produce, and ValueError for an invalid
+        ``ttl``.
         """
         produce = Produce(
             topic,
@@ -150,7 +150,7 @@ class Outbox:
         return found
 
     async def add_async(self, session_or_connection: Any, *given: Any, **more: Any) -> uuid.UUID:
-        """Add a record to the transaction of an AsyncSession or AsyncConnection, as ``add``."""
+        """Add a record to the transaction of an AsyncSession or AsyncConnection, like ``add``."""
         found: uuid.UUID = await unscoped(session_or_connection).run_sync(
             lambda sync: self.add(sync, *given, **more)
         )
@@ -166,7 +166,7 @@ class Outbox:
     ) -> dict[str, Any]:
         """Return the values of a row for ``insert``."""
         if type is not None and ("\x00" in type or len(type) > _MAX_TYPE):
-            raise ValueError(f"Outbox: type has to be up to {_MAX_TYPE} characters without NUL")
+            raise ValueError(f"Outbox: type must have at most {_MAX_TYPE} characters and no NUL")
         row_id = id if isinstance(id, uuid.UUID) else uuid.uuid4() if id is None else uuid.UUID(id)
         return {
             "id": row_id,
@@ -186,7 +186,7 @@ class Outbox:
     def rows(
         self, produces: Iterable[Produce], ids: Iterable[uuid.UUID | None] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the values of many rows for ``insert``, with ids of one's own if given."""
+        """Return the values of many rows for ``insert``, with the given ids if any."""
         given = list(produces)
         own = [None] * len(given) if ids is None else list(ids)
         return [self.row(each, id=row_id) for each, row_id in zip(given, own, strict=True)]
@@ -198,9 +198,9 @@ class Outbox:
         *,
         replace: bool = False,
     ) -> None:
-        """Insert rows that ``row`` or ``rows`` made, in their order, into the transaction.
+        """Insert rows from ``row`` or ``rows`` into the transaction, in order.
 
-        With ``replace`` a row takes the place of one with its id, which is sent again then.
+        With ``replace`` a row replaces one with the same id, and is sent again.
         """
         if not rows:
             return
@@ -220,7 +220,7 @@ class Outbox:
 
 
 def _replacing(table: sa.Table, dialect: str) -> Any:
-    """Return the statement that inserts rows in place of those with their ids."""
+    """Return the statement that inserts rows and replaces those with the same ids."""
     statement: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[dialect](table)
     new = {each.name: statement.excluded[each.name] for each in table.c if not each.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
@@ -273,15 +273,15 @@ def _table(metadata: sa.MetaData, name: str) -> sa.Table:
 
 
 def hash_of(topic: str, key: bytes | None, row_id: uuid.UUID) -> int:
-    """Return what decides about a row's shard: all rows of a key have the same."""
+    """Return the hash that determines a row's shard; the same for all rows of a key."""
     return zlib.crc32(topic.encode() + b"\x00" + (row_id.bytes if key is None else key))
 
 
 def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime | None:
-    """Return when a row may be sent, in UTC; None at once. Raises TypeError and ValueError."""
+    """Return when a row may be sent, in UTC; None for now. Raises TypeError and ValueError."""
     if deliver_at is not None:
         if delay is not None:
-            raise ValueError("Outbox: delay and deliver_at exclude each other")
+            raise ValueError("Outbox: delay and deliver_at are mutually exclusive")
         if deliver_at.tzinfo is None:
             raise ValueError("Outbox: deliver_at needs a time zone")
         return deliver_at.astimezone(UTC)
@@ -293,7 +293,7 @@ def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime |
         raise ValueError(f"Outbox: delay {delay!r} {error}") from None
     wait = wait if isinstance(wait, timedelta) else timedelta(seconds=wait)
     if wait < timedelta(0):
-        raise ValueError(f"Outbox: delay may not be negative: {delay!r}")
+        raise ValueError(f"Outbox: delay must not be negative: {delay!r}")
     return datetime.now(UTC) + wait
 
 
@@ -313,7 +313,7 @@ def _text_of(key: bytes | None) -> str:
 def _with_parent(
     pairs: tuple[tuple[str, bytes | None], ...],
 ) -> tuple[tuple[str, bytes | None], ...]:
-    """Return a record's headers with the span that writes it, unless they name one."""
+    """Return a record's headers with the current span as parent, unless they have one."""
     parent = traceparent.current()
     if parent is None or any(name == traceparent.HEADER for name, _ in pairs):
         return pairs
@@ -334,9 +334,9 @@ def _json_value(value: bytes | None) -> Any:
 
 
 def headers_of(row_id: uuid.UUID, stored: str | None) -> list[tuple[str, bytes | None]]:
-    """Return a record's headers: those that the row holds, and its id as ``wc-id``.
+    """Return a record's headers: those of the row, and its id as ``wc-id``.
 
-    Raises ValueError for what ``Outbox`` does not write.
+    Raises ValueError for a format that ``Outbox`` does not write.
     """
     record_id = (names.ID, str(row_id).encode())
     if not stored:
@@ -367,19 +367,19 @@ _USUAL: Final = {(key, payload) for key in (bytes, type(None)) for payload in (b
 
 
 def fault_of(topic: Any, key: Any, payload: Any, partition: Any, timestamp: Any) -> str | None:
-    """Return why values are no record's; None for those that ``Outbox`` writes."""
+    """Return why the values are not a valid record; None for those that ``Outbox`` writes."""
     kinds = type(key), type(payload)
     if partition is timestamp is None and kinds in _USUAL and type(topic) is str:
-        return None if _is_topic(topic) else f"{topic!r} is no name of a topic"
-    # SQLite stores in a column what it is given.
+        return None if _is_topic(topic) else f"{topic!r} is not a valid topic name"
+    # SQLite columns accept any type.
     if not isinstance(topic, str) or not _is_topic(topic):
-        return f"{topic!r} is no name of a topic"
+        return f"{topic!r} is not a valid topic name"
     if not isinstance(key, bytes | None) or not isinstance(payload, bytes | None):
-        return "key and payload have to be bytes"
+        return "key and payload must be bytes"
     if not isinstance(partition, int | None) or (partition is not None and partition < 0):
-        return f"{partition!r} is no partition"
+        return f"{partition!r} is not a valid partition"
     if not isinstance(timestamp, int | None) or (timestamp is not None and timestamp < 0):
-        return f"{timestamp!r} is no timestamp in milliseconds"
+        return f"{timestamp!r} is not a valid timestamp in milliseconds"
     return None
 
 

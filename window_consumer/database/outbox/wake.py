@@ -1,4 +1,4 @@
-"""Waking the relays of this process after a commit, so that they need not wait for their poll."""
+"""Wakes the relays of this process after a commit, so that they need not wait for their poll."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _ADDED: Final = "wc_outbox_added"
-"""Where a session or a connection keeps the tables that it has added rows to."""
+"""The key in ``info`` of a session or connection for the tables that it has added rows to."""
 
 
 class WakeUp:
@@ -22,13 +22,13 @@ class WakeUp:
         _ALL.add(self)
 
     def set(self) -> None:
-        """Wake the relay: rows may be there, or it has to stop."""
+        """Wake the relay: there may be rows, or it must stop."""
         self._event.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until somebody wakes it, at most so long; return whether somebody has."""
+        """Wait up to ``timeout_s`` for a wake-up; return whether there was one."""
         woken = self._event.wait(timeout_s)
-        if woken:  # what comes just after the time has run out is for the next wait
+        if woken:  # a wake-up just after the timeout is for the next wait
             self._event.clear()
         return woken
 
@@ -60,5 +60,5 @@ def _session_committed(session: Session) -> None:
 
 
 def _connection_commits(connection: sa.Connection) -> None:
-    # The commit itself follows: a relay that finds nothing looks again a few times.
+    # The commit itself follows: a relay that finds nothing checks again a few times.
     wake(connection.info.pop(_ADDED, set()))
