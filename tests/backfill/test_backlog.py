@@ -160,7 +160,7 @@ def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Plac
 def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) -> None:
     place.produce(120)
     stops = iter([False, True])
-    first = place.backlog(spark, "plain", stop_asked=lambda: next(stops)).run(place.spans())
+    first = place.backlog(spark, "plain", stop_requested=lambda: next(stops)).run(place.spans())
     before = place.rows(spark)
     assert 0 < len(before) <= 50
     assert ranges.count_of(first.left) == 120 - len(before)
@@ -234,7 +234,7 @@ def test_a_chunk_whose_last_200_records_fail_ends_and_names_them_at_the_first_at
     backlog = place.backlog(spark, "failing", [*HELD, "workers.failing.ordering=partition"], **more)
     with pytest.raises(RunError, match=rf"chunk 0 of .*{place.topic}\[0\]@.*--at-end leave"):
         backlog.run(place.spans())
-    assert max(each.tried_again for each in heard) <= 1
+    assert max(each.retried for each in heard) <= 1
     assert place.rows(spark) == []
     assert len(place.dead_letters()) <= 20
 
@@ -313,7 +313,7 @@ def test_records_that_retention_takes_meanwhile_are_not_passed_over_in_silence(
     backlog, spans = place.backlog(spark, "plain"), place.spans()
     place.chosen("plain").prepared.cluster.delete_records({TopicPartition(place.topic, 1): 4})
     with pytest.raises(
-        RunError, match=r"\[1\]: offsets 0 to 10 were requested.* 4 to 10 .*--skip-lost"
+        RunError, match=r"\[1\]: offsets 0 to 10 were requested.* 4 to 10: .*--skip-lost"
     ):
         backlog.run(spans)
     assert place.rows(spark) == []
@@ -327,7 +327,7 @@ def test_another_backfill_of_the_same_name_is_refused(spark: SparkSession, place
     backlog.ledger.begin(backlog.about, place.spans())
     for column, value in (("worker", "typed"), ("asked", "from 2026"), ("topic", "others")):
         about: Mapping[str, str] = {column: value}
-        with pytest.raises(UsageError, match=rf"was begun with another {column}.*--name"):
+        with pytest.raises(UsageError, match=rf"was started with another {column}.*--name"):
             backlog.ledger.begin(evolve(backlog.about, **about), place.spans())
     backlog.ledger.begin(evolve(backlog.about, name="two", topic_id="a"), place.spans())
     with pytest.raises(UsageError, match="deleted and recreated"):

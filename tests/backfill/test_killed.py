@@ -126,7 +126,7 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     gate.write_text(str(OPEN))
     stopped = second.wait(DEADLINE_S)
     assert stopped.code == 130, stopped.said
-    assert "offsets left; the same command goes on from there" in stopped.err
+    assert "offsets left; the same command continues from there" in stopped.err
     assert len(recorded(directory)) == 3 * CHUNK  # the chunk that ran has ended
     ended = commands.start(*given).wait(DEADLINE_S)
     assert ended.code == 0, ended.said

@@ -60,7 +60,7 @@ def test_a_chunk_that_another_driver_has_recorded_is_refused(
     assert one.record(rows(spark, 0, 5), "one", 0) == 2
     with ThreadPoolExecutor(1) as pool:
         refused = pool.submit(other.record, rows(spark, 0, 9), "one", 0)
-        with pytest.raises(RunError, match="somebody else runs the backfill one, too"):
+        with pytest.raises(RunError, match="another process runs the backfill one, too"):
             refused.result(DEADLINE_S)
     done = other.done("one")
     assert (done.ends, done.chunk, done.records, done.failed) == ({0: 5}, 0, 5, 2)
@@ -78,7 +78,7 @@ def test_of_two_drivers_that_run_a_chunk_at_once_one_records_it(
             assert other.record(rows(spark, 0, 5), "one", 0) == 2
         finally:
             gate.touch()
-        with pytest.raises(RunError, match="somebody else runs the backfill one, too"):
+        with pytest.raises(RunError, match="another process runs the backfill one, too"):
             slow.result(DEADLINE_S)
     assert other.done("one").ends == {0: 5}
 

@@ -16,7 +16,7 @@ FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
         ("RecordsGoneError: offsets out of range", "--skip-lost continues without them"),
         (
             "PythonException:\nModuleNotFoundError: No module named 'shop.prices'\n",
-            "executors cannot import shop.prices: --py-files brings files",
+            "executors cannot import shop.prices: --py-files sends your own files",
         ),
         (
             "Traceback:\n  window_consumer.model.errors.RunError: the sink is closed\nthe end",

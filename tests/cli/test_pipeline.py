@@ -263,7 +263,7 @@ def test_a_kafka_that_is_away_before_a_batch_ends_a_job_that_is_to_run_once_alon
     away = BrokerUnavailableError("no broker")
     jobs = run(60.0, away, None)
     assert jobs.restarts == [False, False]
-    assert "no broker; tried again in" in capsys.readouterr().err
+    assert "no broker; retrying in" in capsys.readouterr().err
     with pytest.raises(BrokerUnavailableError):
         run(None, away)
     assert made[-1].stopped == ["trace"]

@@ -142,8 +142,8 @@ def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("version", "problem"),
     [
-        (None, "no `java` found"),
-        ('openjdk version "11.0.20" 2023-07-18', r"is too old, it says 'openjdk version"),
+        (None, "`java` not found"),
+        ('openjdk version "11.0.20" 2023-07-18', r"is too old, it reports 'openjdk version"),
         ("not a version", "is too old"),
         ('openjdk version "21.0.1" 2023-10-17', None),
     ],
@@ -185,5 +185,5 @@ def test_a_java_that_cannot_be_started_is_told(content: str, tmp_path: Path) -> 
         text=True,
         check=False,
     )
-    assert f"NoJavaError: {java} cannot be started" in done.stderr
+    assert f"NoJavaError: cannot start {java}" in done.stderr
     assert "Spark needs Java 17 or later" in done.stderr

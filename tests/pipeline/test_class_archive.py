@@ -197,7 +197,7 @@ def test_what_was_there_stays_where_java_makes_none(
     rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
     path = class_archive.make(brought)
     rehearsal(brought[0].parent, monkeypatch, script)
-    with pytest.raises(NoArchiveError, match=r"ended with [013]\b"):
+    with pytest.raises(NoArchiveError, match=r"exit code [013]\b"):
         class_archive.make(brought, anew=True)
     assert {each.name for each in path.parent.iterdir()} == {
         path.name,

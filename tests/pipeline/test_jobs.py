@@ -413,7 +413,7 @@ def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(pipeline: Pi
     killed = evolve(TRACE, rows=lambda given, how: ended(TRACE.rows(given, how)))
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         jobs.start(pipeline.spark, plan, killed).wait()
-    assert jobs.explained(caught.value).startswith("a Python process of Spark's was killed")
+    assert jobs.explained(caught.value).startswith("a Python worker of Spark was killed")
     assert counted(plan)["rows"] == 0
     pipeline.run(plan)
     assert counted(plan) == {"rows": 100, "distinct": 100}

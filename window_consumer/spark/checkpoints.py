@@ -1,9 +1,9 @@
-"""A job's checkpoint: its place, and whether it still matches the topic and the table.
+"""A job's checkpoint: its location, and whether it still matches the topic and the table.
 
-The checkpoint defines what batch 17 is; the table records that it has batch 17. Each needs the
-other: a job that restarted its numbers would lose the first batches as repeats. So batch numbers
-continue across generations of a checkpoint, and a job whose checkpoint is missing fails before it
-reads anything.
+The checkpoint defines the contents of batch 17; the table records that it has batch 17. Each needs
+the other: if a job restarted its numbers, its first batches would be skipped as repeats. So batch
+numbers continue across generations of a checkpoint, and a job whose checkpoint is missing fails
+before it reads anything.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class JobSource:
 
     def with_news(self, now: JobSource) -> JobSource:
         """Return this source, updated with what is known now."""
-        told = {name: its for name, its in now.topics.items() if its or name not in self.topics}
-        return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **told})
+        reported = {name: its for name, its in now.topics.items() if its or name not in self.topics}
+        return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **reported})
 
 
 @frozen
@@ -127,8 +127,8 @@ def of(
 ) -> Checkpoint:
     """Return the checkpoint from which a job continues, a new one with ``restart``.
 
-    Raises CheckpointError where the table or the checkpoint lacks the other's batches, and where
-    the checkpoint is of another cluster, of another topic, or of a recreated one.
+    Raises CheckpointError if the table or the checkpoint lacks the other's batches, or if the
+    checkpoint belongs to another cluster, another topic, or a topic that was recreated.
     """
     files = _Files(session)
     version = last_batch(session, table, writer_of(job))
@@ -147,7 +147,7 @@ def of(
 def reached(
     session: SparkSession, plan: PipelinePlan, job: str, table: str
 ) -> Mapping[Place, int] | None:
-    """Return the end (exclusive) of the offsets in a table; None where it is unknown."""
+    """Return the end (exclusive) of the offsets in a table; None if it is unknown."""
     version = last_batch(session, table, writer_of(job))
     if version is None:
         return None
@@ -160,18 +160,18 @@ def reached(
 def confirm(
     session: SparkSession, plan: PipelinePlan, job: str, path: str, origin: JobSource
 ) -> None:
-    """Compare a checkpoint with the present source, and record what is new.
+    """Compare a checkpoint with the current source, and record what is new.
 
-    Raises CheckpointError where it is of another cluster, of another topic, or of a recreated one.
+    Raises CheckpointError if it belongs to another cluster, another topic, or a recreated one.
     """
     files, note = _Files(session), posixpath.join(path, _NOTE)
     text = files.read(note) if files.exists(note) else ""
     if not text:  # or a kill left it empty
         files.write(note, json.dumps(asdict(origin)))
         return
-    said = json.loads(text)
+    noted = json.loads(text)
     before = JobSource(
-        cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
+        cluster=noted.get("cluster"), topics=noted["topics"], is_pattern=origin.is_pattern
     )
     _check(path, before, origin, plan.kafka.get("bootstrap.servers", ""), _again(job))
     if (known := before.with_news(origin)) != before:
@@ -180,43 +180,43 @@ def confirm(
 
 def _again(job: str) -> str:
     return (
-        f"`pipeline run {job} --restart` reads from the beginning of what Kafka has, into the same"
-        " table; answers count nothing twice"
+        f"`pipeline run {job} --restart` reads everything that Kafka has into the same table;"
+        " queries count nothing twice"
     )
 
 
 def _compare(files: _Files, path: str, table: str, version: int | None, again: str) -> None:
-    """Raise CheckpointError where checkpoint and table do not have the same batches."""
+    """Raise CheckpointError unless checkpoint and table have the same batches."""
     last = -1 if version is None else version % GENERATION
     if version is not None and not files.exists(posixpath.join(path, "offsets", str(last))):
         raise CheckpointError(
-            f"the table {table} has what was read up to a checkpoint that is not there, or is of"
-            f" before: {path}. Bring it back, or: {again}",
+            f"the table {table} has batches that its checkpoint lacks: {path} is missing, or is an"
+            f" older version. Restore it, or: {again}",
             CheckpointProblem.BEHIND_TABLE,
         )
     if any(number > last for number in files.numbers(posixpath.join(path, "commits"))):
         raise CheckpointError(
-            f"the checkpoint {path} has batches that the table {table} has not: it was recreated,"
-            f" or is of before. Bring it back, or: {again}",
+            f"the checkpoint {path} has batches that the table {table} lacks: the table was"
+            f" recreated, or is an older version. Restore it, or: {again}",
             CheckpointProblem.AHEAD_OF_TABLE,
         )
 
 
 def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, again: str) -> None:
-    """Raise CheckpointError where a checkpoint belongs to another source."""
+    """Raise CheckpointError if a checkpoint belongs to another source."""
     if before.cluster and origin.cluster and before.cluster != origin.cluster:
         raise CheckpointError(
-            f"the checkpoint {path} is of the cluster {before.cluster}, and {bootstrap} is the"
-            f" cluster {origin.cluster}: give each cluster a `directory` of its own, or answers mix"
-            " what both have in topics of one name. Where it has taken the other one's place:"
+            f"the checkpoint {path} belongs to the cluster {before.cluster}, but {bootstrap} is the"
+            f" cluster {origin.cluster}: give each cluster its own `directory`, or queries mix"
+            " topics of the same name from both. If the new cluster has replaced the old one:"
             f" {again}",
             CheckpointProblem.OTHER_CLUSTER,
         )
     if not origin.is_pattern and set(before.topics) != set(origin.topics):
         raise CheckpointError(
-            f"the checkpoint {path} is of {', '.join(before.topics)}, and"
-            f" {', '.join(origin.topics)} is to be read: name the former in the configuration, or"
-            f" another directory. Or: {again}",
+            f"the checkpoint {path} belongs to {', '.join(before.topics)}, but the job reads"
+            f" {', '.join(origin.topics)}: configure the first one, or another directory."
+            f" Or: {again}",
             CheckpointProblem.OTHER_TOPIC,
         )
     anew = [
@@ -226,17 +226,17 @@ def _check(path: str, before: JobSource, origin: JobSource, bootstrap: str, agai
     ]
     if anew:
         raise CheckpointError(
-            f"{', '.join(anew)} was deleted and recreated since it was last read: its offsets mean"
-            f" other records now. {again}",
+            f"{', '.join(anew)} was deleted and recreated since the last run: its offsets now refer"
+            f" to other records. {again}",
             CheckpointProblem.RECREATED_TOPIC,
         )
 
 
 class _Files:
-    """Files wherever Spark can write: a directory, or an address."""
+    """Files wherever Spark can write: in a directory, or at a URL."""
 
     def __init__(self, session: SparkSession):
-        self._jvm: Any = session._jvm  # noqa: SLF001 - Hadoop's file systems have no Python
+        self._jvm: Any = session._jvm  # noqa: SLF001 - Hadoop's file systems have no Python API
         self._conf = session._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
 
     def _at(self, path: str) -> tuple[Any, Any]:
@@ -258,7 +258,7 @@ class _Files:
             stream.close()
 
     def numbers(self, path: str) -> list[int]:
-        """Return a directory's file names that are numbers; none where it does not exist."""
+        """Return a directory's file names that are numbers; none if it does not exist."""
         system, place = self._at(path)
         found = system.listStatus(place) if system.exists(place) else ()
         names = [str(each.getPath().getName()) for each in found]
@@ -270,7 +270,7 @@ class _Files:
         system.delete(place, True)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, whole or not at all, replacing an empty one."""
+        """Write a file atomically, replacing an empty one."""
         system, place = self._at(path)
         _, part = self._at(f"{path}.part")
         stream = system.create(part)

@@ -1,8 +1,8 @@
-"""An archive of the classes that Spark loads, which saves each session on this machine seconds.
+"""An archive of the classes that Spark loads; it saves each session on this machine seconds.
 
-Java reads and verifies tens of thousands of classes from Spark's jars before the first row. An
-archive of them is mapped into memory instead (dynamic class data sharing, JEP 350). Java itself
-checks that the archive matches the jars, and ignores it otherwise.
+Java reads and verifies tens of thousands of classes from Spark's jars before the first row. With an
+archive it maps them into memory instead (dynamic class data sharing, JEP 350). Java checks that the
+archive matches the jars, and ignores it otherwise.
 
 Java executes the archive's content without further checks. So an archive that another user may have
 written is not used: the file and its directory must belong to this user or to root, and nobody else
@@ -39,7 +39,7 @@ _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 class NoArchiveError(RunError):
-    """The archive could not be made; sessions start without it."""
+    """The archive could not be created; sessions start without it."""
 
 
 def options(jars: Sequence[Path]) -> str:
@@ -56,8 +56,8 @@ def writing(path: str) -> str:
 def made(jars: Sequence[Path]) -> Path | None:
     """Return the archive of a directory's jars, for the Java and Spark used here.
 
-    None where it is missing or incomplete: a truncated archive crashes Java. None with a warning
-    where others may have written it. Raises NoJavaError.
+    None if it is missing or incomplete: a truncated archive crashes Java. None with a warning if
+    others may have written it. Raises NoJavaError.
     """
     if not jars or not (found := _all(jars[0].parent)):
         return None
@@ -69,7 +69,7 @@ def made(jars: Sequence[Path]) -> Path | None:
             if (doubt := _doubt(each.parent) or _doubt(each)) is None:
                 return each
             _LOGGER.warning(
-                "%s: Spark starts without it, some seconds later",
+                "%s: Spark starts without it, a few seconds slower",
                 doubt,
                 extra={"event": LogEvent.CLASS_ARCHIVE_SKIPPED},
             )
@@ -82,20 +82,20 @@ def _doubt(path: Path) -> str | None:
     """Return why others may have written a path, and what to do; None if they cannot."""
     found = path.stat() if path.is_dir() else path.lstat()
     if found.st_uid not in {os.geteuid(), 0}:
-        return f"{path} belongs to another user, and is not trusted: remove it, or take it over"
+        return f"{path} belongs to another user and is not trusted: remove it, or chown it"
     if stat.S_ISLNK(found.st_mode):
-        return f"{path} is a link, and is not trusted: remove it"
+        return f"{path} is a symbolic link and is not trusted: remove it"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{path} may be written by others, and is not trusted: chmod go-w '{path}'"
+        return f"{path} is writable by others and is not trusted: chmod go-w '{path}'"
     return None
 
 
 def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
-    """Make the archive if it is missing, or ``anew``; return its path.
+    """Create the archive if it is missing, or ``anew``; return its path.
 
     Takes about a minute: it starts Spark once and does what commands do. Earlier archives beside it
-    are removed. Several processes may call at once: one makes it, the others wait. Raises
-    NoArchiveError where Java cannot make it or others may write to the directory, and NoJavaError.
+    are removed. Several processes may call at once: one creates it, the others wait. Raises
+    NoArchiveError if Java cannot create it or others may write to the directory, and NoJavaError.
     """
     directory = jars[0].parent
     if (doubt := _doubt(directory)) is not None:
@@ -125,10 +125,12 @@ def _written(path: Path, jars: Sequence[Path]) -> Path:
             timeout=_MAKING_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise NoArchiveError(f"Java made no archive within {_MAKING_S} s") from error
+        raise NoArchiveError(f"Java did not create the archive within {_MAKING_S} s") from error
     if done.returncode != 0 or not path.is_file():
-        said = done.stdout.decode(errors="replace")[-_MOST_TEXT:]
-        raise NoArchiveError(f"Java made no archive, it ended with {done.returncode}: {said}")
+        output = done.stdout.decode(errors="replace")[-_MOST_TEXT:]
+        raise NoArchiveError(
+            f"Java did not create the archive, exit code {done.returncode}: {output}"
+        )
     return path
 
 
@@ -141,14 +143,14 @@ def _name(whose: str, archive: Path) -> str:
 
 
 def _whose(jars: Sequence[Path]) -> str:
-    said = [java.version_text(java.path()), _spark(), *(jar.name for jar in jars)]
-    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:12]
+    parts = [java.version_text(java.path()), _spark(), *(jar.name for jar in jars)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _spark() -> str:
-    """Return the identity of this Spark: its place, and its main jar.
+    """Return the identity of this Spark: its path and its main jar.
 
-    The jar's time is included: Java rejects classes of an earlier installation.
+    The jar's modification time is included: Java rejects classes of an earlier installation.
     """
     home = os.environ.get("SPARK_HOME")
     if home is None:

@@ -26,4 +26,4 @@ _PIPELINE = {
 
 @click.group("pipeline", cls=LazyGroup, lazy=_PIPELINE)
 def pipeline_group() -> None:
-    """Turn the topics of events into tables, with Spark."""
+    """Turn topics of events into tables, with Spark."""

@@ -1,7 +1,7 @@
-"""The connector jars that Spark's wheel lacks: fetched once with Maven, checked against a lock.
+"""The connector jars that Spark's wheel lacks: downloaded once with Maven, checked against a lock.
 
-Maven resolves nothing: the lock names every jar, and Spark's own dependencies come with its wheel.
-A jar whose SHA-256 differs from the lock is never used.
+Maven resolves no dependencies: the lock names every jar, and Spark's wheel has the rest. A jar
+whose SHA-256 differs from the lock is never used.
 """
 
 # ruff: noqa: S603 - this module starts Maven
@@ -37,7 +37,7 @@ class MissingJarsError(UsageError):
 
 
 class JarsNotFetchedError(RunError):
-    """Maven did not download what the lock names."""
+    """Maven did not download the jars of the lock."""
 
 
 class UnwritableDirectoryError(UsageError):
@@ -77,7 +77,7 @@ def locked() -> tuple[Jar, ...]:
 
 
 def default_directory() -> Path:
-    """Return the jars' directory: $WINDOW_CONSUMER_JARS, or a folder of the user's cache."""
+    """Return the jars' directory: $WINDOW_CONSUMER_JARS, or a folder in the user's cache."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -88,14 +88,14 @@ def default_directory() -> Path:
 def ready(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Path]:
     """Return the paths of the jars, by default all of the lock.
 
-    Raises MissingJarsError where one is missing or differs.
+    Raises MissingJarsError if one is missing or differs.
     """
     wanted = locked() if wanted is None else wanted
     wrong = _missing(directory, wanted)
     if wrong:
         raise MissingJarsError(
-            f"{directory} lacks {', '.join(jar.name for jar in wrong)}, or has other ones of these"
-            " names: `window-consumer pipeline jars` brings Spark's connectors, with Maven"
+            f"{directory} lacks {', '.join(jar.name for jar in wrong)}, or has different files of"
+            " these names: `window-consumer pipeline jars` downloads them with Maven"
         )
     return [directory / jar.name for jar in wanted]
 
@@ -104,9 +104,8 @@ def fetch(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Jar]:
     """Download the missing jars, by default of the whole lock; return them.
 
     Several processes may call at once: one downloads, the others wait. Nothing is written if all
-    jars are there. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
-    JarsNotFetchedError where the download fails or differs from the lock; then the previous jars
-    stay.
+    jars exist. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
+    JarsNotFetchedError if the download fails or differs from the lock; then the previous jars stay.
     """
     wanted = locked() if wanted is None else wanted
     if not _missing(directory, wanted):
@@ -121,9 +120,9 @@ def fetch(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Jar]:
             return missing
     except OSError as error:
         raise UnwritableDirectoryError(
-            f"the jars cannot be put into {directory} ({error}): make room for them there, or name"
-            f" another place with --directory, and in ${DIRECTORY_VARIABLE} for the commands that"
-            " need them"
+            f"cannot write the jars to {directory} ({error}): make room there, or choose another"
+            f" directory with --directory, and set ${DIRECTORY_VARIABLE} to it for the commands"
+            " that need the jars"
         ) from error
 
 
@@ -144,8 +143,8 @@ def _download(jars: Sequence[Jar], directory: Path) -> None:
     if maven is None:
         names = "\n  ".join(f"{jar.group}:{jar.artifact}:{jar.version}" for jar in jars)
         raise MissingJarsError(
-            "no `mvn` found: Maven brings the jars (Debian: apt-get install maven). Or put these"
-            f" into {directory} by hand:\n  {names}"
+            "`mvn` not found: install Maven (Debian: apt-get install maven), or copy these jars"
+            f" into {directory} manually:\n  {names}"
         )
     with tempfile.TemporaryDirectory(dir=directory, prefix="download-") as place:
         pom, brought = Path(place, "pom.xml"), Path(place, "jars")
@@ -158,16 +157,16 @@ def _download(jars: Sequence[Jar], directory: Path) -> None:
             )
         except subprocess.TimeoutExpired as error:
             raise JarsNotFetchedError(
-                f"Maven did not bring the jars within {_DOWNLOAD_S} s"
+                f"Maven did not download the jars within {_DOWNLOAD_S} s"
             ) from error
         if done.returncode != 0:
-            said = (done.stdout + done.stderr)[-2000:]
-            raise JarsNotFetchedError(f"Maven could not bring the jars: {said}")
+            output = (done.stdout + done.stderr)[-2000:]
+            raise JarsNotFetchedError(f"Maven could not download the jars: {output}")
         for jar in jars:
             if not jar.stands(brought):
                 raise JarsNotFetchedError(
-                    f"what Maven brought as {jar.name} is not what the lock names (SHA-256"
-                    f" {jar.sha256}); nothing was taken over"
+                    f"the {jar.name} that Maven downloaded does not match the lock (SHA-256"
+                    f" {jar.sha256}); nothing was changed"
                 )
         for jar in jars:
             (brought / jar.name).replace(directory / jar.name)

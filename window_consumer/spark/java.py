@@ -16,13 +16,13 @@ AT_LEAST: Final = 17
 
 
 _ADVICE: Final = (
-    f"Spark needs Java {AT_LEAST} or later, by JAVA_HOME or in the PATH (Debian: apt-get"
+    f"Spark needs Java {AT_LEAST} or later, in JAVA_HOME or on the PATH (Debian: apt-get"
     f" install openjdk-{AT_LEAST}-jre-headless)"
 )
 
 
 class NoJavaError(UsageError):
-    """Spark needs a Java that is missing; the message says which."""
+    """Java is missing or too old for Spark; the message says which version it needs."""
 
 
 def path() -> str:
@@ -30,25 +30,25 @@ def path() -> str:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None or not Path(found).is_file():
-        where = f"JAVA_HOME is {home}, and there is none" if home else "no `java` found"
+        where = f"JAVA_HOME is {home}, which has no Java" if home else "`java` not found"
         raise NoJavaError(f"{where}: {_ADVICE}")
     return found
 
 
 @cache
 def version_text(path: str) -> str:
-    """Return the output of `java -version`; raises NoJavaError where it cannot start."""
+    """Return the output of `java -version`; raises NoJavaError if it cannot start."""
     try:
         done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
     except OSError as error:
-        raise NoJavaError(f"{path} cannot be started ({error.strerror}): {_ADVICE}") from error
+        raise NoJavaError(f"cannot start {path} ({error.strerror}): {_ADVICE}") from error
     return done.stderr
 
 
 def check() -> None:
-    """Raise NoJavaError where Java is missing, cannot be started or is too old."""
+    """Raise NoJavaError if Java is missing, cannot be started or is too old."""
     used = path()
-    said = version_text(used)
-    found = re.search(r'version "(\d+)', said)
+    version = version_text(used)
+    found = re.search(r'version "(\d+)', version)
     if found is None or int(found[1]) < AT_LEAST:
-        raise NoJavaError(f"{used} is too old, it says {said.strip()!r}: {_ADVICE}")
+        raise NoJavaError(f"{used} is too old, it reports {version.strip()!r}: {_ADVICE}")

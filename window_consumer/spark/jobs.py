@@ -47,25 +47,25 @@ class SecondWriterError(RunError):
 JOBS: Final = jobs()
 
 COUNTED_S: Final = 60.0
-"""Counts arrive with the batch. This is the delay that a busy machine may add."""
+"""Counts arrive with the batch; this is the delay that a busy machine may add."""
 
 
 def explained(error: Exception) -> str:
     """Return why a job ended, and what to do, in a few lines."""
-    said = str(error)
-    text = said.split("=== Streaming Query ===", 1)[0].strip()
+    whole = str(error)
+    text = whole.split("=== Streaming Query ===", 1)[0].strip()
     for sign, advice in _ADVICE:
         if sign in text:
             gone = "".join(
                 f"\n{place}: offsets {first} to {int(end) - 1}"
-                for first, end, place in sorted(set(_RANGE.findall(said)))
+                for first, end, place in sorted(set(_RANGE.findall(whole)))
             )
             return f"{advice}{gone}\n{text[:_MOST_TEXT]}"
     return text[:_MOST_TEXT]
 
 
 def is_absence(error: Exception) -> bool:
-    """Return whether a job ended because Kafka did not answer, so that it can resume later."""
+    """Return whether a job ended because Kafka did not respond, so that it can resume later."""
     text = str(error)
     return any(sign in text for sign in _ABSENCES)
 
@@ -81,8 +81,7 @@ _GONE: Final = (
     "records were deleted before they were read. `fail_on_data_loss: false` continues with the rest"
 )
 _NO_ROOM: Final = (
-    "there is no room for the tables: they are as they were before the batch, and the next run"
-    " repeats it"
+    "there is no disk space for the tables: they are unchanged, and the next run repeats the batch"
 )
 _ADVICE: Final = tuple(
     {
@@ -90,10 +89,10 @@ _ADVICE: Final = tuple(
         "not available in Kafka any more": _GONE,
         "No space left on device": _NO_ROOM,
         "File too large": _NO_ROOM,
-        "Python worker exited unexpectedly": "a Python process of Spark's was killed, or had no"
-        " memory left: the table is as it was before the batch, and the next run repeats it",
-        "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
-        " or `audit:` make theirs",
+        "Python worker exited unexpectedly": "a Python worker of Spark was killed, or ran out of"
+        " memory: the table is unchanged, and the next run repeats the batch",
+        "UnknownTopicOrPartition": "a topic of events does not exist: workers with a section"
+        " `trace:` or `audit:` create theirs",
     }.items()
 )
 
@@ -120,7 +119,7 @@ def start(
 ) -> RunningJob:
     """Start a job over what Kafka has now, in as many batches as needed; it ends by itself.
 
-    Each batch of records becomes rows exactly once, whatever is killed: the checkpoint defines the
+    Each batch is written exactly once, even if processes are killed: the checkpoint defines the
     batches, and the tables record which they have. Raises CheckpointError, see ``checkpoints.of``.
     """
     topic = job.topic_of(plan)
@@ -179,15 +178,15 @@ class BatchSink:
     def write(self, records: DataFrame, batch: int) -> None:
         """Write one batch to the job's table, and unreadable records to the quarantine.
 
-        Raises BatchFailedError with the cause in ``failure``: SecondWriterError where another
+        Raises BatchFailedError with the cause in ``failure``: a SecondWriterError if another
         process has written the batch.
         """
         try:
             self._write(records, batch)
         except Exception as error:
             self.failure = _second_writer(self.path) if _SAME_BATCH in str(error) else error
-            # When a query is stopping, Spark matches the error text against a pattern that
-            # overflows the stack, and prints that. A short text avoids it.
+            # While a query stops, Spark matches the error text against a pattern that overflows
+            # the stack, and prints that. A short text avoids it.
             raise BatchFailedError(f"batch {batch} of {self.job.name} was not written") from None
 
     def _write(self, records: DataFrame, batch: int) -> None:
@@ -207,13 +206,13 @@ class BatchSink:
             self.rows += _observed(made, self.path, self.counted_s)["rows"]
             self.quarantined += found["bad"]
             has_broken = found["bad"] > 0
-        # Else the batch was written before a crash, and its quarantine perhaps was not.
+        # Otherwise the batch was written before a crash, and its quarantine perhaps was not.
         if has_broken:
             BROKEN.append(tables.quarantined(judged, self.job.name), self.broken, name, number)
 
 
 def _observed(seen: Observation, path: str, timeout_s: float) -> dict[str, int]:
-    """Return the counts of a batch's write; raise where the table already has the batch."""
+    """Return the counts of a batch's write; raise if the table already has the batch."""
     answer: Future[dict[str, int]] = Future()
     Thread(target=lambda: answer.set_result(seen.get), name="wc-observed", daemon=True).start()
     try:
@@ -223,11 +222,13 @@ def _observed(seen: Observation, path: str, timeout_s: float) -> dict[str, int]:
 
 
 _SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
-"""Delta's error where another process wrote the batch meanwhile."""
+"""Delta's error if another process wrote the batch meanwhile."""
 
 
 def _second_writer(path: str) -> SecondWriterError:
-    return SecondWriterError(f"{path} has this batch from another process: run each job once")
+    return SecondWriterError(
+        f"another process has written this batch to {path}: run each job in one process"
+    )
 
 
 @frozen
@@ -239,7 +240,7 @@ class RunningJob:
     session: SparkSession
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Wait for the end; return False where the job is still running. Raises the job's error."""
+        """Wait for the end; return False if the job is still running. Raises the job's error."""
         try:
             if timeout_s is None:
                 self.query.awaitTermination()

@@ -1,7 +1,7 @@
 """Keeps tables small and fast: compaction, expired days, unused files, deleted keys.
 
-All of it may run beside jobs and queries. Jobs only append, which conflicts with nothing here. Of
-two conflicting runs the second repeats its part.
+It may run at the same time as jobs and queries. Jobs only append, which conflicts with nothing
+here. If two runs conflict, the second repeats its part.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FULL_FILE_BYTES: Final = 128 * 1024**2
 """Smaller files are merged with their neighbours."""
 
 SAFE_HOURS: Final = 168
-"""One week: readers and writers of an unlisted file have long ended by then."""
+"""One week: readers and writers of an unlisted file have long finished by then."""
 
 _TIMES: Final = 5
-"""Attempts where another writer interferes."""
+"""Attempts if another writer interferes."""
 
 _SORTED: Final = "spark.databricks.io.skipping.mdc.sortWithinFiles"
 _LETTERS: Final = JOBS["dlq"]
@@ -46,7 +46,7 @@ _LISTERS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "
 
 
 class BusyTableError(RunError):
-    """Others repeatedly changed the same part of a table."""
+    """Other writers repeatedly changed the same part of a table."""
 
 
 @frozen
@@ -106,7 +106,7 @@ def delete_key(
 ) -> DeletedKey:
     """Delete a key's records from the tables and their files.
 
-    ``form`` is the key as the trace has it, None where it has no keys; ``letters`` are its forms in
+    ``form`` is the key as the trace has it, None if it has no keys; ``letters`` are its forms in
     the table of dead letters. Dead letters of records with the key in the trace are deleted, too.
     """
     has_trace, has_letters, has_broken = (
@@ -170,8 +170,7 @@ def drop_quarantined(session: SparkSession, path: str, subject: str, before: dat
 def delete_trace_of_key(session: SparkSession, path: str, key: str) -> int:
     """Delete all steps of the records with a key; return the number.
 
-    This includes steps of such a record that were written without its key. The files keep them
-    until ``wipe``.
+    This includes steps of such records without the key. The files keep them until ``wipe``.
     """
     has_key = f"key = {_text(key)}"
     of_records = _delete(
@@ -188,7 +187,7 @@ def delete_dead_letters(
 ) -> int:
     """Delete a key's dead letters, in these forms or by the records that the trace names.
 
-    Returns the number. The files keep them until ``wipe``.
+    Returns how many. The files keep them until ``wipe``.
     """
     count = 0
     if trace is not None and form is not None:
@@ -212,7 +211,7 @@ def delete_quarantined(session: SparkSession, path: str, key: str) -> int:
 
 
 def sweep(session: SparkSession, path: str) -> None:
-    """Delete files that the table has not needed for a week, those of killed writers included."""
+    """Delete files that the table has not needed for a week, including those of killed writers."""
     with _settings(session, _LISTERS):
         _again(lambda: session.sql(f"VACUUM delta.`{path}` RETAIN {SAFE_HOURS} HOURS"))
 
@@ -265,7 +264,7 @@ def _begin(day: date) -> str:
 
 
 def _again(action: Callable[[], Any]) -> Any:
-    """Run the action, again where another writer came first."""
+    """Run the action; retry it if another writer came first."""
     for _ in range(_TIMES):
         try:
             return action()
@@ -274,14 +273,14 @@ def _again(action: Callable[[], Any]) -> Any:
                 raise
             last = error
     raise BusyTableError(
-        f"a table changed {_TIMES} times while it was being tidied up: try again later, and let one"
-        " process do it"
+        f"a table changed {_TIMES} times during maintenance: retry later, and run it in one"
+        " process only"
     ) from last
 
 
 @contextmanager
 def _settings(session: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """Set properties of a session for a while: others may share it."""
+    """Set properties of a session temporarily: others may share it."""
     before = {key: session.conf.get(key, None) for key in given}
     for key, value in given.items():
         session.conf.set(key, value)

@@ -14,9 +14,7 @@ from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import KeyMode
 
 BUCKETS: Final = 8
-"""Buckets of the table of events, by the hash of the root's id, so that one has a record's whole
-way.
-"""
+"""Buckets of the events table, by the hash of the root's id: a record's steps share one."""
 
 GENERATION: Final = 10**9
 """Distance between the batch numbers of two generations in a table."""
@@ -56,7 +54,7 @@ class PipelinePlan:
     kafka: Mapping[str, str] = field(repr=False)
     """The client's properties, secrets among them."""
     directory: str
-    """The root of tables and checkpoints: a directory, or an address that Spark and DuckDB know."""
+    """The root of tables and checkpoints: a directory, or a URL that Spark and DuckDB support."""
     master: str | None = None
     spark: Mapping[str, str] = _NOTHING
     """Spark's properties."""
@@ -81,11 +79,11 @@ class PipelinePlan:
         return "|".join([*names, *(f"(?:{pattern}).*" for pattern in self.dlq_patterns)])
 
     def table(self, name: str) -> str:
-        """Return a table's place."""
+        """Return a table's path."""
         return posixpath.join(self.directory, "tables", name)
 
     def checkpoint(self, name: str, generation: int = 0) -> str:
-        """Return the place of a job's checkpoint; each restart begins a generation."""
+        """Return the path of a job's checkpoint; each restart begins a generation."""
         place = name if generation == 0 else f"{name}.{generation}"
         return posixpath.join(self.directory, "checkpoints", place)
 

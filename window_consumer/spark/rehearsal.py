@@ -1,4 +1,4 @@
-"""Does what commands do with Spark, on no data, so that Java loads the classes.
+"""Runs what commands run on Spark, with dummy data, so that Java loads the classes.
 
 ``python -m window_consumer.spark.rehearsal ARCHIVE JAR...`` makes Java write them to ``ARCHIVE``.
 """

@@ -35,7 +35,7 @@ _USUAL: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 SHORT: Final = {
-    # One compiler: C2's code is ready only when the command is over, and takes half of the time.
+    # C1 only: C2's code is ready only when the command is over, and takes half of the time.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Planning again after each stage takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
@@ -45,7 +45,7 @@ SHORT: Final = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.ui.enabled": "false",
 }
-"""For commands that take seconds, where Spark runs on this machine."""
+"""For commands that take seconds, if Spark runs on this machine."""
 
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -90,7 +90,7 @@ def settings(
         ours |= {**_LOOPBACK, **(SHORT if short else {}), **_java_options(jars)}
     chosen = {**ours, **properties, "spark.master": master}
     if jars and is_here:
-        # Used in place: spark.jars would copy them at each start.
+        # The class path uses them in place: spark.jars would copy them at each start.
         _append(chosen, "spark.driver.extraClassPath", map(str, jars), os.pathsep)
     elif jars:
         _append(chosen, "spark.jars", map(str, jars), ",")

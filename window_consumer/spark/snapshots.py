@@ -1,7 +1,7 @@
 """Tables as they are now, for queries of seconds: Spark reads the files that the log names.
 
-Spark's own Delta reader reads the log for each query again, with jobs of its own. Where the log can
-be read without Spark, it is read once.
+Spark's Delta reader reads the log again for each query, with Spark jobs. If the log can be read
+without Spark, it is read once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class TableSnapshot:
     """With all columns of the table's schema; columns missing in an older version are null."""
     changed_ms: int
     is_empty: bool
-    """True where the log alone shows that there are no rows."""
+    """True if the log alone shows that there are no rows."""
 
 
 def of(
     session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
 ) -> TableSnapshot | None:
-    """Return a table as it is now; None where it was not created yet.
+    """Return a table as it is now; None if it was not created yet.
 
     ``where`` selects rows by values of partition columns.
     """
@@ -63,14 +63,14 @@ def of(
 
 
 def may_repeat(path: str, job: str) -> bool:
-    """Return whether a table can have Kafka records twice: its job was restarted."""
+    """Return whether a table may have Kafka records twice, because its job was restarted."""
     if "://" in path or _PATTERNS & set(path):
         return True
     return (DeltaTable(path).transaction_version(writer_of(job)) or 0) >= GENERATION
 
 
 def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
-    """Return the names of its files; their addresses have %20 for a space."""
+    """Return the table's file names; their URIs have %20 for a space."""
     chosen = [(column, "=", value) for column, value in where.items()]
     root = log.table_uri.rstrip("/").removeprefix("file://")
     files = log.file_uris(file_pruning_predicate=chosen or None)

@@ -68,9 +68,9 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name not in _AS_IN_JAVA:
             raise UsageError(
-                f"kafka: {name} is a property of librdkafka that Spark's client has no counterpart"
-                f" of; known are {', '.join(sorted(_AS_IN_JAVA))}, sasl.username, sasl.password"
-                " and ssl.*.location"
+                f"kafka: the librdkafka property {name} has no counterpart in Spark's Kafka client;"
+                f" supported are {', '.join(sorted(_AS_IN_JAVA))}, sasl.username, sasl.password and"
+                " ssl.*.location"
             )
         found[name] = value
     return found
@@ -96,7 +96,7 @@ def _text_of(name: str, path: str) -> str:
 
 
 def options(kafka: Mapping[str, str], topics: str, *, pattern: bool = False) -> dict[str, str]:
-    """Return options of Spark's Kafka source for topics (with commas) or a Java pattern."""
+    """Return options of Spark's Kafka source for topics (comma-separated) or a Java pattern."""
     found = {f"kafka.{key}": value for key, value in java_properties(kafka).items()}
     found["subscribePattern" if pattern else "subscribe"] = topics
     found["includeHeaders"] = "true"
@@ -110,7 +110,7 @@ def stream(
     most_records: int,
     fail_on_data_loss: bool,
 ) -> DataFrame:
-    """Return the stream of a topic from its beginning, ``most_records`` Kafka records a batch."""
+    """Return the stream of a topic from its beginning, ``most_records`` Kafka records per batch."""
     return (
         session.readStream.format("kafka")
         .options(**given)
@@ -122,7 +122,7 @@ def stream(
 
 
 def bounded(session: SparkSession, given: Mapping[str, str]) -> DataFrame:
-    """Return all that a topic holds now."""
+    """Return all records that a topic has now."""
     return (
         session.read.format("kafka")
         .options(**given)

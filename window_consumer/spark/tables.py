@@ -3,8 +3,8 @@
 A feature's own schema is in its ``spark/schema``. Unreadable records go to the quarantine with a
 reason; nothing is dropped.
 
-Delta, so that programs other than Spark can read them: the log defines the table, whatever files a
-killed writer left behind.
+They are Delta tables, so that other programs can read them without Spark: the log defines the
+table, whatever files a killed writer left behind.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from window_consumer.model.errors import UsageError
 from window_consumer.spark.plan import PipelinePlan
 
 VERSION: Final = 1
-"""The version of all schemas, which goes up when a table's columns change.
+"""The version of all schemas; it increases when a table's columns change.
 
-Changes only add columns, so an older program reads the columns it knows, and a newer one reads
-missing columns as null.
+Changes only add columns: an older program reads the columns it knows, and a newer one reads missing
+columns as null.
 """
 
 LATEST_MS: Final = 253_402_300_799_999
@@ -44,7 +44,7 @@ QUARANTINE: Final = T.StructType(
         T.StructField("value", T.BinaryType()),
     ]
 )
-"""What could not be read, and why; ``value`` has at most 1 MiB of the record's."""
+"""Unreadable records, and why; ``value`` has at most 1 MiB of the record's."""
 
 MOST_BYTES: Final = 1024**2
 """The most bytes of an unreadable record's value that are kept."""
@@ -52,10 +52,10 @@ MOST_BYTES: Final = 1024**2
 _TRIES: Final = 20
 _AGAIN_S: Final = 0.5
 _HALF_MADE: Final = ("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", "DELTA_MISSING_DELTA_TABLE")
-"""Delta's errors where a table's log has no version yet, or other files are in its place."""
+"""Delta's errors if a table's log has no version yet, or its directory has other files."""
 
 _VERSION: Final = "window_consumer.version"
-"""The table property with the schemas' version that created the table."""
+"""The table property with the schema version that created the table."""
 
 
 class NewerTableError(UsageError):
@@ -70,7 +70,7 @@ class Table:
     schema: T.StructType
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
-    """The order within each file: a lookup of one value then reads few pages."""
+    """The order within each file, so that a lookup of one value reads few pages."""
     looked_up_by: tuple[str, ...] = ()
     """Columns that get a bloom filter."""
 
@@ -80,11 +80,11 @@ class Table:
         return {f"parquet.bloom.filter.enabled#{name}": "true" for name in self.looked_up_by}
 
     def make(self, session: SparkSession, plan: PipelinePlan) -> str:
-        """Return the table's place, creating it where it is missing; raises NewerTableError."""
+        """Return the table's path; create it if it is missing. Raises NewerTableError."""
         path = plan.table(self.name)
         columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.schema)
         laid_out = f"PARTITIONED BY ({', '.join(self.partitioned_by)})"
-        # Readers without Spark would see rows that are only marked as deleted.
+        # Without Spark, readers would see rows that are only marked as deleted.
         properties = {_VERSION: str(VERSION), "delta.enableDeletionVectors": "false"}
         if self.sorted_by:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.sorted_by)
@@ -106,13 +106,13 @@ class Table:
         found = {row["key"]: row["value"] for row in rows}
         if int(found.get(_VERSION, VERSION)) > VERSION:
             raise NewerTableError(
-                f"{path} was written by a later version of window_consumer (its tables have version"
-                f" {found[_VERSION]}, known is {VERSION}): update this one"
+                f"{path} was written by a newer window_consumer (tables of version"
+                f" {found[_VERSION]}, this one supports {VERSION}): update this installation"
             )
         return path
 
     def append(self, rows: DataFrame, path: str, writer: str, batch: int) -> None:
-        """Append rows, once for each batch number, however often it is tried."""
+        """Append rows, once per batch number, however often it is retried."""
         if self.sorted_by:
             rows = rows.repartition(*self.partitioned_by).sortWithinPartitions(
                 *self.partitioned_by, *self.sorted_by
@@ -128,7 +128,7 @@ class Table:
 
 
 def utc_day(time: str, units_per_s: int) -> Column:
-    """Return the day of a time in UTC, whatever time zone the session has.
+    """Return the UTC day of a time, whatever the session's time zone is.
 
     ``time`` is a column of integers since 1970. Spark's own dates are in the session's zone.
     """
@@ -148,7 +148,7 @@ _CONFLICTS: Final = ("DELTA_CONCURRENT", "DELTA_PROTOCOL_CHANGED", "DELTA_METADA
 def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
     """Return a writer's last batch number in a table, None before the first.
 
-    The answer is from this session's last view of the table.
+    It is from this session's latest snapshot of the table.
     """
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no other way to Delta's log
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - as above

@@ -1,4 +1,4 @@
-"""Wires features into the pipeline: the jobs that they add, and what their commands need of it.
+"""Wires features into the pipeline: the jobs they add, and what their commands need from it.
 
 Features import the pipeline; the pipeline finds them here by name when it needs them. A feature
 with a table adds its folder to ``FEATURES`` and a ``JOB`` in its ``spark/job``. Commands get the
@@ -41,7 +41,7 @@ _LETTERS_OF_KEY: Final = "window_consumer.dlq.spark.deletion"
 _DAY_S: Final = 86_400
 
 _MOST_TEXT: Final = 2000
-"""The longest part of Java's error in a message, which has the whole stack."""
+"""The longest part of a Java error in a message; it has the whole stack."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class Job:
     may_lack_day: bool = False
     """A row without a ``day`` is as old as its ``written_at``."""
     record_of: str | None = None
-    """SQL for a row's record, as the trace names it; None where rows have none.
+    """SQL for a row's record id, as in the trace; None if rows have none.
 
     Such a table also has a column ``key``.
     """
@@ -81,7 +81,7 @@ def jobs() -> Mapping[str, Job]:
 def letters_of_key() -> ModuleType:
     """Return ``dlq.spark.deletion``, which finds a key's dead letters without Spark.
 
-    Raises UsageError where a package is missing.
+    Raises UsageError if a package is missing.
     """
     return _optional(_LETTERS_OF_KEY)
 
@@ -116,7 +116,7 @@ def plan_of(loaded: LoadedPipeline, master: str | None = None) -> PipelinePlan:
 def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSession]:
     """Yield a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
-    An active session is used as it is, and not stopped. Raises UsageError where pyspark, Java or a
+    An active session is used as it is, and not stopped. Raises UsageError if pyspark, Java or a
     jar is missing.
     """
     try:
@@ -136,7 +136,7 @@ def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSes
             "window-consumer pipeline", plan.master, jars, plan.spark, short=short
         )
     except Py4JError as error:
-        raise RunError(f"Spark could not be started: {str(error)[:_MOST_TEXT]}") from error
+        raise RunError(f"cannot start Spark: {str(error)[:_MOST_TEXT]}") from error
     try:
         yield spark
     finally:
@@ -145,7 +145,7 @@ def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSes
 
 
 def maintenance() -> ModuleType:
-    """Return ``spark.maintenance``; raises UsageError where a package is missing."""
+    """Return ``spark.maintenance``; raises UsageError if a package is missing."""
     return _optional("window_consumer.spark.maintenance")
 
 

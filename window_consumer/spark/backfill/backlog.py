@@ -43,7 +43,7 @@ _CHECK_S: Final = 0.5
 
 @frozen
 class BackfillProgress:
-    """How far a backfill is, counted in offsets, of which some may be holes of the log."""
+    """The progress of a backfill, counted in offsets, some of which may be gaps in the log."""
 
     total: int
     done: int
@@ -52,13 +52,13 @@ class BackfillProgress:
     seconds: float
     """Time since this run began."""
     here: int
-    """Offsets that this run has recorded."""
+    """Offsets recorded in this run."""
     tasks: tuple[int, int] = (0, 0)
     """Tasks of the current chunk: ended, and all."""
-    tried_again: int = 0
-    """Tasks that ended without a result, and that Spark retries."""
+    retried: int = 0
+    """Tasks that ended without a result; Spark retries them."""
     running: int = 0
-    """Records of the current chunk that have an outcome, and are not recorded yet."""
+    """Records of the current chunk that have an outcome but are not recorded yet."""
     held_up: int = 0
     """Tasks with an open circuit breaker."""
 
@@ -79,7 +79,7 @@ class BackfillEnd:
 
     progress: BackfillProgress
     left: Spans
-    """The offsets that remain, empty where all are done."""
+    """The remaining offsets, empty if all are done."""
 
 
 @frozen(kw_only=True)
@@ -95,15 +95,15 @@ class BackfillRun:
     chunk_records: int
     rate_per_s: float | None = None
     skip_lost: bool = False
-    """Continue when retention removes records meanwhile."""
+    """Continue if retention removes records meanwhile."""
     on_progress: Callable[[BackfillProgress], None] = lambda _progress: None
     """Called after each chunk, and periodically on a separate thread."""
-    stop_asked: Callable[[], bool] = lambda: False
+    stop_requested: Callable[[], bool] = lambda: False
 
     def run(self, spans: Spans) -> BackfillEnd:
-        """Run what is not recorded as done, until ``stop_asked`` is true after a chunk.
+        """Run what is not recorded as done, until ``stop_requested`` is true after a chunk.
 
-        Raises RunError where a chunk fails. Then nothing of the chunk is recorded, and its records
+        Raises RunError if a chunk fails. Then nothing of the chunk is recorded, and its records
         run again the next time.
         """
         spans = self.ledger.begin(self.about, spans)
@@ -118,7 +118,7 @@ class BackfillRun:
             seconds = time.monotonic() - began
             return BackfillProgress(total, total - todo, failed, seconds, at_first - todo)
 
-        while left and not self.stop_asked():
+        while left and not self.stop_requested():
             piece = next_chunk(left, self.chunk_records)
             chunk += 1
             failed += self._run_chunk(piece, chunk, progress())
@@ -140,21 +140,20 @@ class BackfillRun:
             except Exception as error:
                 if watch.gave_up is not None:
                     raise RunError(
-                        f"chunk {chunk} of {self.about.topic} failed, and nothing of it is"
-                        f" recorded: {watch.gave_up}"
+                        f"chunk {chunk} of {self.about.topic} failed, and none of it is recorded:"
+                        f" {watch.gave_up}"
                     ) from error
                 offsets = ", ".join(f"{p}: {s.first} to {s.end}" for p, s in piece.items())
                 raise RunError(
-                    f"chunk {chunk} of {self.about.topic} ended without a result, and nothing of it"
-                    f" is recorded (offsets by partition, the end exclusive: {offsets}):"
-                    f" {end_of(error)}"
+                    f"chunk {chunk} of {self.about.topic} ended without a result, and none of it is"
+                    f" recorded (offsets by partition, end exclusive: {offsets}): {end_of(error)}"
                 ) from error
 
     def _rows(self, piece: Spans, driver: ReportAddress | None) -> DataFrame:
         """Return the outcomes of a chunk's records, lazily.
 
-        Tasks read their shares themselves, except with order by key and fewer partitions than
-        cores. Then Spark reads, and distributes the records by key.
+        Tasks read their shares themselves. But with order by key and fewer partitions than cores,
+        Spark reads and distributes the records by key.
         """
         ordering = self.plan.engine.ordering
         cores = self.session.sparkContext.defaultParallelism
@@ -174,8 +173,8 @@ class BackfillRun:
 
 
 _PROCESS_ENDED: Final = (
-    "a Python process of Spark's ended while it ran handlers: one that calls os._exit, crashes in C"
-    " or needs more memory than there is ends it every time"
+    "a Python worker of Spark died while it ran handlers: a handler that calls os._exit, crashes in"
+    " C or runs out of memory kills it every time"
 )
 _GONE: Final = (
     "retention has removed records since the backfill began: --skip-lost continues without them"
@@ -199,8 +198,8 @@ def end_of(error: Exception) -> str:
     ours = [found for line in lines if (found := _OUR_ERROR.match(line))]
     if missing := _NOT_IMPORTED.search(text):
         return (
-            f"executors cannot import {missing[1]}: --py-files brings files of your own; what is"
-            " installed has to be in the environment that they run (PYSPARK_PYTHON)"
+            f"executors cannot import {missing[1]}: --py-files sends your own files; installed"
+            " packages must be in the executors' Python environment (PYSPARK_PYTHON)"
         )
     for sign, advice in _SIGNS:
         if sign.lower() in text.lower():
@@ -211,8 +210,8 @@ def end_of(error: Exception) -> str:
 class ChunkWatch:
     """Reports the progress of a chunk's tasks. Its thread only reads.
 
-    As a context manager it returns the address that receives the tasks' reports, None where it
-    cannot listen.
+    As a context manager it returns the address that receives the tasks' reports, None if it cannot
+    listen.
     """
 
     def __init__(
@@ -220,20 +219,20 @@ class ChunkWatch:
         session: SparkSession,
         group: str,
         progress: BackfillProgress,
-        tell: Callable[[BackfillProgress], None],
+        on_progress: Callable[[BackfillProgress], None],
         records: int,
     ):
         self._context = session.sparkContext
         self._group = group
         self._progress = progress
         self._began = time.monotonic()
-        self._tell = tell
+        self._on_progress = on_progress
         self._records = records
         self._mailbox: Mailbox | None = None
-        self._tried_again = 0
+        self._retried = 0
         self._held_up: set[int] = set()
         self.gave_up: str | None = None
-        """Why a task has failed for good; None while none has."""
+        """Why a task has failed permanently; None if none has."""
         self._ended = Event()
         self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
 
@@ -262,11 +261,11 @@ class ChunkWatch:
             running = min(self._records, sum(each.done for each in reports))
             seconds = progress.seconds + time.monotonic() - self._began
             held_up = len(self._held_up)
-            self._tell(evolve(progress, running=running, held_up=held_up, seconds=seconds))
+            self._on_progress(evolve(progress, running=running, held_up=held_up, seconds=seconds))
 
     def _tasks(self, progress: BackfillProgress) -> BackfillProgress:
-        """Return the progress with Spark's figures on the chunk's tasks."""
-        ended = tasks = tried_again = 0
+        """Return the progress with Spark's counts of the chunk's tasks."""
+        ended = tasks = retried = 0
         tracker = self._context.statusTracker()
         for job in tracker.getJobIdsForGroup(self._group):
             info = tracker.getJobInfo(job)
@@ -275,17 +274,17 @@ class ChunkWatch:
                 if found is not None:
                     ended += found.numCompletedTasks
                     tasks += found.numTasks
-                    tried_again += found.numFailedTasks
-        if tried_again > self._tried_again:
-            self._tried_again = tried_again
+                    retried += found.numFailedTasks
+        if retried > self._retried:
+            self._retried = retried
             LOGGER.warning(
                 "%s: %d tasks ended without a result; Spark retries them, and their records run"
                 " again",
                 self._group,
-                tried_again,
+                retried,
                 extra={"event": LogEvent.BACKFILL_TASKS_LOST},
             )
-        return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
+        return evolve(progress, tasks=(ended, tasks), retried=retried)
 
     def _report_breaker(self, report: TaskReport) -> None:
         """Log when the breaker of a task opens, and when it closes."""

@@ -1,6 +1,6 @@
-"""What is recorded of backfills: the identity of each, and the outcomes of its records.
+"""The records of backfills: the identity of each, and the outcomes of its records.
 
-Both are Delta tables. One commit adds a chunk's rows: what is recorded is done and does not run
+Both are Delta tables. One commit adds a chunk's rows: recorded records are done and do not run
 again.
 """
 
@@ -60,12 +60,12 @@ BACKFILLS: Final = Table(
         " begun_at timestamp"
     ),
 )
-"""What a backfill is about: a row for each partition, written once, before anything runs."""
+"""The identity of a backfill: one row per partition, written once, before anything runs."""
 
 
 @frozen
 class BackfillIdentity:
-    """What a backfill is about. Two with one name must be about the same."""
+    """Worker, topic and range of a backfill. They must be the same for the same name."""
 
     name: str
     worker: str
@@ -78,12 +78,12 @@ class BackfillIdentity:
 
 @frozen
 class DoneChunk:
-    """What is recorded of a backfill."""
+    """The recorded part of a backfill."""
 
     ends: Mapping[int, int]
     """The recorded end of each partition, exclusive."""
     chunk: int
-    """The last chunk's number, -1 where there is none."""
+    """The last chunk's number, -1 if there is none."""
     records: int
     failed: int
 
@@ -98,9 +98,9 @@ class BackfillLedger:
         self._backfills = BACKFILLS.make(session, layout)
 
     def begin(self, about: BackfillIdentity, spans: Spans) -> dict[int, Span]:
-        """Record what a backfill is about; return its offsets, as of its first start.
+        """Record a backfill's identity; return its offsets, as of its first start.
 
-        Raises UsageError where a backfill of this name is about something else.
+        Raises UsageError if a backfill of this name has another identity.
         """
         rows = self._about(about.name)
         if not rows:
@@ -109,20 +109,20 @@ class BackfillLedger:
             except Exception as error:
                 if not is_conflict(error):
                     raise
-                # Another driver has begun the same backfill: its range is valid.
+                # Another driver has started the same backfill: its range applies.
             rows = self._about(about.name)
         first = rows[0]
         for column in ("worker", "group", "topic", "asked"):
             if first[column] != getattr(about, column):
                 raise UsageError(
-                    f"the backfill {about.name} in {self._backfills} was begun with another"
-                    f" {column}: {first[column]}, not {getattr(about, column)}; give this one a"
-                    " name of its own (--name)"
+                    f"the backfill {about.name} in {self._backfills} was started with another"
+                    f" {column}: {first[column]}, not {getattr(about, column)}; give this one"
+                    " another name (--name)"
                 )
         if first["topic_id"] and about.topic_id and first["topic_id"] != about.topic_id:
             raise UsageError(
-                f"{about.topic} was deleted and recreated since the backfill {about.name} began:"
-                " its offsets mean other records now; give this one a name of its own (--name)"
+                f"{about.topic} was deleted and recreated since the backfill {about.name} started:"
+                " its offsets now refer to other records; give this one another name (--name)"
             )
         return {row["partition"]: Span(row["first_offset"], row["end_offset"]) for row in rows}
 
@@ -139,9 +139,9 @@ class BackfillLedger:
         BACKFILLS.append(frame, self._backfills, _writer(about.name), 0)
 
     def done(self, name: str) -> DoneChunk:
-        """Return what is recorded: none of it has to run again."""
+        """Return the recorded part, which need not run again."""
         # Read this before the rows: a chunk that another driver records meanwhile is then rejected
-        # as a repeat. A chunk with only holes of the log has no rows.
+        # as a repeat. A chunk that is only gaps in the log has no rows.
         last = last_batch(self._session, self.results, _writer(name))
         rows = (
             self._session.read.format("delta")
@@ -166,8 +166,7 @@ class BackfillLedger:
     def record(self, rows: DataFrame, name: str, chunk: int) -> int:
         """Run a chunk and record the outcomes of its records, all or none.
 
-        Returns how many records failed. Raises RunError where another driver has recorded the
-        chunk.
+        Returns how many records failed. Raises RunError if another driver has recorded the chunk.
         """
         seen = Observation()
         failed = F.count(F.when(~F.col("ok"), 1)).alias("failed")
@@ -185,7 +184,7 @@ class BackfillLedger:
                 ) from error
             raise
         if conf.get(_COMMITTED, None) is None:
-            # Delta skips a known batch silently; nothing ran or was counted.
+            # Delta silently skips a known batch; nothing ran or was counted.
             raise RunError(_run_by_another(name, chunk))
         return int(seen.get["failed"])
 
@@ -196,8 +195,8 @@ _COMMITTED: Final = "spark.databricks.delta.lastCommitVersionInSession"
 
 def _run_by_another(name: str, chunk: int) -> str:
     return (
-        f"somebody else runs the backfill {name}, too, and has recorded chunk {chunk}: let one of"
-        " them go on"
+        f"another process runs the backfill {name}, too, and has recorded chunk {chunk}: stop one"
+        " of them"
     )
 
 

@@ -1,9 +1,9 @@
-"""What becomes of records that a task holds because no call succeeds any more.
+"""What happens to records that a task holds because calls no longer succeed.
 
-In a consumer, records wait until something new comes, or somebody decides. A backfill has to end:
-once nothing more can come, ``max_hold`` begins. After it a few records leave if they fail once
-more. Of many it is unknown whether they are bad or there is an outage, so the task fails and names
-them, unless the user wants them to leave.
+In a consumer, records wait until new ones arrive, or somebody decides. A backfill must end: once
+no more records can arrive, ``max_hold`` begins. After it, up to ``MOST`` records leave if they fail
+once more. With more it is unknown whether they are bad or there is an outage, so the task fails and
+names them, unless the user wants them to leave.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from window_consumer.runtime.worker import Worker
 from window_consumer.spark.backfill.results import TaskResults
 
 MAX_HOLD_S: Final = 30.0
-"""The default of ``breaker.max_hold`` in a backfill: somebody waits for its end."""
+"""The default of ``breaker.max_hold`` in a backfill, whose end somebody waits for."""
 
 _ONCE_MORE_S: Final = 1.0
-"""How long records are held after others have left, and nothing has succeeded since."""
+"""How long records are held after others have left, if nothing has succeeded since."""
 
 _MOST_RUNS: Final = 20
 """The most runs of offsets that a message names."""
 
 AtEnd = Literal["leave", "fail"]
-"""What happens where more than ``MOST`` records in a row would leave."""
+"""What happens if more than ``MOST`` records in a row would leave."""
 
 
 class HeldRecordsError(RunError):
-    """A task ends although records are held. ``without_error`` has no text of a handler's error."""
+    """A task ends while it holds records. ``without_error`` has no text of a handler's error."""
 
     def __init__(self, text: str, without_error: str):
         super().__init__(text)
@@ -46,7 +46,7 @@ class HeldRecordsError(RunError):
 
 @frozen
 class HoldRules:
-    """How long a task holds records, and what becomes of many."""
+    """How long a task holds records, and what happens to many."""
 
     max_hold_s: float = MAX_HOLD_S
     at_end: AtEnd = "fail"
@@ -61,14 +61,14 @@ class HeldRecords:
         self._results = results
         self._seen: tuple[int, int] = (0, 0)
         self._since = 0.0
-        """Since when nothing has changed although the breaker is open and nothing can come."""
+        """Since when nothing has changed, with the breaker open and no more records to come."""
         self._hold_s = rules.max_hold_s
         self._succeeded = 0
 
     def check(self, now: float, *, open_records: int, taken_in: int, may_come: bool) -> None:
         """Let held records leave if it is time; raise HeldRecordsError if there are too many.
 
-        ``taken_in`` records have reached the windows so far; ``may_come`` says that the windows
+        ``taken_in`` records have reached the windows so far; ``may_come`` is True while the windows
         have room and the range is not exhausted.
         """
         seen, results = (open_records, taken_in), self._results
@@ -91,8 +91,8 @@ class HeldRecords:
             f" {named(failing)}{f' and {others} that were not called' if others > 0 else ''}"
         )
         advice = (
-            ". Start the backfill again once what its handler needs works, or with --at-end leave"
-            " if the records are bad in themselves"
+            ". Start the backfill again once the services that its handler needs work, or with"
+            " --at-end leave if the records themselves are bad"
         )
         error = " ".join(next(reversed(failing.values()), "unknown").split())
         return HeldRecordsError(f"{what}; the last error was {error}{advice}", what + advice)

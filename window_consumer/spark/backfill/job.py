@@ -62,10 +62,10 @@ def read_and_handled(
     *,
     skip_lost: bool = False,
 ) -> DataFrame:
-    """Read these shares of ``plan.topic``, a task each, and call the worker's handler.
+    """Read these shares of ``plan.topic``, one task each, and call the worker's handler.
 
-    ``consumer`` are the user's Kafka properties of consumers. Returns the same as ``handled``. A
-    task raises RecordsGoneError where the log no longer holds its records, unless ``skip_lost``.
+    ``consumer`` has the user's Kafka consumer properties. Returns the same as ``handled``. A task
+    raises RecordsGoneError if the log no longer has its records, unless ``skip_lost``.
     """
     numbers = session.range(0, len(shares), 1, len(shares))
     task = ShareTask.of(plan, consumer, shares, skip_lost=skip_lost)

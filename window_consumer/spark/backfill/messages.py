@@ -32,7 +32,7 @@ Headers = list[tuple[str, bytes | None]] | None
 class TaskMessage(ReceivedMessage):
     """A record in a task, with the number and duration of its handler calls."""
 
-    # Set by ``messages_of``, like the parent's: a call of __init__ takes longer than all the rest.
+    # Set by ``_made``, like the parent's: calling __init__ takes longer than all the rest.
     __slots__ = ("calls", "took_s")
     calls: int
     took_s: float
@@ -94,20 +94,20 @@ def _by_partition(
 
 
 def ascending(messages: Sequence[TaskMessage], last: int) -> int:
-    """Return the last record's offset; UsageError where offsets do not ascend."""
+    """Return the last record's offset; raises UsageError if offsets do not ascend."""
     for message in messages:
         if message.row[0] <= last:
             raise UsageError(
                 f"{message.topic()}[{message.partition()}]: offset {message.row[0]} comes after"
-                f" {last}: records have to come in the order of their offsets, each once, and those"
-                " of a partition (with order by key: of a key) in one task"
+                f" {last}: records must arrive in offset order, each once, and those of a partition"
+                " (with order by key: of a key) in one task"
             )
         last = message.row[0]
     return last
 
 
 def _borders(numbers: Sequence[int]) -> list[int]:
-    """Return where the partition changes, the beginning and the end included."""
+    """Return where the partition changes, including the beginning and the end."""
     if not numbers:
         return [0]
     if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):

@@ -55,7 +55,7 @@ class ChosenHandler:
 
 
 def worker_of(plan: AppPlan, topic: str, name: str | None = None) -> PlannedWorker:
-    """Return the worker that reads a topic, or the one of this name; UsageError without one."""
+    """Return the worker of this name, or the one that reads the topic; raises UsageError."""
     workers = {worker.name: worker for worker in plan.workers}
     if name is not None:
         return workers[name]
@@ -69,11 +69,11 @@ def worker_of(plan: AppPlan, topic: str, name: str | None = None) -> PlannedWork
     names = ", ".join(worker.name for worker in found or plan.workers)
     if found:
         raise UsageError(
-            f"--topic {topic}: several workers read it: choose one of {names} (--worker)"
+            f"--topic {topic}: several workers read this topic: choose one of {names} (--worker)"
         )
     raise UsageError(
-        f"--topic {topic}: no worker reads it: check the name, or say which of {names} is to run"
-        " over it (--worker)"
+        f"--topic {topic}: no worker reads this topic: check the name, or choose one of {names}"
+        " (--worker)"
     )
 
 
@@ -86,7 +86,7 @@ def choose(
     start_timeout: float | None = None,
     dry: bool = False,
 ) -> ChosenHandler:
-    """Query the cluster, and create the dead-letter topic where it is missing.
+    """Query the cluster, and create the dead-letter topic if it is missing.
 
     A ``dry`` run creates nothing. Retry topics are not used: after its local attempts a record is a
     dead letter. ``pool`` overrides the configuration's ``concurrency``. Raises UsageErrors for what
@@ -96,8 +96,9 @@ def choose(
     planned = without_levels(worker_of(plan, topic, name), topic, pool)
     if uses_tokens(planned.admin):
         raise UsageError(
-            f"{plan.where('workers', planned.name)}: kafka: sasl.mechanism is OAUTHBEARER, whose"
-            " tokens do not reach the tasks of Spark: a backfill can PLAIN, SCRAM and certificates"
+            f"{plan.where('workers', planned.name)}: kafka: a backfill does not support"
+            " sasl.mechanism OAUTHBEARER, as its tokens do not reach Spark's tasks: use PLAIN,"
+            " SCRAM or certificates"
         )
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
     cluster = Cluster(admin_settings(planned.admin, planned.name), log)
@@ -122,7 +123,7 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
 
 
 def worker_plan(app: App, chosen: ChosenHandler, *, at_end: AtEnd = "fail") -> WorkerPlan:
-    """Return what a task needs; UsageError where executors could not import the application."""
+    """Return what a task needs; raises UsageError if executors cannot import the application."""
     plan, planned = chosen.plan, chosen.worker
     breaker, path = planned.engine.breaker, ("workers", planned.name, "breaker", "max_hold")
     max_hold_s = breaker.max_hold_s if plan.loaded.is_set(path) else MAX_HOLD_S
@@ -156,15 +157,15 @@ class SampledSizes:
     bytes: int
     """The size of keys and values."""
     offsets: int
-    """Offsets sampled. Holes in the log make the records fewer."""
+    """Offsets sampled; with gaps in the log there are fewer records."""
 
     def describe(self, offsets: int) -> str:
         """Return the estimated contents of that many offsets, for people."""
         if not self.records:
-            return "nothing, by the sample that was read"
+            return "no records, according to a sample"
         share = self.records / self.offsets
         total = self.bytes / self.records * share * offsets
-        each = f"{self.bytes / self.records:,.0f} B of key and value each"
+        each = f"{self.bytes / self.records:,.0f} B of key and value per record"
         return f"{share * offsets:,.0f} records, {_bytes(total)} ({each})"
 
 

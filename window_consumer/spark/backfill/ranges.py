@@ -22,7 +22,7 @@ _NO_LIMIT: Final = -1
 """``retention.ms`` of a topic that keeps everything."""
 
 _AS_RETENTION: Final = -2
-"""``local.retention.ms`` where it follows ``retention.ms``."""
+"""``local.retention.ms`` if it follows ``retention.ms``."""
 
 
 @frozen
@@ -55,8 +55,8 @@ class WantedRange:
 def resolve(wanted: WantedRange, reader: TopicReader) -> dict[int, Span]:
     """Return the offsets of each partition, without empty ones.
 
-    A time means the first offset whose record is not older, as Kafka reports it. Where producers'
-    times are out of order, records near the borders may be on either side. Raises
+    A time means the first offset whose record is not older, as Kafka reports it. If producers'
+    timestamps are out of order, records near the borders may be on either side. Raises
     MissingTopicError, and UsageError for a partition that does not exist.
     """
     logs = reader.spans(wanted.topic)
@@ -93,7 +93,7 @@ def _or(offset: int | None, otherwise: int) -> int:
 
 
 def count_of(spans: Spans) -> int:
-    """Return the most records that these offsets can hold; holes in the log make them fewer."""
+    """Return the most records that these offsets can have; gaps in the log make them fewer."""
     return sum(span.count for span in spans.values())
 
 
@@ -124,7 +124,7 @@ def warnings(
 ) -> Iterator[str]:
     """Yield warnings about the range before it is read.
 
-    ``settings`` are the topic's, where the cluster reports them.
+    ``settings`` are the topic's, if the cluster reports them.
     """
     yield from _below_local(wanted, settings, now_ms)
     logs = reader.spans(wanted.topic)
@@ -149,7 +149,7 @@ def warnings(
 
 
 def _outside(wanted: WantedRange, logs: Spans) -> Iterator[str]:
-    """Yield a warning for each given offset that is deleted or not written yet."""
+    """Yield a warning for each given offset that was deleted or is not written yet."""
     for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
         for partition, offset in sorted((given or {}).items()):
             log = logs[partition]
@@ -161,7 +161,7 @@ def _outside(wanted: WantedRange, logs: Spans) -> Iterator[str]:
 
 
 def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:
-    """Warn where the range lies in remote storage, from which brokers must fetch it."""
+    """Warn if the range is in remote storage, from which brokers must fetch it."""
     if settings.get("remote.storage.enable", "false").lower() != "true":
         return
     local = int(settings.get("local.retention.ms", _AS_RETENTION))
@@ -173,9 +173,8 @@ def _below_local(wanted: WantedRange, settings: Mapping[str, str], now_ms: int) 
     if wanted.from_ms is None or wanted.from_ms < oldest:
         yield (
             f"records older than {readable_time(oldest)} (local.retention.ms of {wanted.topic})"
-            " are in remote storage: reading them is slow, may cost money, and displaces the"
-            " brokers' cache;"
-            " --rate limits it"
+            " are in remote storage: reading them is slow, may cost money, and evicts the brokers'"
+            " cache; --rate limits it"
         )
 
 

@@ -35,17 +35,17 @@ FINE: Final = tuple(row.name for row in OUTCOMES if row.is_progress and row.end 
 """The outcomes of records that are ``ok``."""
 
 _ENOUGH: Final = 8192
-"""Rows that go out together: each hand-over has a fixed cost."""
+"""Rows returned together, as each Arrow batch has a fixed cost."""
 
 Row = tuple[list[TaskMessage], str, str | None, str | None]
 """Records of one outcome, with the reason and the error of a failure."""
 
 
 class TaskResults(Observer):
-    """Collects outcomes. The poll thread adds them, the task's own thread takes them."""
+    """Collects outcomes. The poll thread adds them; the task's own thread takes them."""
 
     def __init__(self) -> None:
-        self._told: SimpleQueue[Row | None] = SimpleQueue()
+        self._received: SimpleQueue[Row | None] = SimpleQueue()
         self._rows: list[Row] = []
         self._held = 0
         self.count = 0
@@ -55,9 +55,9 @@ class TaskResults(Observer):
         self.failing: dict[tuple[TopicPartition, int], str] = {}
         """The last error of records that have failed and have no outcome. Owner: poll thread."""
         self.succeeded = 0
-        """Slices whose calls returned. Owner: poll thread, as of the next one."""
+        """Slices whose calls returned. Owner: poll thread, like the next one."""
         self.left_in_a_row = 0
-        """Records that left after their last attempt since a call returned."""
+        """Records that left after their last attempt, since a call last returned."""
 
     @property
     def breaker_state(self) -> BreakerState:
@@ -80,7 +80,7 @@ class TaskResults(Observer):
         if self.failing:
             for message in messages:
                 self.failing.pop((partition.name, message.offset()), None)
-        self._told.put((list(messages), outcome.name, None, None))  # type: ignore[arg-type] # the Source's own
+        self._received.put((list(messages), outcome.name, None, None))  # type: ignore[arg-type] # the Source's own
 
     def failed(self, failed: FailedRecord, now: float) -> None:  # noqa: ARG002 - the record knows
         """Record a failed call."""
@@ -92,7 +92,7 @@ class TaskResults(Observer):
         self.left_in_a_row += failed.reason in JUDGED
         reason = None if failed.reason is None else str(failed.reason)
         message: Any = failed.message
-        self._told.put(([message], outcome.name, reason, failed.failure.fault.words))
+        self._received.put(([message], outcome.name, reason, failed.failure.fault.words))
 
     def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - kept as reported
         """Record the circuit breaker's new state."""
@@ -100,18 +100,20 @@ class TaskResults(Observer):
 
     def wake(self) -> None:
         """Make ``wait`` return."""
-        self._told.put(None)
+        self._received.put(None)
 
     # ---- for the task's own thread
 
     def wait(self, timeout_s: float) -> None:
-        """Take the outcomes that are queued; wait for the first."""
+        """Take the queued outcomes; wait for the first."""
         try:
             self._take(
-                self._told.get(timeout=timeout_s) if timeout_s > 0 else self._told.get_nowait()
+                self._received.get(timeout=timeout_s)
+                if timeout_s > 0
+                else self._received.get_nowait()
             )
             while self._held < _ENOUGH:
-                self._take(self._told.get_nowait())
+                self._take(self._received.get_nowait())
         except Empty:
             return
 
@@ -122,7 +124,7 @@ class TaskResults(Observer):
             self.count += len(row[0])
 
     def rows(self, *, all_of_them: bool = False) -> pa.RecordBatch | None:
-        """Return the collected rows; None while there are only few."""
+        """Return the collected rows; None while there are too few."""
         if not self._held or (self._held < _ENOUGH and not all_of_them):
             return None
         rows, self._rows, self._held = self._rows, [], 0

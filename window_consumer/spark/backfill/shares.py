@@ -118,8 +118,8 @@ def _read(
             log = logs.get(name, Span(0, 0))
             if log.first > span.first or log.end < span.end:
                 raise RecordsGoneError(
-                    f"{name}: offsets {span.first} to {span.end} were requested, and the log holds"
-                    f" {log.first} to {log.end} now: retention has removed records, or somebody has"
-                    " deleted them; --skip-lost continues without them"
+                    f"{name}: offsets {span.first} to {span.end} were requested, but the log now"
+                    f" has {log.first} to {log.end}: retention or a deletion has removed records;"
+                    " --skip-lost continues without them"
                 )
     return reader.read(names)

@@ -1,4 +1,4 @@
-"""A Source whose records are handed to it: a Spark task's records instead of a group's share.
+"""A Source that is given its records: those of a Spark task, instead of a group's assignment.
 
 There is no group. The first record of a partition assigns it, nothing is revoked, and commits are
 dropped. Outcomes are recorded with the results, for a chunk as a whole.
@@ -38,9 +38,9 @@ class BacklogSource:
     def __init__(self, facts: Mapping[str, TopicFacts]):
         self._facts = facts
         self._listener: SourceListener | None = None
-        self._coming: SimpleQueue[Brought | None] = SimpleQueue()
-        self._here: deque[Brought] = deque()
-        """Records that came and were not polled, in order."""
+        self._incoming: SimpleQueue[Brought | None] = SimpleQueue()
+        self._pending: deque[Brought] = deque()
+        """Records that arrived and were not polled yet, in order."""
         self._firsts: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
         """The next offset of each partition."""
@@ -52,13 +52,13 @@ class BacklogSource:
     # ---- for the supplier of records
 
     def bring(self, name: TopicPartition, messages: list[Message]) -> None:
-        """Add records of a partition, which follow those added before."""
+        """Add records of a partition, which follow the earlier ones."""
         self._brought += len(messages)
-        self._coming.put((name, messages))
+        self._incoming.put((name, messages))
 
     def wake(self) -> None:
         """Make a waiting poll return."""
-        self._coming.put(None)
+        self._incoming.put(None)
 
     @property
     def waiting(self) -> int:
@@ -81,7 +81,9 @@ class BacklogSource:
         if not max_records:
             return []
         self._take(timeout_s)
-        found = next(((at, each) for at, each in enumerate(self._here) if self._reads(each)), None)
+        found = next(
+            ((at, each) for at, each in enumerate(self._pending) if self._reads(each)), None
+        )
         if found is None:
             return []
         at, (name, messages) = found
@@ -90,9 +92,9 @@ class BacklogSource:
             listener.on_assigned([name])
         taken, left = messages[:max_records], messages[max_records:]
         if left:
-            self._here[at] = name, left
+            self._pending[at] = name, left
         else:
-            del self._here[at]
+            del self._pending[at]
         self._polled += len(taken)
         self._next[name] = after(taken[-1].offset())
         batch = Batch.of(name, taken)
@@ -101,24 +103,24 @@ class BacklogSource:
         return [batch]
 
     def _take(self, timeout_s: float) -> None:
-        """Take the records that have come; wait if there are none."""
+        """Take the records that have arrived; wait if there are none."""
         try:
-            if not any(map(self._reads, self._here)) and timeout_s > 0:
-                self._add(self._coming.get(timeout=timeout_s))
+            if not any(map(self._reads, self._pending)) and timeout_s > 0:
+                self._add(self._incoming.get(timeout=timeout_s))
             while True:
-                self._add(self._coming.get_nowait())
+                self._add(self._incoming.get_nowait())
         except Empty:
             return
 
     def _add(self, brought: Brought | None) -> None:
         if brought is not None:
-            self._here.append(brought)
+            self._pending.append(brought)
 
     def _reads(self, brought: Brought) -> bool:
         return brought[0] not in self._paused
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Read these partitions from their first records here; those with None stay paused."""
+        """Read these partitions from their first records; those with None stay paused."""
         self._paused.update(name for name, offset in offsets.items() if offset is None)
         self._paused.difference_update(
             name for name, offset in offsets.items() if offset is not None
@@ -127,7 +129,7 @@ class BacklogSource:
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Resume a paused partition where it stopped; raises RunError for any other offset."""
         if offset != self._next.get(name, offset):
-            raise RunError(f"{name}: a task cannot go back from {self._next[name]} to {offset}")
+            raise RunError(f"{name}: a task cannot seek from {self._next[name]} back to {offset}")
         self._paused.discard(name)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:

@@ -1,9 +1,9 @@
 """A task: one worker, as ``run`` runs it, over the records that Spark supplies.
 
-The driver's knowledge crosses as plain values. A task imports the application as child processes
-do. Engine, poll loop, pool and ladder are the consumer's, so order, retries, typed values,
-middleware, batches and coroutines are the same. The task itself writes dead letters: a record is
-done when the broker has acked its copy.
+The driver passes plain values. A task imports the application like child processes do. Engine, poll
+loop, pool and ladder are the consumer's, so order, retries, typed values, middleware, batches and
+coroutines are the same. The task itself writes dead letters: a failed record is done when the
+broker has acknowledged its copy.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AHEAD: Final = 10_000
-"""Records that may wait for the worker: one Arrow batch."""
+"""The most records waiting for the worker: one Arrow batch."""
 
 _WAIT_S: Final = 0.05
 _OVER: Final = (Phase.DRAINED, Phase.LEFT)
@@ -101,7 +101,7 @@ class WorkerPlan:
     """The most records that one task may take per second."""
     hold: HoldRules = field(factory=HoldRules)
     driver: ReportAddress | None = None
-    """Where tasks report their progress; None where nobody listens."""
+    """Where tasks report their progress; None if nobody listens."""
 
     @property
     def name(self) -> str:
@@ -145,8 +145,8 @@ def unpacked(path: Sequence[str], data: bytes) -> Any:
 
 def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     """Run the worker until all records have an outcome; raise what stops it."""
-    coming = iter(pieces)
-    first = next(coming, None)
+    remaining = iter(pieces)
+    first = next(remaining, None)
     if first is None:
         return
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
@@ -159,8 +159,8 @@ def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
             resources.callback(reporter.close)
         worker.start()
         try:
-            bringing = _Bringing(plan, worker, source, results, reporter)
-            yield from bringing.run(chain([first], coming))
+            feed = _Feed(plan, worker, source, results, reporter)
+            yield from feed.run(chain([first], remaining))
         finally:
             _end(worker, source, results, resources)
 
@@ -242,7 +242,7 @@ def _worker(
     return Worker(setup, source, sink, state, on_phase)
 
 
-class _Bringing:
+class _Feed:
     """Supplies records to the worker and takes their outcomes. Owner: the task's thread."""
 
     def __init__(
@@ -265,7 +265,7 @@ class _Bringing:
         self._last: dict[TopicPartition, int] = {}
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        """Supply everything, at most a piece ahead of the worker; yield rows meanwhile."""
+        """Supply everything, at most one piece ahead of the worker; yield rows meanwhile."""
         for piece in pieces:
             self._wait_for_rate()
             for name, messages in piece:
@@ -285,7 +285,7 @@ class _Bringing:
     def _taken(self, timeout_s: float) -> Iterator[pa.RecordBatch]:
         failure = self._worker.loop.failure
         if failure is not None:
-            raise RunError(f"{self._plan.name}: stopped: {failure}") from failure
+            raise RunError(f"{self._plan.name}: the worker stopped: {failure}") from failure
         self._end_hold()
         self._results.wait(timeout_s)
         self._report()

@@ -1,8 +1,8 @@
-"""Tasks' reports to the driver while they run: the number of records, and the breaker's state.
+"""Reports of running tasks to the driver: the number of records, and the breaker's state.
 
 Spark informs the driver only of ended tasks, perhaps half an hour after a breaker opened. So tasks
-send a datagram every second. Lost ones do no harm: another follows, and if none arrives, progress
-advances by chunks.
+send a datagram every second. Lost ones do no harm: another follows, and if none arrives, the
+progress advances chunk by chunk.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TaskReport:
     why: str = ""
     """Why the breaker is in this state; empty where it would cross a network."""
     gives_up: str | None = None
-    """Why the task fails for good, so that another attempt is of no use; else None."""
+    """Why the task fails permanently, so that another attempt is useless; else None."""
 
     @property
     def is_held_up(self) -> bool:
@@ -114,17 +114,17 @@ class Mailbox:
 
 def _read(data: bytes, token: str) -> TaskReport | None:
     try:
-        told: dict[str, Any] = json.loads(data)
-        if not hmac.compare_digest(str(told.pop("token")).encode(), token.encode()):
+        received: dict[str, Any] = json.loads(data)
+        if not hmac.compare_digest(str(received.pop("token")).encode(), token.encode()):
             return None
         return TaskReport(
-            int(told["task"]),
-            int(told["attempt"]),
-            int(told["done"]),
-            tuple(map(int, told["partitions"])),
-            BreakerState(told["breaker"]),
-            str(told["why"]),
-            None if told["gives_up"] is None else str(told["gives_up"]),
+            int(received["task"]),
+            int(received["attempt"]),
+            int(received["done"]),
+            tuple(map(int, received["partitions"])),
+            BreakerState(received["breaker"]),
+            str(received["why"]),
+            None if received["gives_up"] is None else str(received["gives_up"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -173,12 +173,12 @@ class Reporter:
         self._send()
 
     def give_up(self, why: str, without_error: str) -> None:
-        """Report that the task fails for good, and wait some seconds for the driver to end it.
+        """Report that the task fails permanently, and wait some seconds for the driver to end it.
 
-        If no report arrives, Spark tries the task again. ``without_error`` crosses networks.
+        If no report arrives, Spark retries the task. Over a network, ``without_error`` is sent.
         """
-        told = (why if self._address.is_here else without_error)[:_MOST_REASON]
-        self._last = {**self._last, "gives_up": told}
+        reason = (why if self._address.is_here else without_error)[:_MOST_REASON]
+        self._last = {**self._last, "gives_up": reason}
         for _ in range(_GIVE_UP_REPORTS):
             self._send()
             sleep(_EVERY_S)

@@ -1,4 +1,4 @@
-"""Carries a backfill out: checks the command line, prints the progress and the result."""
+"""Runs a backfill: checks the command line, prints the progress and the result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from window_consumer.spark.backfill.held_records import AtEnd
 
 _NOTHING_S: Final = 10e-6
-"""Core time per record that is read, passed to a no-op handler, and recorded: see
+"""Core time per record that is read, passed to a no-op handler and recorded: see
 docs/benchmarks.md.
 """
 
@@ -106,12 +106,12 @@ class BackfillOptions:
 
     @property
     def spark_master(self) -> str | None:
-        """Where Spark runs; None where the environment or a property already decides it.
+        """Where Spark runs; None if the environment or a property already decides it.
 
-        On this machine's cores a task is tried four times, as on a cluster.
+        Locally a task gets four attempts, as on a cluster.
         """
-        said = "MASTER" in os.environ or "spark.master" in self.properties
-        return self.master or (None if said else "local[*,4]")
+        is_set = "MASTER" in os.environ or "spark.master" in self.properties
+        return self.master or (None if is_set else "local[*,4]")
 
     @property
     def properties(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class BackfillOptions:
 
     @property
     def directory(self) -> str:
-        """Where the tables are, as Spark wants it: an address, or an absolute path."""
+        """Where the tables are, as Spark needs it: a URL or an absolute path."""
         return self.results if "://" in self.results else str(Path(self.results).absolute())
 
 
@@ -220,7 +220,7 @@ def _run(
                 rate_per_s=asked.rate,
                 skip_lost=asked.skip_lost,
                 on_progress=shown.show,
-                stop_asked=signals.stop.is_set,
+                stop_requested=signals.stop.is_set,
             )
             ended = job.run(spans)
     finally:
@@ -232,13 +232,13 @@ def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
     progress = ended.progress
     if ended.left:
         click.echo(
-            f"stopped with {count_of(ended.left):,} offsets left; the same command goes on from"
+            f"stopped with {count_of(ended.left):,} offsets left; the same command continues from"
             f" there:\n  {shlex.join(['window-consumer', *sys.argv[1:]])}",
             err=True,
         )
         return INTERRUPTED
     what = f"{progress.here:,} offsets in {duration(progress.seconds)}"
-    again = "" if progress.here else " (everything was recorded before; --name NAME runs it again)"
+    again = "" if progress.here else " (all were recorded before; --name NAME runs them again)"
     click.echo(
         f"done: {progress.total:,} offsets of {asked.topic}, {progress.failed:,} failed; {what}"
         f"{again}\nresults: {asked.directory}/tables/results"
@@ -257,10 +257,10 @@ def _print_plan(asked: BackfillOptions, spans: Spans, sizes: SampledSizes, slots
         f" {-(-total // asked.chunk):,} chunks"
     )
     cores = usable_cores()
-    where = f"{asked.pool or slots} calls at once on each of {cores} cores"
+    where = f"{asked.pool or slots} concurrent calls on each of {cores} cores"
     if asked.master and not asked.master.startswith("local"):
-        where = f"{asked.pool or slots} calls at once, as on {cores} cores: more cores, less time"
-    click.echo(f"expected with {where}, by what one call takes:")
+        where = f"{asked.pool or slots} concurrent calls per core on {cores} cores; more are faster"
+    click.echo(f"expected time with {where}, by the duration of one call:")
     for call_s in (0.0, 0.001, 0.01, 0.1, 1.0):
         seconds = total * max(_NOTHING_S / cores, call_s / ((asked.pool or slots) * cores))
         if asked.rate:
@@ -268,4 +268,4 @@ def _print_plan(asked: BackfillOptions, spans: Spans, sizes: SampledSizes, slots
         name = "nothing" if not call_s else f"{call_s * 1000:g} ms"
         click.echo(f"  {name:>8}: {duration(seconds)}")
     if asked.rate:
-        click.echo(f"--rate: {duration(total / asked.rate)} at least")
+        click.echo(f"--rate: at least {duration(total / asked.rate)}")

@@ -105,12 +105,12 @@ class PerSecond(click.ParamType[float]):
     default="backfills",
     show_default=True,
     metavar="DIRECTORY",
-    help="The tables of results: a directory, or an address that Spark can write to.",
+    help="The tables of results: a directory, or a URL that Spark can write to.",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="Another name runs the same range again. [default: made of worker, topic and range]",
+    help="Another name runs the same range again. [default: worker, topic and range]",
 )
 @click.option(
     "--chunk",
@@ -118,16 +118,16 @@ class PerSecond(click.ParamType[float]):
     default=_CHUNK,
     show_default=True,
     metavar="RECORDS",
-    help="Recorded together: at most this many run twice if the process is killed.",
+    help="Records recorded together: at most this many run twice if the process is killed.",
 )
 @click.option(
     "--pool",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="Calls at once in each task. [default: the worker's concurrency]",
+    help="Concurrent calls in each task. [default: the worker's concurrency]",
 )
 @click.option(
-    "--rate", type=PerSecond(), metavar="N/s", help="Read no more than this, over all tasks."
+    "--rate", type=PerSecond(), metavar="N/s", help="The most records read, over all tasks."
 )
 @click.option("--master", metavar="MASTER", help="Where Spark runs. [default: local[*]]")
 @click.option(
@@ -135,7 +135,7 @@ class PerSecond(click.ParamType[float]):
     "spark",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A property of Spark, as in spark.driver.memory=4g; may be repeated.",
+    help="A Spark property, such as spark.driver.memory=4g; may be repeated.",
 )
 @click.option(
     "--py-files",
@@ -143,9 +143,7 @@ class PerSecond(click.ParamType[float]):
     metavar="FILE",
     help="A .py, .zip or .whl that executors need; may be repeated.",
 )
-@click.option(
-    "--skip-lost", is_flag=True, help="Continue when retention removes records meanwhile."
-)
+@click.option("--skip-lost", is_flag=True, help="Continue if retention removes records meanwhile.")
 @click.option(
     "--at-end",
     type=click.Choice(["leave", "fail"]),
@@ -160,8 +158,8 @@ class PerSecond(click.ParamType[float]):
 def backfill_command(**given: Any) -> int:
     """Run a worker's handlers over a bounded range of a topic, on Spark.
 
-    The same handler, order, local retries and dead letters as with `run`; no group, nothing is
-    committed. What is recorded as done does not run again: the same command goes on where it was.
+    Handler, order, local retries and dead letters are the same as with `run`; there is no group,
+    and nothing is committed. Recorded records do not run again: the same command resumes.
     """
     set_up("text", "warning", "")
     return backfill(BackfillOptions(**given))

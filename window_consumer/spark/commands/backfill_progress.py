@@ -18,17 +18,17 @@ from window_consumer.model.redaction import printable_line
 if TYPE_CHECKING:
     from window_consumer.spark.backfill import backlog
 
-_SAY_S = 10.0
-"""Time between lines, so that a log's reader sees that the backfill is alive."""
+_LINE_S = 10.0
+"""Time between lines, so that readers of a log see that the backfill is alive."""
 
 
 @define
 class ProgressDisplay:
-    """Shows how far a backfill is. Any thread may call it, one at a time."""
+    """Shows the progress of a backfill. Any thread may call it, one at a time."""
 
     _bar: Progress | None
     _task: TaskID | None
-    _said_at: float = 0.0
+    _printed_at: float = 0.0
     _done: int = -1
 
     @classmethod
@@ -52,8 +52,8 @@ class ProgressDisplay:
             )
             return
         moved = progress.done > self._done
-        if moved or monotonic() - self._said_at >= _SAY_S:
-            self._said_at, self._done = monotonic(), progress.done
+        if moved or monotonic() - self._printed_at >= _LINE_S:
+            self._printed_at, self._done = monotonic(), progress.done
             click.echo(text, err=True)
 
 
@@ -71,6 +71,6 @@ def in_words(progress: backlog.BackfillProgress) -> str:
         parts.append(f"chunk: {ended} of {tasks} tasks")
     if progress.held_up:
         parts.append(f"breaker open in {progress.held_up} of them")
-    if progress.tried_again:
-        parts.append(f"{progress.tried_again} tried again")
+    if progress.retried:
+        parts.append(f"{progress.retried} retried")
     return "; ".join(parts)

@@ -25,38 +25,40 @@ from window_consumer.spark import (
     help="Where to put them. [default: $WINDOW_CONSUMER_JARS, or the user's cache]",
 )
 def jars_command(*, directory: Path | None) -> int:
-    """Bring the jars that Spark needs to read Kafka and to write tables, with Maven.
+    """Download the jars that Spark needs to read Kafka and to write tables, with Maven.
 
-    Each is checked against a SHA-256 that comes with the package. What is there already is left
-    as it is. Beside them an archive of Java's classes is made, which spares each command seconds.
+    Each is checked against a SHA-256 that comes with the package. Existing jars stay unchanged. An
+    archive of Java classes is created beside them, which saves each command seconds.
     """
     fetch_all(directory or jars.default_directory(), jars.locked())
     return OK
 
 
 def fetch_all(directory: Path, wanted: Sequence[jars.Jar]) -> None:
-    """Download what is missing, make the archive of classes, and print what was done."""
-    brought = jars.fetch(directory, wanted)
-    for jar in brought:
+    """Download what is missing, create the class archive, and print what was done."""
+    downloaded = jars.fetch(directory, wanted)
+    for jar in downloaded:
         click.echo(f"{jar.name}  {jar.sha256}")
-    there = len(wanted) - len(brought)
-    click.echo(f"{directory}: {len(brought)} brought, {there} were there")
-    _archive(directory, wanted, anew=bool(brought))
+    there = len(wanted) - len(downloaded)
+    click.echo(f"{directory}: {len(downloaded)} downloaded, {there} already there")
+    _archive(directory, wanted, anew=bool(downloaded))
 
 
 def _archive(directory: Path, wanted: Sequence[jars.Jar], *, anew: bool) -> None:
-    """Make the archive of classes if it is missing; a failure only costs seconds at each start."""
+    """Create the class archive if it is missing; a failure only costs seconds at each start."""
     if find_spec("pyspark") is None:
-        click.echo("no archive of classes yet: pip install 'window-consumer[spark]', and again")
+        click.echo(
+            "no class archive yet: pip install 'window-consumer[spark]', then run this again"
+        )
         return
     ready = jars.ready(directory, wanted)
     try:
         if class_archive.made(ready) and not anew:
-            click.echo("the archive of classes was there")
+            click.echo("the class archive is already there")
             return
-        click.echo("making an archive of classes, from which Spark starts faster: a minute")
+        click.echo("creating a class archive, with which Spark starts faster: takes a minute")
         made = class_archive.make(ready, anew=anew)
     except (WindowConsumerError, OSError) as error:
-        click.echo(f"no archive of classes, Spark starts without it: {error}", err=True)
+        click.echo(f"no class archive, Spark starts without it: {error}", err=True)
         return
     click.echo(f"{made.name}: {made.stat().st_size / 1e6:,.0f} MB")

@@ -21,11 +21,11 @@ from window_consumer.spark.wire import maintenance, plan_of, session_for
 @pipeline_config
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def maintain_command(*, config: Path, master: str | None) -> int:
-    """Tidy up the tables: once a day is a good measure.
+    """Maintain the tables; run it about once a day.
 
-    Small files become few large ones, days of the trace that are older than `trace.keep` and dead
-    letters that are older than `dlq.keep` go, and files that no table has needed for a week are
-    deleted. Jobs and questions may go on meanwhile.
+    Merges small files, deletes days of the trace older than `trace.keep` and dead letters older
+    than `dlq.keep`, and deletes files that no table has needed for a week. Jobs and queries may run
+    meanwhile.
     """
     loaded = load_pipeline(config)
     try:

@@ -24,14 +24,14 @@ _JOBS: Final = ("trace", "audit", "dlq")
 @click.command("run")
 @click.argument("job", type=click.Choice([*_JOBS, "all"]))
 @pipeline_config
-@click.option("--once", is_flag=True, help="Read what is there, and exit. [default]")
+@click.option("--once", is_flag=True, help="Read all available records, and exit. [default]")
 @click.option(
     "--every",
     "every_s",
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Repeat this often: read all that is there, and print a line.",
+    help="Repeat this often: read all available records, and print a line.",
 )
 @click.option(
     "--restart",
@@ -50,18 +50,18 @@ def run_command(
 ) -> int:
     """Read a topic of events into its table, from where the last run ended.
 
-    Every event comes into the table once, whatever is killed in between. Ctrl-C or SIGTERM lets a
-    batch that runs end, for half a minute; a second one ends it at once. The exit code is 0 then
-    with --every, and 130 where not all was read that was there.
+    Every event is written to the table once, even if processes are killed. After Ctrl-C or SIGTERM
+    a running batch has half a minute to finish; a second signal ends it at once. The exit code is
+    then 0 with --every, and 130 if not everything was read.
     """
     if once and every_s is not None:
-        raise click.UsageError("--once and --every exclude each other")
+        raise click.UsageError("--once and --every are mutually exclusive")
     loaded = load_pipeline(config)
     try:
         plan = plan_of(loaded, master)
         names = _JOBS if job == "all" else (job,)
         if not runner_of(loaded, plan).run(names, every_s, restart=restart):
-            click.echo("stopped before all was read; the next run continues from there", err=True)
+            click.echo("stopped before the end; the next run continues from there", err=True)
             return INTERRUPTED
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))

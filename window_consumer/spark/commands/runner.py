@@ -1,4 +1,4 @@
-"""Runs jobs, with a Spark session of their own."""
+"""Runs jobs in their own Spark session."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class JobRunningError(UsageError):
 
 
 AGAIN_S: Final = 10.0
-"""Time between attempts of a repeated job while Kafka does not answer."""
+"""Time between attempts of a repeated job while Kafka does not respond."""
 Origins = dict[str, "JobSource"]
-"""Where the records of jobs come from, by the names of the jobs."""
+"""The sources of jobs, by job name."""
 Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
 """Returns the first offset and the end of each partition; raises a WindowConsumerError."""
 
@@ -80,37 +80,37 @@ def _load_jobs() -> Any:
 class Runner:
     """Runs jobs of one plan.
 
-    Raises UsageError where pyspark, Java, a jar or a topic is missing, and where another process
-    runs the same job.
+    Raises UsageError if pyspark, Java, a jar or a topic is missing, and if another process runs the
+    same job.
     """
 
     plan: PipelinePlan
     topic_id: Callable[[str], str | None]
-    """Queries a topic's id; raises a WindowConsumerError where the cluster is away or lacks it."""
+    """Queries a topic's id; raises a WindowConsumerError if it or the cluster is unavailable."""
     topic_ids: Callable[[str], Mapping[str, str | None]]
     """Queries the ids of all topics whose names match a pattern."""
     beginnings: Beginnings | None = None
-    """Queries first offsets, where the plan skips deleted records."""
+    """Queries first offsets, if the plan skips deleted records."""
     listen: Callable[[], threading.Event] = threading.Event
-    """Installs the stop signals, after Spark's start, which takes over SIGINT."""
+    """Installs signal handlers, after Spark's start, which takes over SIGINT."""
     aside: bool = False
-    """Report on stderr: stdout is for something else."""
+    """Report on stderr, as stdout is for something else."""
     cluster_id: Callable[[], str | None] = lambda: None
-    """Queries the cluster's id; raises a WindowConsumerError where the cluster is away. Spark
+    """Queries the cluster's id; raises a WindowConsumerError if the cluster is unavailable. Spark
     itself would retry for minutes.
     """
     logs: Logs | None = None
-    """Queries the present offsets of topics' partitions."""
+    """Queries the current offsets of topics' partitions."""
     again_s: float = AGAIN_S
     batch_s: float = BATCH_S
     open_session: Callable[[PipelinePlan], AbstractContextManager[SparkSession]] = session_for
     load_jobs: Callable[[], Any] = _load_jobs
-    """Returns the module of the jobs; raises UsageError where pyspark is missing."""
+    """Returns the module of the jobs; raises UsageError if pyspark is missing."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
         """Run jobs by name, every ``every_s`` seconds, or once for None.
 
-        Returns False where it was stopped before everything was read.
+        Returns False if it was stopped before everything was read.
         """
         origins = self._origins_of(names)
         restarts = set(names) if restart else set()
@@ -138,7 +138,7 @@ class Runner:
         stop: threading.Event,
         restarts: set[str],
     ) -> bool:
-        """Run jobs until they end or must stop; return False where they have to run again.
+        """Run jobs until they end or must stop; return False if they must run again.
 
         ``restarts`` are jobs that start over; each is removed once it has started.
         """
@@ -151,16 +151,16 @@ class Runner:
         try:
             self._run_all(turns, every_s, stop)
             if stop.is_set():
-                # Interrupting is intended, and Spark logs it with the stack of each thread.
+                # The interruption is intended, but Spark logs it with the stack of each thread.
                 spark.sparkContext.setLogLevel("OFF")
         except (PySparkException, Py4JJavaError) as error:
             if every_s is None or not jobs.is_absence(error):
                 raise RunError(jobs.explained(error)) from error
-            click.echo(f"Kafka does not answer, tried again in {self.again_s:g} s", err=True)
+            click.echo(f"Kafka does not respond; retrying in {self.again_s:g} s", err=True)
         except BrokerUnavailableError as error:
             if every_s is None:
                 raise
-            click.echo(f"{error}; tried again in {self.again_s:g} s", err=True)
+            click.echo(f"{error}; retrying in {self.again_s:g} s", err=True)
         else:
             self._report_end(turns)
             return True
@@ -180,7 +180,7 @@ class Runner:
     def _start(
         self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
     ) -> RunningJob:
-        """Start a run of a job. The first run takes its origin from ``origins``, later ones ask."""
+        """Start a run of a job. The first takes its source from ``origins``, others query it."""
         jobs = self.load_jobs()
         how = jobs.JobOptions(
             origin=origins.pop(name, None) or self._origin_of(name),
@@ -199,7 +199,7 @@ class Runner:
                 click.echo(text, err=self.aside)
 
     def _report_tick(self, name: str, running: RunningJob) -> None:
-        """Print a line on what a tick has read, and the lag."""
+        """Print a line with the result of one run, and the lag."""
         sink = running.sink
         click.echo(
             f"{name}: {sink.records:,} records, {sink.rows:,} rows, lag"
@@ -208,7 +208,7 @@ class Runner:
         )
 
     def _lag_of(self, name: str, read_to: Mapping[Place, int]) -> str:
-        """Return how many offsets the table lacks, in words."""
+        """Return how many offsets the table lacks, as text."""
         if self.logs is None:
             return "unknown"
         job = self.load_jobs().JOBS[name]
@@ -231,7 +231,7 @@ class Runner:
             try:
                 origins.update(self._origins_of(list(origins)))
             except BrokerUnavailableError as error:
-                click.echo(f"{error}; tried again in {self.again_s:g} s", err=True)
+                click.echo(f"{error}; retrying in {self.again_s:g} s", err=True)
                 stop.wait(self.again_s)
             else:
                 return
@@ -276,9 +276,9 @@ def runner_of(loaded: LoadedPipeline, plan: PipelinePlan, *, aside: bool = False
 
 @contextmanager
 def _alone(directory: str, job: str) -> Iterator[None]:
-    """Lock a job in a local directory; raises UsageError where another process holds it.
+    """Lock a job in a local directory; raises UsageError if another process holds the lock.
 
-    Elsewhere there is no lock: the tables refuse the second writer.
+    Elsewhere there is no lock, but the tables refuse the second writer.
     """
     if "://" in directory:
         yield
@@ -294,6 +294,6 @@ def _alone(directory: str, job: str) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JobRunningError(
-                f"another process runs the job {job} in {directory}: wait for its end, or stop it"
+                f"another process is running the job {job} in {directory}: wait for it, or stop it"
             ) from None
         yield

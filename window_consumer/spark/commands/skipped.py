@@ -28,16 +28,18 @@ class SkippedRanges:
 
     job: str
     beginnings: Beginnings
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
     def check(self, spans: Spans) -> None:
-        """Report each range of a batch that is gone; an unreachable broker does not end the job."""
+        """Report each lost range of a batch; an unreachable broker does not end the job."""
         topics = sorted({topic for topic, _ in spans})
         for topic in topics:
             try:
                 begins = self.beginnings(topic)
             except WindowConsumerError as error:
-                self.tell(f"{self.job}: cannot check whether records of {topic} are gone: {error}")
+                self.report(
+                    f"{self.job}: cannot check whether records of {topic} are gone: {error}"
+                )
                 continue
             for place, (first, end) in sorted(spans.items()):
                 if place[0] == topic:
@@ -46,7 +48,7 @@ class SkippedRanges:
     def _report_range(self, place: Place, first: int, end: int) -> None:
         if end > first:
             topic, partition = place
-            self.tell(
-                f"{self.job}: {topic} partition {partition} offsets {first} to {end - 1} are gone,"
-                " and were not read: retention removed them, or somebody deleted them"
+            self.report(
+                f"{self.job}: {topic} partition {partition} offsets {first} to {end - 1} were lost"
+                " before they were read: retention or a deletion removed them"
             )
