@@ -41,9 +41,7 @@ def _options(command: Command) -> Command:
             " ones, 3 times the others]",
         ),
         click.option(
-            "--kafka",
-            metavar="HOST:PORT",
-            help="A Kafka to use. [default: one is started for it]",
+            "--kafka", metavar="HOST:PORT", help="A Kafka to use. [default: one is started for it]"
         ),
     ):
         command = option(command)

@@ -18,19 +18,10 @@ from window_consumer.app.start_timeout import LOGGER
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import RunError
-from window_consumer.spark import (
-    jars,
-    session,
-)
-from window_consumer.spark.backfill import (
-    planning,
-    ranges,
-)
+from window_consumer.spark import jars, session
+from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.backlog import BackfillRun
-from window_consumer.spark.backfill.chunk_log import (
-    BackfillIdentity,
-    BackfillLedger,
-)
+from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger
 from window_consumer.spark.backfill.ranges import Spans
 
 MASTER: Final = "local[2]"

@@ -12,11 +12,7 @@ from benchmarks import usage
 from benchmarks.handlers import waiting_coroutine
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
-from window_consumer.cli.logs import (
-    GC_THRESHOLD,
-    SWITCH_INTERVAL_S,
-    tune,
-)
+from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.runtime.pools.event_loop import make_loop
 
 

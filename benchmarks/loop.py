@@ -12,10 +12,7 @@ from benchmarks import framework, usage
 from benchmarks.handlers import nothing
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
-from window_consumer.kafka.settings import (
-    ConsumerNeeds,
-    consumer_settings,
-)
+from window_consumer.kafka.settings import ConsumerNeeds, consumer_settings
 from window_consumer.model.errors import RunError
 
 Settings = Literal["tuned", "default"]

@@ -41,10 +41,7 @@ _FIRST: Final = 100
 _PER_S: Final = 100.0
 """Transactions of the latency's measurement: a busy web service."""
 
-_OTHERS: Final[dict[str, dict[str, Any]]] = {
-    "poll": {},
-    "notify": {"notify": True, "poll": "1m"},
-}
+_OTHERS: Final[dict[str, dict[str, Any]]] = {"poll": {}, "notify": {"notify": True, "poll": "1m"}}
 """How a relay in another process learns of commits; its configuration."""
 
 
@@ -272,8 +269,5 @@ def _latency_here(topics: Topics, workload: Workload) -> Run:
     )
 
 
-RUNS: Final = {
-    "outbox-relay": relay_rate,
-    "outbox-latency": relay_latency,
-}
+RUNS: Final = {"outbox-relay": relay_rate, "outbox-latency": relay_latency}
 """By the work of the workload."""

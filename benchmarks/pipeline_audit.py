@@ -18,17 +18,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from benchmarks import children
 from benchmarks.results import Run
 from window_consumer.audit.spark.findings import Rules
-from window_consumer.audit.spark.report import (
-    Scope,
-    counts,
-    report,
-)
+from window_consumer.audit.spark.report import Scope, counts, report
 from window_consumer.audit.spark.schema import AUDIT_COUNTS
 from window_consumer.audit.states import Finding
-from window_consumer.spark import (
-    jars,
-    session,
-)
+from window_consumer.spark import jars, session
 
 PARTITIONS: Final = 4
 MINUTES: Final = 1440

@@ -23,13 +23,7 @@ from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer.model.errors import RunError
-from window_consumer.trace.event_batch import (
-    AnyColumn,
-    Column,
-    KeyColumn,
-    OffsetColumn,
-    encoded,
-)
+from window_consumer.trace.event_batch import AnyColumn, Column, KeyColumn, OffsetColumn, encoded
 
 BATCH = 2_000
 """Records of one batch, as in a slice of quick calls."""
@@ -104,11 +98,7 @@ def index(
     bootstrap: str, topic: str, directory: str, master: str = "local[*]", memory: str = _MEMORY
 ) -> dict[str, Any]:
     """Read the rest of the topic; timed without the start of Spark."""
-    from window_consumer.spark import (  # noqa: PLC0415 - an optional extra
-        jars,
-        jobs,
-        session,
-    )
+    from window_consumer.spark import jars, jobs, session  # noqa: PLC0415 - an optional extra
     from window_consumer.spark.plan import PipelinePlan  # noqa: PLC0415 - as above
 
     plan = PipelinePlan(

@@ -18,18 +18,10 @@ from benchmarks.records import records
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
-from window_consumer.cli.logs import (
-    GC_THRESHOLD,
-    SWITCH_INTERVAL_S,
-    tune,
-)
+from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import load
 from window_consumer.dlq.redrive import RedriveCounts
-from window_consumer.dlq.redrive_setup import (
-    RedriveJob,
-    RedriveRequest,
-    redrive_jobs,
-)
+from window_consumer.dlq.redrive_setup import RedriveJob, RedriveRequest, redrive_jobs
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
 

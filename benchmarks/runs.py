@@ -164,10 +164,7 @@ class Bench:
             return self._child("framework", topic, variant=name)
 
         return telemetry.side_by_side(
-            run,
-            self.workload.variants,
-            next(self.turns),
-            self.workload.topic.records,
+            run, self.workload.variants, next(self.turns), self.workload.topic.records
         )
 
     def _backfill(self) -> Run:

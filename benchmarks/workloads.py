@@ -341,10 +341,7 @@ _ALL = (
         TopicSpec(records=240_000, keys=1_000),
         work="outage",
         wait_s=0.001,
-        floors=(
-            Floor("moved", 20, at_most=True),
-            Floor("full_speed_after_s", 2.0, at_most=True),
-        ),
+        floors=(Floor("moved", 20, at_most=True), Floor("full_speed_after_s", 2.0, at_most=True)),
     ),
     Workload(
         "poison",
@@ -354,10 +351,7 @@ _ALL = (
         ordering="key",
         slots=64,
         wait_s=0.2,
-        floors=(
-            Floor("p99_ratio", 1.2, at_most=True),
-            Floor("dead_letters_late", 0, at_most=True),
-        ),
+        floors=(Floor("p99_ratio", 1.2, at_most=True), Floor("dead_letters_late", 0, at_most=True)),
         runs=1,
     ),
     Workload(

@@ -21,18 +21,9 @@ from tests import topics
 from tests.commands import Commands
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark import (
-    jars,
-    java,
-)
-from window_consumer.testing.real_kafka import (
-    KafkaUnavailableError,
-    RealKafka,
-)
-from window_consumer.testing.real_postgres import (
-    PostgresUnavailableError,
-    RealPostgres,
-)
+from window_consumer.spark import jars, java
+from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
+from window_consumer.testing.real_postgres import PostgresUnavailableError, RealPostgres
 
 MakeTopic = Callable[..., str]
 WITH_SPARK = {"backfill", "pipeline"}
@@ -75,10 +66,7 @@ def starts_its_own(item: pytest.Function) -> bool:
     return any(RealKafka.__name__ in maker.__code__.co_names for maker in (item.function, *makers))
 
 
-MAY_BE_SKIPPED = {
-    "this machine has no IPv6",
-    "gives files away, which root alone may",
-}
+MAY_BE_SKIPPED = {"this machine has no IPv6", "gives files away, which root alone may"}
 """What CI may lack: no part that could be brought (tests/parts.py) gives a machine these."""
 
 

@@ -14,11 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark import (
-    class_archive,
-    jars,
-    java,
-)
+from window_consumer.spark import class_archive, jars, java
 from window_consumer.testing import real_kafka_jars
 
 PACKAGES = {

@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.record import Message
 
 _LOG = ClientLog(logging.getLogger("tests"))

@@ -7,13 +7,7 @@
 from __future__ import annotations
 
 from window_consumer.app.application import App
-from window_consumer.model.conditions import (
-    Condition,
-    header,
-    key,
-    timestamp,
-    topic,
-)
+from window_consumer.model.conditions import Condition, header, key, timestamp, topic
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -36,15 +30,9 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.producer import Producer, SendFuture, SendResult
-from window_consumer.runtime.context import (
-    RecordContext,
-    current_record,
-)
+from window_consumer.runtime.context import RecordContext, current_record
 from window_consumer.runtime.running import Running
-from window_consumer.trace.traced_producer import (
-    TracedProducer,
-    TraceSettings,
-)
+from window_consumer.trace.traced_producer import TracedProducer, TraceSettings
 
 __version__ = "0.1.0"
 

@@ -103,10 +103,7 @@ def _play(topics: Topics, scene: Scene) -> Answer:
         topics.make(name, scene.traffic.partitions)
     try:
         found: Answer = children.run(
-            "breaker_scene",
-            bootstrap=topics.bootstrap,
-            topic=topic,
-            name=scene.name,
+            "breaker_scene", bootstrap=topics.bootstrap, topic=topic, name=scene.name
         )
     finally:
         for name in names:

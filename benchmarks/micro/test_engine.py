@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.micro.messages import ORDERS, messages
-from window_consumer.engine.decisions import (
-    Assigned,
-    EngineRules,
-    OrderingName,
-)
+from window_consumer.engine.decisions import Assigned, EngineRules, OrderingName
 from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
 

@@ -8,11 +8,7 @@ import pytest
 
 from benchmarks.micro.messages import messages
 from window_consumer.engine.scheduling.lanes import LaneHold, Lanes
-from window_consumer.engine.scheduling.ordering import (
-    ByKey,
-    Ordering,
-    Unordered,
-)
+from window_consumer.engine.scheduling.ordering import ByKey, Ordering, Unordered
 from window_consumer.engine.scheduling.record_queue import RecordRun
 
 RECORDS = 2_000

@@ -6,16 +6,10 @@ from typing import Any
 
 from benchmarks.handlers import nothing
 from benchmarks.micro.messages import ORDERS, messages
-from window_consumer.engine.decisions import (
-    Assigned,
-    EngineRules,
-)
+from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.scheduling.slices import (
-    Slice,
-    SliceLength,
-)
+from window_consumer.engine.scheduling.slices import Slice, SliceLength
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller

@@ -14,10 +14,7 @@ from attrs import frozen
 from tests.commands import DEADLINE_S, kafka_of
 from window_consumer import App, Record
 from window_consumer.admin.board import WorkersBoard
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.metrics.health import Health
 from window_consumer.model.redaction import Mask

@@ -9,14 +9,8 @@ import pytest
 from attrs import evolve
 
 from tests.engine.support import ORDERS, Driven, notes
-from window_consumer.admin.frames import (
-    MOST_CALLS,
-    worker_frame,
-)
-from window_consumer.admin.history import (
-    KEPT,
-    SampleHistory,
-)
+from window_consumer.admin.frames import MOST_CALLS, worker_frame
+from window_consumer.admin.history import KEPT, SampleHistory
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import take_snapshot

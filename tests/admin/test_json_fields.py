@@ -18,26 +18,16 @@ from tests.admin.golden import fields_of, json_of, metrics_of, text_of
 from tests.admin.shop import SeenShop, seen_shop
 from tests.telemetry.workers import a_snapshot, fake_worker
 from window_consumer.admin.board import CellPlace
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-)
+from window_consumer.admin.client import Access, AdminAddress
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.frames import worker_frame
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.windows_snapshot import (
-    LimitSnapshot,
-    LoopSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import LimitSnapshot, LoopSnapshot, WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.figures.worker_snapshot import (
-    WorkerSnapshot,
-    to_json,
-)
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, to_json
 from window_consumer.runtime.replica import HttpAnswer
 
 FAILED = CellPlace("charge", TopicPartition("orders", 1), None, 1)

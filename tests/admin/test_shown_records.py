@@ -15,20 +15,14 @@ from window_consumer.admin.shown_records import (
     MOST_OF_A_VALUE,
     ShownRecords,
 )
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.engine.cell_details import RecordDetails
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.field_mask import Part
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TopicPartition
-from window_consumer.model.redaction import (
-    MASKED,
-    Mask,
-)
+from window_consumer.model.redaction import MASKED, Mask
 from window_consumer.runtime.figures.worker_snapshot import to_json
 
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
@@ -42,11 +36,7 @@ def message(
     value: bytes | None, key: bytes | None = b"anna", headers: Headers = (), topic: str = "orders"
 ) -> StoredMessage:
     return StoredMessage(
-        name=TopicPartition(topic, 0),
-        at=7,
-        key_bytes=key,
-        value_bytes=value,
-        header_pairs=headers,
+        name=TopicPartition(topic, 0), at=7, key_bytes=key, value_bytes=value, header_pairs=headers
     )
 
 
@@ -121,11 +111,7 @@ def test_an_error_is_withheld_where_its_value_is_too_large_to_look_into() -> Non
         assert each["error"].startswith("ValueError (what it says is not shown: the value is too")
     assert [
         each["error"] for each in masked_picture(shown(HIDDEN, **limits), small, large, large)
-    ] == [
-        "",
-        "",
-        "",
-    ]
+    ] == ["", "", ""]
     assert masked_picture(shown(**limits), large, error="E: DE4711")[0]["error"] == "E: DE4711"
 
 

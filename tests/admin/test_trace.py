@@ -11,10 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.admin.admin import TOKEN, asking
 from tests.model.test_journey import event, sent, story
 from tests.pipeline.test_search import write
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.model.errors import UsageError
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.journey_view import JourneyPages

@@ -45,8 +45,7 @@ def thread_of(role: str) -> threading.Thread:
 
 
 @pytest.mark.parametrize(
-    "role",
-    ["wc-charge-poll", "wc-charge-publisher", "wc-charge-topics", "wc-charge-slot-0"],
+    "role", ["wc-charge-poll", "wc-charge-publisher", "wc-charge-topics", "wc-charge-slot-0"]
 )
 def test_a_thread_of_a_worker_that_dies_stops_it_with_a_failure(
     embedded: EmbeddedBroker, tmp_path: Path, role: str

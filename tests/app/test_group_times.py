@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from window_consumer.app.limits.group_times import (
-    HEARTBEAT,
-    SESSION,
-    group_times,
-)
+from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, group_times
 
 BROKER = {SESSION: "30000", HEARTBEAT: "2000"}
 GROUP = {"consumer.session.timeout.ms": "12000"}

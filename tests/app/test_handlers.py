@@ -8,10 +8,7 @@ import pytest
 
 from tests.engine.support import Note
 from window_consumer import App, Record, UsageError
-from window_consumer.app.handlers import (
-    Layer,
-    with_middleware,
-)
+from window_consumer.app.handlers import Layer, with_middleware
 from window_consumer.app.lifespans import as_context
 from window_consumer.model.record import Call
 

@@ -13,10 +13,7 @@ from tests.model.test_journey import story
 from tests.pipeline.test_search import write
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.trace.event import TraceEvent
-from window_consumer.trace.event_tail import (
-    EventTail,
-    TailEnd,
-)
+from window_consumer.trace.event_tail import EventTail, TailEnd
 from window_consumer.trace.lookup import Journeys
 
 asked: list[Mapping[int, int] | None] = []
@@ -59,9 +56,7 @@ def test_a_kafka_that_is_away_is_not_asked_each_time_and_each_answer_says_so(
     assert len(made.of("orders/0/17").events) == len(story())
 
 
-def test_after_a_while_it_is_asked_again(
-    journeys: Callable[[float], Journeys],
-) -> None:
+def test_after_a_while_it_is_asked_again(journeys: Callable[[float], Journeys]) -> None:
     made = journeys(0.0)
     for _ in range(2):
         made.of("nobody")

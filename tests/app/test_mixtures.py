@@ -17,10 +17,7 @@ from window_consumer.app.handlers import is_async
 from window_consumer.app.lifespans import is_async_lifespan
 from window_consumer.app.limits import bounds_of
 from window_consumer.runtime.pools.registry import KINDS
-from window_consumer.testing import (
-    DONE,
-    TestApp,
-)
+from window_consumer.testing import DONE, TestApp
 
 
 async def coroutine(_record: Record) -> None: ...

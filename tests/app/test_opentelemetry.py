@@ -18,10 +18,7 @@ from window_consumer.app.plan import AppPlan
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.otel.instruments import Figures
 from window_consumer.metrics.otel.sdk import Sdk
-from window_consumer.metrics.otel.wire import (
-    metering,
-    spanning,
-)
+from window_consumer.metrics.otel.wire import metering, spanning
 from window_consumer.runtime.error_report import ErrorReports
 
 

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.app.limits.process import (
-    ProcessBounds,
-    container_limit,
-)
+from window_consumer.app.limits.process import ProcessBounds, container_limit
 
 GIB = 2**30
 

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from window_consumer import App, Produce, Record
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.runtime.running import Running
 
 DEADLINE_S = 60.0

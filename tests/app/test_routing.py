@@ -104,11 +104,7 @@ async def ask_later(_record: Record) -> bool:
 
 @pytest.mark.parametrize(
     ("when", "message"),
-    [
-        ("header('a') == 'b'", "write header"),
-        (17, "17"),
-        (ask_later, "when: ask_later "),
-    ],
+    [("header('a') == 'b'", "write header"), (17, "17"), (ask_later, "when: ask_later ")],
 )
 def test_what_is_no_condition_is_refused_where_it_is_written(when: Any, message: str) -> None:
     with pytest.raises(UsageError, match=rf"@app.handler charge.*{message}"):

@@ -16,11 +16,7 @@ from tests.commands import DEADLINE_S
 from window_consumer import App, Record
 from window_consumer.app.embedding import THREAD
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    ConfigError,
-    WorkerStoppedError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, ConfigError, WorkerStoppedError
 from window_consumer.runtime.running import Running
 
 NOBODY = "127.0.0.1:1"

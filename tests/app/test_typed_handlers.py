@@ -437,12 +437,7 @@ def wants_two(value: bytes, more: int) -> object: ...
 
 
 @pytest.mark.parametrize(
-    ("decoder", "why"),
-    [
-        (awaits, "coroutine"),
-        (generates, "coroutine"),
-        (wants_two, "'more'"),
-    ],
+    ("decoder", "why"), [(awaits, "coroutine"), (generates, "coroutine"), (wants_two, "'more'")]
 )
 def test_a_decoder_that_can_decode_nothing_is_told_at_once(decoder: Any, why: str) -> None:
     with pytest.raises(UsageError, match=f"^@app.handler .*decoder: .*{why}"):
@@ -468,11 +463,7 @@ def test_what_has_no_name_of_its_own_is_asked_for_one(decorate: Any) -> None:
         (annotated(list[Record], print), {}, "'order' .*list.*Record.*@app.batch_handler"),
         (Constructed, {}, "parameter 'order': .*MaybeOther.*JSON"),
         (takes_what_json_cannot_say, {}, "parameter 'order': .*Pattern.*JSON"),
-        (
-            annotated(Attrs, print),
-            {"value": "avro"},
-            "parameter 'order': value='avro'",
-        ),
+        (annotated(Attrs, print), {"value": "avro"}, "parameter 'order': value='avro'"),
     ],
 )
 def test_functions_that_cannot_be_called_are_told_at_once(

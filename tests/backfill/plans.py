@@ -25,15 +25,7 @@ from window_consumer.spark.backfill.task import WorkerPlan
 
 WORKERS = ("plain", "failing", "typed", "coroutine", "batches", "outage")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-KINDS = (
-    pa.int32(),
-    pa.int64(),
-    pa.binary(),
-    pa.binary(),
-    HEADERS,
-    pa.int64(),
-    pa.int32(),
-)
+KINDS = (pa.int32(), pa.int64(), pa.binary(), pa.binary(), HEADERS, pa.int64(), pa.int32())
 
 
 def configuration(bootstrap: str, topic: str, keys: str = "", worker: str = "") -> str:

@@ -20,34 +20,19 @@ from tests.raw_records import write_raw
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.cli.options import since_1970
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
+from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
-from window_consumer.spark.backfill import (
-    planning,
-    ranges,
-)
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.held_records import AtEnd
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from window_consumer.spark.backfill.backlog import (
-        BackfillProgress,
-        BackfillRun,
-    )
+    from window_consumer.spark.backfill.backlog import BackfillProgress, BackfillRun
 
 PARTITIONS = 3
 NEW_YEAR = 1_767_225_600_000
@@ -87,10 +72,7 @@ class Place:
         self, spark: SparkSession, worker: str, overrides: Sequence[str] = (), **more: Any
     ) -> BackfillRun:
         from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it needs Spark
-        from window_consumer.spark.backfill.chunk_log import (  # noqa: PLC0415 - as above
-            BackfillIdentity,
-            BackfillLedger,
-        )
+        from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger  # noqa: PLC0415 - as above
 
         chosen = self.chosen(worker, *overrides)
         about = BackfillIdentity("one", worker, chosen.worker.config.group, self.topic, None, "all")

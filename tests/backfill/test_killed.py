@@ -87,9 +87,7 @@ def kill(command: Command) -> None:
     command.signal(signal.SIGKILL)
     command.process.wait()
     wait_until(
-        lambda: not any(map(runs, children)),
-        DEADLINE_S,
-        "Java has heard that its driver is gone",
+        lambda: not any(map(runs, children)), DEADLINE_S, "Java has heard that its driver is gone"
     )
 
 

@@ -17,10 +17,7 @@ from window_consumer.model.errors import RunError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from window_consumer.spark.backfill.chunk_log import (
-        BackfillIdentity,
-        BackfillLedger,
-    )
+    from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger
     from window_consumer.spark.backfill.ranges import Spans
 
 

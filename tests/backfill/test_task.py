@@ -18,11 +18,7 @@ from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import LostHeaders
 from window_consumer.spark.backfill.messages import messages_of
-from window_consumer.spark.backfill.task import (
-    BackfillTask,
-    WorkerPlan,
-    run,
-)
+from window_consumer.spark.backfill.task import BackfillTask, WorkerPlan, run
 
 Row = Sequence[Any]
 

@@ -16,11 +16,7 @@ from tests.backfill.plans import arrow, worker_plan
 from tests.integration.members import wait_until
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.spark.backfill.task import BackfillTask
-from window_consumer.spark.backfill.task_reports import (
-    Mailbox,
-    Reporter,
-    TaskReport,
-)
+from window_consumer.spark.backfill.task_reports import Mailbox, Reporter, TaskReport
 from window_consumer.spark.commands.backfill_progress import in_words
 
 DEADLINE_S = 60.0

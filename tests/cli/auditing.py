@@ -23,11 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from window_consumer.audit.balance import effective
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    decode,
-)
+from window_consumer.audit.count import AuditCount, CountTier, decode
 
 ORDERS = "audited-orders"
 RETRY, DLQ = f"audited.{ORDERS}.retry.100ms", f"audited.{ORDERS}.dlq"

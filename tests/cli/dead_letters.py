@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.protocols import Headers
 
 DLQ = "shop-charge.orders.dlq"

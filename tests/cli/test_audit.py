@@ -10,16 +10,8 @@ import pytest
 
 from tests.cli import auditing
 from tests.commands import Commands, kafka_of
-from window_consumer.audit.balance import (
-    BalanceVerdict,
-    balance,
-    effective,
-)
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    decode,
-)
+from window_consumer.audit.balance import BalanceVerdict, balance, effective
+from window_consumer.audit.count import AuditCount, CountTier, decode
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 SHOP = """

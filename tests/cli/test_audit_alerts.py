@@ -11,11 +11,7 @@ import pytest
 
 from window_consumer.audit.commands.alerts import Alerts
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.model.errors import RunError
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

@@ -8,11 +8,7 @@ import click
 import pytest
 
 from tests.commands import Commands
-from window_consumer.audit.commands.printing import (
-    WITHOUT_TIMESTAMP,
-    BucketParam,
-    name_of,
-)
+from window_consumer.audit.commands.printing import WITHOUT_TIMESTAMP, BucketParam, name_of
 
 NOON = "2026-01-31T12:00:00Z"
 NOON_MS = 1_769_860_800_000

@@ -14,10 +14,7 @@ from tests.commands import Commands, kafka_of, produce
 from window_consumer.cli.options import since_1970
 from window_consumer.cli.output import duration
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import jars
 from window_consumer.spark.backfill.ranges import (
@@ -114,10 +111,7 @@ def test_a_range_without_records_has_no_forecast(shop: Commands, embedded: Embed
     [
         (("--topic", "invoices"), "--topic invoices: "),
         (("--topic", "orders"), "topic orders: "),
-        (
-            ("--topic", "orders", "--worker", "nobody"),
-            "worker nobody: ",
-        ),
+        (("--topic", "orders", "--worker", "nobody"), "worker nobody: "),
     ],
 )
 def test_a_topic_that_nobody_reads_or_that_is_not_there_is_refused(

@@ -156,12 +156,7 @@ def test_a_breaker_that_is_switched_off_and_a_worker_that_there_is_not_are_told(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--release", "--hold"),
-        ("--release", "--url", "ftp://x"),
-    ],
+    "options", [(), ("--release", "--hold"), ("--release", "--url", "ftp://x")]
 )
 def test_what_decides_nothing_is_wrong_usage(options: tuple[str, ...], commands: Commands) -> None:
     ended = commands.run("breaker", "--worker", "charge", *options)

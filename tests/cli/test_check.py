@@ -93,10 +93,7 @@ MISTAKES = [
         "kafka:\n  bootstrap.servers: h:1\n  max.poll.records: 5\nworkers: {charge: {group: g}}",
         "workers.yaml:3: kafka: max.poll.records is a property of the Java client",
     ),
-    (
-        "workers: {charge: {group: g, revoke_timeout: 3m}}",
-        "revoke_timeout",
-    ),
+    ("workers: {charge: {group: g, revoke_timeout: 3m}}", "revoke_timeout"),
     (
         "workers: {charge: {group: g}, two: {handler: charge, topics: [orders], group: g}}",
         "of the same group",

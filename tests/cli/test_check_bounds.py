@@ -62,10 +62,7 @@ def test_copies_of_the_process_need_as_much_as_there_are_and_their_supervisor(
     one = shop.run("check", "shop:app", "--json").json["process"]
     ended = shop.run("check", "shop:app", "--json", "--processes", "4")
     four = ended.json["process"]
-    assert four == one | {
-        "processes": 4,
-        "resident_bytes": 4 * one["resident_bytes"] + BASE_BYTES,
-    }
+    assert four == one | {"processes": 4, "resident_bytes": 4 * one["resident_bytes"] + BASE_BYTES}
     assert "all 4 processes\n" in shop.run("check", "shop:app", "--processes", "4").out
 
 
@@ -267,10 +264,7 @@ def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
             ("retry.on_oversize ", "when_spent: stop"),
         ),
         (["retry.attempts_per_level=2"], ("attempts_per_level ", "levels")),
-        (
-            ["retry.levels=[1s, 1m]", "retry.backoff=1s..5s"],
-            ("1s ", "backoff (5s)"),
-        ),
+        (["retry.levels=[1s, 1m]", "retry.backoff=1s..5s"], ("1s ", "backoff (5s)")),
         (
             ["retry.levels=[1m]", "retry.fatal=[ValueError, Exception]"],
             ("attempts and levels ", "fatal lists Exception"),
@@ -278,10 +272,7 @@ def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
         (["retry.fatal=[Exception]"], ("attempts ", "fatal lists Exception")),
         (["retry.levels=[10s, 1m, 1h]", "ttl=30s"], ("ttl 30s ", "level 1m: ")),
         (["retry.levels=[1m, 1h]", "ttl=30s"], ("ttl 30s ", "level 1m: ")),
-        (
-            ["window.cells=2", "window.cell_records=3"],
-            ("concurrency 16 ", " 6 records"),
-        ),
+        (["window.cells=2", "window.cell_records=3"], ("concurrency 16 ", " 6 records")),
     ],
 )
 def test_settings_that_contradict_each_other_are_warned_of(

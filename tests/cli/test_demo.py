@@ -10,16 +10,9 @@ import pytest
 from rich.console import Console
 
 from tests.commands import Commands
-from window_consumer.demo.checker import (
-    DemoRun,
-    judge,
-)
+from window_consumer.demo.checker import DemoRun, judge
 from window_consumer.demo.cli import conclude
-from window_consumer.demo.shop import (
-    ORDERS,
-    ShopCall,
-    orders,
-)
+from window_consumer.demo.shop import ORDERS, ShopCall, orders
 
 KEYS = {
     "produced",
@@ -77,12 +70,7 @@ def call(
 
 GOOD = DemoRun(
     produced={0: (0, 0), 1: (0, 1), 2: (0, 2)},
-    calls=[
-        call(0),
-        call(1, succeeded=False),
-        call(1, attempt=2, at=1.5),
-        call(2, succeeded=False),
-    ],
+    calls=[call(0), call(1, succeeded=False), call(1, attempt=2, at=1.5), call(2, succeeded=False)],
     dead_letters=[(0, 2)],
     committed={0: 3},
     ends={0: 3},

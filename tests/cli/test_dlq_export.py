@@ -11,10 +11,7 @@ from tests.commands import Commands
 from tests.model.test_dead_letter import SPRING
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.dlq.files import read_line
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 
 @pytest.fixture

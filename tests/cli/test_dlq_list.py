@@ -10,10 +10,7 @@ import pytest
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
 from tests.commands import Commands
 from tests.model.test_dead_letter import SPRING
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 HOUR_MS = 3_600_000
 

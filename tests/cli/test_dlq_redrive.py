@@ -11,16 +11,8 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands, kafka_of
-from window_consumer.audit.count import (
-    CountTier,
-    decode,
-)
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-    NewRecord,
-)
+from window_consumer.audit.count import CountTier, decode
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 
 DEAD, ENTRY, STATE = "shop.orders.dlq", "shop.orders.retry.now", "shop.dlq.state"
 PARTITIONS = 2

@@ -18,22 +18,12 @@ from tests.cli.reports import NOW_MS, cause, example, findings, hours_ago, share
 from window_consumer.cli.main import main
 from window_consumer.dlq.cli import dlq_group
 from window_consumer.dlq.commands.redrive import redrive_command
-from window_consumer.dlq.commands.report import (
-    check_output,
-    without_secrets,
-    write,
-)
+from window_consumer.dlq.commands.report import check_output, without_secrets, write
 from window_consumer.dlq.commands.show import show_command
 from window_consumer.dlq.report.page import page
-from window_consumer.dlq.report.suggested_commands import (
-    redrive_of,
-    why_none,
-)
+from window_consumer.dlq.report.suggested_commands import redrive_of, why_none
 from window_consumer.dlq.report.text import print_findings
-from window_consumer.dlq.spark.findings import (
-    FailureGroup,
-    KeySpread,
-)
+from window_consumer.dlq.spark.findings import FailureGroup, KeySpread
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 
@@ -205,10 +195,7 @@ def test_a_cause_goes_on_until_more_time_has_passed_than_lay_between(
 def test_a_cause_begins_with_a_version_when_an_earlier_one_failed_otherwise() -> None:
     old = share("1", first=50, last=5, of="shop-charge")
     new = share("2", first=5, of="shop-charge")
-    before, after = (
-        cause(sides={"version": (old, new)}),
-        cause(sides={"version": (new,)}),
-    )
+    before, after = (cause(sides={"version": (old, new)}), cause(sides={"version": (new,)}))
     both = findings(before, after)
     assert both.began_with(before) is None
     assert both.began_with(after) == new

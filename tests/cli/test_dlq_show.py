@@ -13,10 +13,7 @@ from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
 from tests.commands import DEADLINE_S, Commands, kafka_of
 from tests.docs.pages import ROOT
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 
 @pytest.fixture

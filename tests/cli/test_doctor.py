@@ -16,25 +16,15 @@ from confluent_kafka import Consumer, Producer
 
 from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.telemetry.workers import a_snapshot, fake_worker, told
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    ask,
-)
+from window_consumer.admin.client import Access, AdminAddress, ask
 from window_consumer.admin.commands.doctor import processes_of
 from window_consumer.admin.doctor.causes import CauseKind
 from window_consumer.admin.doctor.collection import Process
-from window_consumer.admin.doctor.rules.stuck import (
-    HOVERS_S,
-    MANY_REBALANCES,
-)
+from window_consumer.admin.doctor.rules.stuck import HOVERS_S, MANY_REBALANCES
 from window_consumer.app.loading import load_without_handlers
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 SICK = """
 import threading
@@ -253,12 +243,7 @@ CAUSES = [
     ("hot", "hot_key", r"hot\[\d\]", "'customer-1'"),
     ("lane", "hot_partition", r"lane\[0\]", r"lane\[0\]|\d+ records"),
     ("stuck", "hovering", r"stuck\[0\]", r"offset 10\b.*sick\.py.*, in stuck"),
-    (
-        "broken",
-        "breaker_open",
-        None,
-        r"(open|half-open) .*: \d+ .*Error: no database;",
-    ),
+    ("broken", "breaker_open", None, r"(open|half-open) .*: \d+ .*Error: no database;"),
     (
         "poison",
         "poison_record",
@@ -268,12 +253,7 @@ CAUSES = [
     ("starved", "fetch_bound", None, r"\d+ records"),
     ("paced", "rate", None, "rate_per_process "),
     ("moving", "rebalances", None, r"\d+ times"),
-    (
-        "blocking",
-        "loop_blocked",
-        None,
-        "event loop",
-    ),
+    ("blocking", "loop_blocked", None, "event loop"),
     ("far", "broker_slow", None, r"\d ms\b"),
 ]
 
@@ -332,8 +312,7 @@ TURNS = 3
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("function", "kind"),
-    [("def", CauseKind.GIL_BOUND), ("async def", CauseKind.LOOP_BOUND)],
+    ("function", "kind"), [("def", CauseKind.GIL_BOUND), ("async def", CauseKind.LOOP_BOUND)]
 )
 def test_a_handler_that_computes_is_bound_by_one_interpreter(
     commands: Commands, embedded: EmbeddedBroker, function: str, kind: CauseKind

@@ -7,11 +7,7 @@ from time import monotonic, sleep
 
 from tests.commands import Command, Commands, kafka_of
 from tests.telemetry.asking import asked
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.model.log_events import LogEvent
 
 SHOP = """

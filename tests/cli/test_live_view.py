@@ -10,21 +10,11 @@ import pytest
 from rich.console import Console
 
 from tests.telemetry.workers import a_snapshot
-from window_consumer.admin.commands.live_view import (
-    duration,
-    view,
-)
-from window_consumer.admin.commands.screen import (
-    Memory,
-    TopScene,
-    WorkerScene,
-)
+from window_consumer.admin.commands.live_view import duration, view
+from window_consumer.admin.commands.screen import Memory, TopScene, WorkerScene
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CallSnapshot,
@@ -132,8 +122,7 @@ def test_it_fits_into_eighty_columns_with_both_ends_of_each_window(cells: int) -
 
 
 @pytest.mark.parametrize(
-    ("width", "columns"),
-    [(30, 2), (40, 2), (50, 3), (60, 4), (80, 4), (200, 4)],
+    ("width", "columns"), [(30, 2), (40, 2), (50, 3), (60, 4), (80, 4), (200, 4)]
 )
 @pytest.mark.parametrize("topic", ["orders", "shop-charge.customers.retry.10m"])
 def test_partitions_and_their_windows_are_there_however_narrow_the_terminal_is(

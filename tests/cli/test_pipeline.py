@@ -15,14 +15,8 @@ import pytest
 
 from tests.commands import Commands
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    RunError,
-    UsageError,
-)
-from window_consumer.spark.commands import (
-    runner,
-)
+from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
+from window_consumer.spark.commands import runner
 from window_consumer.spark.commands.runner import JobRunningError, Runner
 from window_consumer.spark.commands.schedule import BATCH_S
 from window_consumer.spark.plan import PipelinePlan
@@ -284,17 +278,12 @@ def test_what_one_job_ends_with_is_told_at_once_and_the_others_are_stopped(
     assert made[-1].stopped == ["trace", "audit"]
 
 
-def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
-    tmp_path: Path,
-) -> None:
+def test_a_run_before_a_report_leaves_a_job_alone_that_runs(tmp_path: Path) -> None:
     jobs = Jobs(None)
     session: Any = None
     plan = PipelinePlan(kafka={}, directory=str(tmp_path))
     once = Runner(plan, lambda _: "id", lambda _: {}, aside=True, load_jobs=lambda: jobs)
-    with (
-        runner._alone(str(tmp_path), "audit"),
-        pytest.raises(JobRunningError),
-    ):
+    with runner._alone(str(tmp_path), "audit"), pytest.raises(JobRunningError):
         once.refresh(session, "audit")
     assert jobs.restarts == []
     once.refresh(session, "audit")
@@ -302,10 +291,7 @@ def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
 
 
 def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:
-    with (
-        runner._alone(str(tmp_path), "trace"),
-        pytest.raises(JobRunningError),
-    ):
+    with runner._alone(str(tmp_path), "trace"), pytest.raises(JobRunningError):
         run(None, None)
     run(None, None)
 

@@ -6,11 +6,7 @@ from confluent_kafka import Producer
 
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.dlq.dead_letter import Position
-from window_consumer.dlq.redrive_state import (
-    PutBack,
-    Resolution,
-    put_back,
-)
+from window_consumer.dlq.redrive_state import PutBack, Resolution, put_back
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster

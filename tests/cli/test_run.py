@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Command, Commands, Line, kafka_of, produce
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.log_events import LogEvent
 
 SHOP = """

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tests.applications import SHOP
 from tests.commands import Commands
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from tests.commands import Commands, kafka_of
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.log_events import LogEvent
 
 SHOP = """

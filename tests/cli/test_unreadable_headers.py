@@ -55,10 +55,7 @@ def fill(broker: EmbeddedBroker, topic: str = "orders") -> None:
     ],
 )
 def test_they_become_dead_letters_and_the_others_are_called(
-    commands: Commands,
-    embedded: EmbeddedBroker,
-    handler: str,
-    worker: dict[str, Any],
+    commands: Commands, embedded: EmbeddedBroker, handler: str, worker: dict[str, Any]
 ) -> None:
     embedded.create_topic("orders", 1)
     fill(embedded)

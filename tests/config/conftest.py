@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from window_consumer.config import (
-    LoadedConfig,
-    load,
-)
+from window_consumer.config import LoadedConfig, load
 from window_consumer.config.cores import usable_cores
 from window_consumer.model.errors import ConfigError, WrongKey
 

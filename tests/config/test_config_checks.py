@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.conftest import Refusal
-from window_consumer.config import (
-    LoadedConfig,
-    load,
-)
+from window_consumer.config import LoadedConfig, load
 from window_consumer.model.errors import ConfigError
 
 Load = Callable[..., LoadedConfig]
@@ -151,10 +148,7 @@ def test_the_template_decides_about_the_names_of_dead_letter_topics(
     ("line", "key"),
     [
         ("revoke_timeout: 150s", "workers.charge.revoke_timeout"),
-        (
-            "kafka: {max.poll.interval.ms: 20000}",
-            "workers.charge.kafka.max.poll.interval.ms",
-        ),
+        ("kafka: {max.poll.interval.ms: 20000}", "workers.charge.kafka.max.poll.interval.ms"),
         (
             "kafka: {consumer: {max.poll.interval.ms: '20000'}}",
             "workers.charge.kafka.consumer.max.poll.interval.ms",

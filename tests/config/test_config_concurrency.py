@@ -6,13 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import (
-    LoadedConfig,
-)
-from window_consumer.config.sections.concurrency import (
-    AutoConcurrency,
-    concurrency_kind,
-)
+from window_consumer.config import LoadedConfig
+from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
@@ -54,10 +49,7 @@ def test_what_is_written_is_read_again() -> None:
     ],
 )
 def test_processes_are_as_many_as_cores_unless_it_is_said(
-    loaded: Load,
-    worker_text: WorkerText,
-    text: str,
-    expected: object,
+    loaded: Load, worker_text: WorkerText, text: str, expected: object
 ) -> None:
     worker = loaded(worker_text("pool: processes", text), cores=lambda: 3).config.workers["charge"]
     assert worker.concurrency == expected

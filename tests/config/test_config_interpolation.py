@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.config import (
-    LoadedConfig,
-    load,
-)
+from window_consumer.config import LoadedConfig, load
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]

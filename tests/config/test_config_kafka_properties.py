@@ -4,10 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import (
-    LoadedConfig,
-    effective_kafka,
-)
+from window_consumer.config import LoadedConfig, effective_kafka
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]

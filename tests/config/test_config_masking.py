@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Note
-from window_consumer.config import (
-    LoadedConfig,
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config import LoadedConfig, MaskRule, MaskRules
 from window_consumer.model.redaction import MASKED
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.config import (
-    LoadedConfig,
-    Mask,
-    is_secret_key,
-)
+from window_consumer.config import LoadedConfig, Mask, is_secret_key
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]

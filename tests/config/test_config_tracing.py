@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import (
-    LoadedConfig,
-    Mask,
-    TraceSample,
-)
+from window_consumer.config import LoadedConfig, Mask, TraceSample
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.config import (
-    LoadedConfig,
-    example,
-    load,
-)
-from window_consumer.model.errors import (
-    ConfigError,
-    UsageError,
-)
+from window_consumer.config import LoadedConfig, example, load
+from window_consumer.model.errors import ConfigError, UsageError
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., str]
@@ -81,10 +74,7 @@ def test_a_config_error_is_a_usage_error_of_exit_code_2(refused: Refuse) -> None
             "commit_interval: true",
             "true is not a duration such as 500ms, 10s or 1m, from 10ms to 1m",
         ),
-        (
-            "ordering: keys",
-            "'keys' is not one of unordered, key or partition; did you mean key?",
-        ),
+        ("ordering: keys", "'keys' is not one of unordered, key or partition; did you mean key?"),
         ("ordering: 5", "5 is not one of unordered, key or partition"),
         ("on_no_offset: Latest", "'Latest' is not one of earliest, latest or fail; did you mean "),
         ("window: 5", "expected a mapping with the keys cells, cell_records"),

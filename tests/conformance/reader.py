@@ -8,20 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.conformance.stages import DEADLINE_S
-from window_consumer.model.errors import (
-    CommitFailedError,
-    WindowConsumerError,
-)
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-    CommitResults,
-    Source,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.errors import CommitFailedError, WindowConsumerError
+from window_consumer.model.protocols import Batch, Commit, CommitResults, Source
+from window_consumer.model.record import Message, TopicPartition
 
 Event = tuple[str, str, Any]
 """Whose, what, and about which partitions."""

@@ -21,22 +21,12 @@ from tests.raw_records import write_raw
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.settings import (
-    ConsumerNeeds,
-    admin_settings,
-)
+from window_consumer.kafka.settings import ConsumerNeeds, admin_settings
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.headers import LostHeaders
-from window_consumer.model.protocols import (
-    Headers,
-    Sink,
-    Source,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.protocols import Headers, Sink, Source
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource
 from window_consumer.testing.real_kafka import RealKafka

@@ -10,11 +10,7 @@ import pytest
 from tests.conformance.conftest import Full, Quiet
 from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Copy,
-    Headers,
-    Sink,
-)
+from window_consumer.model.protocols import Copy, Headers, Sink
 from window_consumer.testing.fakes.topics import partition_of
 
 

@@ -11,10 +11,7 @@ from tests.conformance.conftest import Full, Quiet
 from tests.conformance.reader import Reader
 from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import BrokerUnavailableError
-from window_consumer.model.protocols import (
-    Commit,
-    CommittedOffset,
-)
+from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 ReaderOn = Callable[[Stage], Reader]

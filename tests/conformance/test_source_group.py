@@ -10,10 +10,7 @@ from tests.conformance.conftest import BY_RANGE, Full, kinds
 from tests.conformance.reader import Event, Reader
 from tests.conformance.stages import DEADLINE_S, Stage
 from window_consumer.model.errors import RunError
-from window_consumer.model.protocols import (
-    Commit,
-    CommittedOffset,
-)
+from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 ReaderOn = Callable[[Stage], Reader]

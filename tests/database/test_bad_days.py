@@ -12,14 +12,7 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import (
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    header,
-    relaying,
-)
+from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header, relaying
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.dialects import ReadOnlyDatabaseError
 from window_consumer.database.outbox.relay import OutboxRelay
@@ -303,9 +296,7 @@ def test_a_commit_wakes_the_relay_of_its_process(
             arrived(broker, TOPIC, number)
 
 
-def test_statements_are_not_prepared_where_prepared_ones_get_lost(
-    in_postgres: OutboxBench,
-) -> None:
+def test_statements_are_not_prepared_where_prepared_ones_get_lost(in_postgres: OutboxBench) -> None:
     """As behind a PgBouncer that gives each transaction another connection."""
     engine = in_postgres.database().engine
     with engine.connect() as connection:

@@ -309,9 +309,7 @@ def test_results_without_an_outbox_are_refused_at_the_start(shop: OnceShop) -> N
         app.plan(shop.file())
 
 
-def test_results_without_an_outbox_and_without_annotation_fail_their_record(
-    shop: OnceShop,
-) -> None:
+def test_results_without_an_outbox_and_without_annotation_fail_their_record(shop: OnceShop) -> None:
     shop.behave = lambda order: Produce("invoices", order.key, order.value)
     shop.fill("a")
     with shop.start(shop.once(outbox=None), retry={"attempts": 1}) as running:

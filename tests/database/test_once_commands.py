@@ -143,9 +143,7 @@ def test_a_missing_table_is_exit_2_with_its_ddl(ask: Asked) -> None:
     assert ask("status", "shop:app").code == 2
 
 
-def test_a_database_that_is_away_is_exit_1_and_one_that_is_not_there_exit_2(
-    ask: Asked,
-) -> None:
+def test_a_database_that_is_away_is_exit_1_and_one_that_is_not_there_exit_2(ask: Asked) -> None:
     away = "postgresql+psycopg://shop:s3cret@127.0.0.1:1/shop"
     assert ask("ddl", "shop:app", database=away).code == 0
     ended = ask("status", "shop:app", database=away)

@@ -158,7 +158,7 @@ ALTERS: Final = {
             " 'BEGIN NEW.record_id = NEW.record_id || NEW.record_id; RETURN NEW; END'"
         ),
         "CREATE TRIGGER t BEFORE INSERT ON wc_once FOR EACH ROW EXECUTE FUNCTION f()",
-    ],
+    ]
 }
 
 

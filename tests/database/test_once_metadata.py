@@ -13,10 +13,7 @@ from tests.database.once_shop import OnceShop, until
 from window_consumer.database import Once, Outbox
 from window_consumer.model.errors import UsageError
 
-CONVENTION = {
-    "ix": "index_%(table_name)s_%(column_0_N_name)s",
-    "pk": "key_of_%(table_name)s",
-}
+CONVENTION = {"ix": "index_%(table_name)s_%(column_0_N_name)s", "pk": "key_of_%(table_name)s"}
 
 
 @pytest.fixture

@@ -89,9 +89,7 @@ def test_an_id_that_is_held_for_longer_than_a_stall_costs_attempts(
     asyncio.run(later.dispose())
 
 
-def test_waits_are_forgotten_when_they_are_over_and_counted_until_then(
-    shop: OnceShop,
-) -> None:
+def test_waits_are_forgotten_when_they_are_over_and_counted_until_then(shop: OnceShop) -> None:
     waits: list[tuple[int, bool]] = []
     seen = OnceWaits("place", 5.0)
     again = CallAgain(1.0, "held")

@@ -10,14 +10,7 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import (
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    header,
-    relaying,
-)
+from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header, relaying
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.sender import RelayTurn
 from window_consumer.database.outbox.store import OutboxStore

@@ -10,13 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.commands import Commands, kafka_of
-from tests.database.conftest import (
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    relaying,
-)
+from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, relaying
 from tests.database.pgbouncer import bouncing
 from tests.logged import events_in
 from window_consumer.config.sections.outbox import OutboxConfig

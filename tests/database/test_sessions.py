@@ -141,9 +141,7 @@ def test_what_ends_the_transaction_of_such_a_session_fails_the_call(
     assert len(shop.rows(once.table)) == 1
 
 
-def test_helpers_use_the_scoped_session_of_the_call_which_is_gone_after_it(
-    shop: OnceShop,
-) -> None:
+def test_helpers_use_the_scoped_session_of_the_call_which_is_gone_after_it(shop: OnceShop) -> None:
     scoped = scoped_session(sessionmaker(shop.engine))
     sessions: list[Session] = []
 

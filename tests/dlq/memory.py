@@ -6,18 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from window_consumer.dlq.redrive import (
-    Redrive,
-    RedriveCounts,
-    RedriveRules,
-)
+from window_consumer.dlq.redrive import Redrive, RedriveCounts, RedriveRules
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.dlq.redrive_state import read_resolved
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Copy,
-    Headers,
-)
+from window_consumer.model.protocols import Copy, Headers
 from window_consumer.model.record import Message
 from window_consumer.testing.clock import ManualClock
 

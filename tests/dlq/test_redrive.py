@@ -6,15 +6,7 @@ from hashlib import sha256
 import pytest
 from attrs import evolve
 
-from tests.dlq.memory import (
-    ENTRY,
-    RULES,
-    STATE,
-    Cluster,
-    KilledError,
-    Stored,
-    letter,
-)
+from tests.dlq.memory import ENTRY, RULES, STATE, Cluster, KilledError, Stored, letter
 from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive_state import read_resolved
 from window_consumer.testing.clock import ManualClock

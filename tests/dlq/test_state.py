@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 
 from tests.dlq.memory import STATE, Stored
 from window_consumer.dlq.dead_letter import Position
-from window_consumer.dlq.redrive_state import (
-    Resolution,
-    read_resolved,
-)
+from window_consumer.dlq.redrive_state import Resolution, read_resolved
 from window_consumer.engine.retry.retry_topics import state_topic
 
 DEAD = "shop.orders.dlq"

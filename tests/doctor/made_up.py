@@ -11,10 +11,7 @@ from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import WorkerLook
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CallSnapshot,
@@ -23,10 +20,7 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.figures.worker_snapshot import (
-    CallStack,
-    WorkerSnapshot,
-)
+from window_consumer.runtime.figures.worker_snapshot import CallStack, WorkerSnapshot
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("orders", 1)

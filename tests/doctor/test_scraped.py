@@ -9,11 +9,7 @@ from tests.engine.support import Driven, notes
 from window_consumer.admin.doctor.samples import worker_look
 from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.engine.windows_snapshot import (
-    LoopSnapshot,
-    PartitionSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import LoopSnapshot, PartitionSnapshot, WindowsSnapshot
 from window_consumer.metrics.exposition import exposition
 from window_consumer.runtime.figures.measures import Measures
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot

@@ -9,10 +9,7 @@ from tests.engine.support import ORDERS, Driven, Note, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    RetryTopicLevel,
-)
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
 

@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from window_consumer.engine.commit_metadata import (
-    CommitNote,
-    decode,
-)
-from window_consumer.engine.decisions import (
-    Assigned,
-    Decisions,
-    EngineRules,
-)
+from window_consumer.engine.commit_metadata import CommitNote, decode
+from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-)
+from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.protocols import Batch, Commit
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -11,12 +11,7 @@ from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerSta
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    Expired,
-    Fatal,
-    RetryLater,
-    StalledError,
-)
+from window_consumer.model.errors import Expired, Fatal, RetryLater, StalledError
 from window_consumer.model.headers import Reason
 
 
@@ -117,9 +112,7 @@ def test_each_failed_record_of_a_batch_goes_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("ordering", ["key", "partition"])
-def test_a_lane_that_blocks_runs_its_later_records_again_with_the_failed_one(
-    ordering: str,
-) -> None:
+def test_a_lane_that_blocks_runs_its_later_records_again_with_the_failed_one(ordering: str) -> None:
     it = driven(ordering=ordering, retry=spent_after(3, on_failure="block"))
     it.deliver(*notes(*range(5), keys=[b"a", b"b", b"a", b"b", b"a"]))
     it.tick()

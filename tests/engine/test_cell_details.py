@@ -16,10 +16,7 @@ from window_consumer.engine.cell_details import (
     held_message,
 )
 from window_consumer.engine.scheduling.rate_limit import RateRules
-from window_consumer.model.errors import (
-    NoHandlerMatched,
-    Skip,
-)
+from window_consumer.model.errors import NoHandlerMatched, Skip
 
 KEYS = [b"a", b"b", b"a", None]
 

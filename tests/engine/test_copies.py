@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.support import ORDERS, Driven, Note, failure
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-    cut,
-    cut_front,
-)
-from window_consumer.engine.retry.policy import (
-    Detail,
-    FailedRecord,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, cut, cut_front
+from window_consumer.engine.retry.policy import Detail, FailedRecord
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model.fault import Fault
 from window_consumer.model.headers import Reason

@@ -3,10 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.support import Driven, notes
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 
 
 def test_each_call_of_a_slice_counts_with_their_mean() -> None:

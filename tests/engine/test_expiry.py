@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.runtime.calls.expiry import (
-    ExpiryRules,
-    TtlHeader,
-)
+from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader
 
 NOW_MS = 1_795_262_400_000
 RULES = ExpiryRules()

@@ -14,10 +14,7 @@ from window_consumer.engine.scheduling.batch_bisection import parted
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    PartialFailure,
-    ProcessDiedError,
-)
+from window_consumer.model.errors import PartialFailure, ProcessDiedError
 from window_consumer.model.headers import Reason
 
 RETRY: dict[str, Any] = {"attempts": 3, "crash_attempts": 3, "backoff_min_s": 1.0}

@@ -8,16 +8,10 @@ import pytest
 
 from tests.engine.laddered import ENTRY, LEVELS, RETRIED, RETRIED_LATER, Laddered
 from tests.engine.support import ORDERS, Note, note_of, spent_after
-from window_consumer.engine.decisions import (
-    Assigned,
-    OwnerAway,
-)
+from window_consumer.engine.decisions import Assigned, OwnerAway
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.crash_history import UncleanExits
-from window_consumer.engine.scheduling.lane_ownership import (
-    AGAIN_S,
-    WORTH_SAYING_S,
-)
+from window_consumer.engine.scheduling.lane_ownership import AGAIN_S, WORTH_SAYING_S
 from window_consumer.model.record import TopicPartition
 
 TWICE = spent_after(1, levels=LEVELS, attempts_per_level=2)

@@ -8,10 +8,7 @@ import pytest
 
 from tests.engine.support import ORDERS, OTHERS, Driven, failure, note_of, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.batching import BatchRules

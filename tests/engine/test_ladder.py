@@ -4,17 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.engine.retry.policy import (
-    Retry,
-    RetryRules,
-    Spent,
-    Wait,
-)
+from window_consumer.engine.retry.policy import Retry, RetryRules, Spent, Wait
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.model.errors import (
-    Fatal,
-    RetryLater,
-)
+from window_consumer.model.errors import Fatal, RetryLater
 from window_consumer.model.headers import Reason
 
 

@@ -4,43 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.laddered import (
-    LEVELS,
-    LONG,
-    MIDDLE,
-    RETRIED,
-    RETRIED_LATER,
-    SHORT,
-    Laddered,
-)
+from tests.engine.laddered import LEVELS, LONG, MIDDLE, RETRIED, RETRIED_LATER, SHORT, Laddered
 from tests.engine.support import ORDERS, Driven, Note, notes, spent_after
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-)
-from window_consumer.engine.retry.policy import (
-    Detail,
-    Retry,
-    RetryRules,
-    Spent,
-)
-from window_consumer.engine.retry.retry_topics import (
-    MAX_SKEW_S,
-    Level,
-    next_level,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
+from window_consumer.engine.retry.policy import Detail, Retry, RetryRules, Spent
+from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, next_level
 from window_consumer.model import headers as names
-from window_consumer.model.errors import (
-    Fatal,
-    PublishFailedError,
-    RetryLater,
-)
+from window_consumer.model.errors import Fatal, PublishFailedError, RetryLater
 from window_consumer.model.headers import Reason
-from window_consumer.model.record import (
-    Record,
-    TopicPartition,
-)
+from window_consumer.model.record import Record, TopicPartition
 
 ORIGIN = CopyOrigin("g", "charge", "7")
 

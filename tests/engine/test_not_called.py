@@ -7,24 +7,11 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import Detail
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.model.errors import (
-    Expired,
-    Fatal,
-    NotCalled,
-    PublishFailedError,
-    Unroutable,
-)
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.errors import Expired, Fatal, NotCalled, PublishFailedError, Unroutable
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
 
 
@@ -41,8 +28,7 @@ def after(error: NotCalled, **rules: Any) -> Driven:
 @pytest.mark.parametrize("on_failure", ["block", "overtake"])
 @pytest.mark.parametrize("when_spent", ["dead_letter", "drop", "stop"])
 @pytest.mark.parametrize(
-    ("error", "reason"),
-    [(Expired("old"), Reason.EXPIRED), (Unroutable("odd"), Reason.UNROUTABLE)],
+    ("error", "reason"), [(Expired("old"), Reason.EXPIRED), (Unroutable("odd"), Reason.UNROUTABLE)]
 )
 def test_it_leaves_for_the_dead_letters_at_once_whatever_the_ladder_says(
     error: NotCalled, reason: Reason, when_spent: str, on_failure: str

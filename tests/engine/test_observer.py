@@ -8,21 +8,12 @@ from typing import Any
 from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
-from window_consumer.engine.guards.stalls import (
-    Stalled,
-    StallRules,
-)
-from window_consumer.engine.observer import (
-    Observer,
-    Observers,
-)
+from window_consumer.engine.guards.stalls import Stalled, StallRules
+from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    NoHandlerMatched,
-    Skip,
-)
+from window_consumer.model.errors import NoHandlerMatched, Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit

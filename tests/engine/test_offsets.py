@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.engine.offsets import (
-    DeliveredOffsets,
-    is_contiguous,
-    runs_of,
-)
+from window_consumer.engine.offsets import DeliveredOffsets, is_contiguous, runs_of
 
 increasing = st.lists(st.integers(0, 10_000), min_size=1, max_size=60, unique=True).map(sorted)
 

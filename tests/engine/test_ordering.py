@@ -10,16 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.engine.support import Note, notes
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold, Lanes
-from window_consumer.engine.scheduling.ordering import (
-    ByKey,
-    ByPartition,
-    Ordering,
-    Unordered,
-)
-from window_consumer.engine.scheduling.record_queue import (
-    RecordRun,
-    RunQueue,
-)
+from window_consumer.engine.scheduling.ordering import ByKey, ByPartition, Ordering, Unordered
+from window_consumer.engine.scheduling.record_queue import RecordRun, RunQueue
 
 
 def a_run(first: int, keys: Sequence[bytes | None]) -> RecordRun:

@@ -11,11 +11,7 @@ from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerSta
 from window_consumer.engine.guards.departures import AT_ONCE, SETTLE_S
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    Fatal,
-    RetryLater,
-    Skip,
-)
+from window_consumer.model.errors import Fatal, RetryLater, Skip
 from window_consumer.model.record import TopicPartition
 
 WhenSpent = Literal["dead_letter", "drop"]
@@ -24,11 +20,7 @@ LONG_S = SETTLE_S * 2
 
 
 def worker(
-    attempts: int = 1,
-    *,
-    records: int = 200,
-    when_spent: WhenSpent = "dead_letter",
-    slots: int = 4,
+    attempts: int = 1, *, records: int = 200, when_spent: WhenSpent = "dead_letter", slots: int = 4
 ) -> Driven:
     retry = spent_after(attempts, when_spent=when_spent)
     driven = Driven(slots=slots, retry=retry, breaker=BreakerRules())

@@ -195,9 +195,7 @@ def test_copies_that_are_due_hold_up_no_new_records() -> None:
 
 def test_of_copies_alone_that_always_fail_twenty_climb_on_and_the_rest_after_max_hold() -> None:
     driven = Laddered(
-        slots=8,
-        breaker=BreakerRules(max_hold_s=30.0),
-        retry=spent_after(1, levels=LEVELS),
+        slots=8, breaker=BreakerRules(max_hold_s=30.0), retry=spent_after(1, levels=LEVELS)
     )
     it = Shop(driven, lambda _: True)
     driven.deliver(*(driven.copy(offset, due_in=0.0) for offset in range(500)), name=RETRIED)
@@ -244,10 +242,7 @@ def hot(*, records: int, keys: int, every_nth: int = 250) -> Shop:
     """Return a worker with order by key; every n-th record is of one of three hot keys, and bad."""
     it = Shop(
         Driven(
-            slots=8,
-            ordering="key",
-            retry=spent_after(3),
-            breaker=BreakerRules(max_hold_s=HELD_S),
+            slots=8, ordering="key", retry=spent_after(3), breaker=BreakerRules(max_hold_s=HELD_S)
         ),
         lambda message: message.key().startswith(b"hot"),
     )

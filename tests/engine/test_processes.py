@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, failure, notes
-from window_consumer.engine.retry.policy import (
-    Retry,
-    RetryRules,
-    Spent,
-)
+from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError

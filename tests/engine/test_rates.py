@@ -10,11 +10,7 @@ import pytest
 from tests.engine.support import ORDERS, OTHERS, Driven, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.scheduling.rate_limit import (
-    FORGET_AT,
-    RateRules,
-    TokenBucket,
-)
+from window_consumer.engine.scheduling.rate_limit import FORGET_AT, RateRules, TokenBucket
 
 BIG: dict[str, Any] = {"slots": 64, "cell_records": 5000}
 

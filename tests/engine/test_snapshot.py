@@ -1,14 +1,8 @@
 from __future__ import annotations
 
 from tests.engine.support import ORDERS, Driven, notes
-from window_consumer.engine.snapshot import (
-    SHOWN_HOVERING_S,
-    take_snapshot,
-)
-from window_consumer.engine.windows_snapshot import (
-    CellState,
-    PartitionSnapshot,
-)
+from window_consumer.engine.snapshot import SHOWN_HOVERING_S, take_snapshot
+from window_consumer.engine.windows_snapshot import CellState, PartitionSnapshot
 
 
 def window_of(driven: Driven) -> PartitionSnapshot:

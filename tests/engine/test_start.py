@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS
-from window_consumer.engine.commit_metadata import (
-    CommitNote,
-    encode,
-)
+from window_consumer.engine.commit_metadata import CommitNote, encode
 from window_consumer.engine.start_offset import (
     Found,
     NoOffsetError,

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, OTHERS, Driven, Note, note_of, notes
-from window_consumer.engine.commit_metadata import (
-    CommitNote,
-    encode,
-)
-from window_consumer.engine.decisions import (
-    Assigned,
-    Decisions,
-)
+from window_consumer.engine.commit_metadata import CommitNote, encode
+from window_consumer.engine.decisions import Assigned, Decisions
 from window_consumer.engine.guards.crash_history import (
     FIRST_SUSPECTS,
     CrashHistory,
@@ -23,20 +17,10 @@ from window_consumer.engine.guards.crash_history import (
 )
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.engine.start_offset import (
-    Found,
-    resolve,
-)
+from window_consumer.engine.start_offset import Found, resolve
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.headers import (
-    LostHeaders,
-    Reason,
-)
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-    CommittedOffset,
-)
+from window_consumer.model.headers import LostHeaders, Reason
+from window_consumer.model.protocols import Batch, Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 HASH = 77

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, Note
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
-from window_consumer.model.headers import (
-    LostHeaders,
-    Reason,
-)
+from window_consumer.model.headers import LostHeaders, Reason
 from window_consumer.model.protocols import Batch
 
 BATCHES = {"batch": BatchRules(max_records=4, max_wait_s=0.0)}
@@ -70,8 +63,7 @@ def test_they_leave_and_all_others_are_called_in_order(
 ) -> None:
     driven = Driven(**way, retry=RetryRules(on_failure="block"))
     deliver(
-        driven,
-        [(lost if at in offsets else plain)(at, b"%d" % (at % keys)) for at in range(12)],
+        driven, [(lost if at in offsets else plain)(at, b"%d" % (at % keys)) for at in range(12)]
     )
     called, left = run_all(driven)
     assert sorted(left) == sorted(offsets)

@@ -42,10 +42,7 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def shop(
-    kafka: RealKafka,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
-    tmp_path: Path,
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
 ) -> ShopOn:
     """``shop(partitions, {"cleanup.policy": "compact"})``: an application on a new topic."""
 

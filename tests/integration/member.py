@@ -11,12 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from window_consumer import App, Record
-from window_consumer.testing.events import (
-    Ended,
-    Result,
-    Started,
-    to_line,
-)
+from window_consumer.testing.events import Ended, Result, Started, to_line
 
 app = App("member")
 _MEMBER = os.environ.get("MEMBER", "?")

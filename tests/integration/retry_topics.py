@@ -25,12 +25,7 @@ from window_consumer.testing.events import (
     Started,
     in_order,
 )
-from window_consumer.testing.guarantees import (
-    CommittedReachesEnd,
-    Guarantee,
-    NothingLost,
-    check,
-)
+from window_consumer.testing.guarantees import CommittedReachesEnd, Guarantee, NothingLost, check
 
 CALM: Mapping[str, Any] = {"enabled": False}
 """No circuit breaker: in these tests most calls fail."""

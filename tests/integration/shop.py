@@ -33,10 +33,7 @@ from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.kafka.errors import translate
 from window_consumer.model import headers as names
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    Fatal,
-)
+from window_consumer.model.errors import BrokerUnavailableError, Fatal
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
@@ -141,10 +138,7 @@ class Shop:
         logger.setLevel(logging.INFO)
         logger.addHandler(self.log)
         try:
-            with (
-                self.stalls.watched(),
-                app.start(config, start_timeout=DEADLINE_S) as running,
-            ):
+            with self.stalls.watched(), app.start(config, start_timeout=DEADLINE_S) as running:
                 yield running
         finally:
             logger.removeHandler(self.log)

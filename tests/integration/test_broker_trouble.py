@@ -18,18 +18,10 @@ from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S, Shop, fails_on
 from window_consumer import Record
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.limited_log import QUIET_S
-from window_consumer.testing.guarantees import (
-    NoDuplicates,
-    OneAtATimePerKey,
-)
+from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
 from window_consumer.testing.real_kafka import RealKafka
 
 GONE_S = 30.0

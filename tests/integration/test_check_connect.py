@@ -46,10 +46,7 @@ class Shop:
 
 @pytest.fixture
 def shop(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Shop:
     commands.application(SHOP)
     shop = Shop(commands, kafka.bootstrap, make_topic("orders", 2), unique_name("shop"))
@@ -84,9 +81,7 @@ def test_how_long_a_takeover_takes_is_by_the_times_that_the_cluster_tells(shop: 
     assert found["crash_takeover_s"] == pytest.approx(6 + 0.5 + revoke_timeout_s)
     admin = AdminClient({"bootstrap.servers": shop.bootstrap})
     longer = ConfigEntry(
-        "consumer.session.timeout.ms",
-        "9000",
-        incremental_operation=AlterConfigOpType.SET,
+        "consumer.session.timeout.ms", "9000", incremental_operation=AlterConfigOpType.SET
     )
     own = ConfigResource("group", shop.group, incremental_configs=[longer])
     admin.incremental_alter_configs([own])[own].result(60)

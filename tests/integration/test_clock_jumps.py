@@ -12,27 +12,18 @@ from tests.integration.members import wait_until
 from tests.integration.shop import DEADLINE_S
 from window_consumer import Record
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import committed_offsets
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.runtime.poll_loop import LoopRules
-from window_consumer.runtime.worker import (
-    Worker,
-    WorkerSetup,
-)
+from window_consumer.runtime.worker import Worker, WorkerSetup
 
 DAY_S = 86_400
 RECORDS = 200

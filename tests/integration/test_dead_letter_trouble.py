@@ -11,16 +11,8 @@ import pytest
 from tests.integration.conftest import ShopOn
 from tests.integration.shop import DEADLINE_S, Shop, fails_on
 from window_consumer import Record
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-    NewRecord,
-)
-from window_consumer.model.errors import (
-    Fatal,
-    WorkerStoppedError,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
+from window_consumer.model.errors import Fatal, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
 

@@ -105,9 +105,7 @@ def test_who_may_not_read_what_is_resolved_sees_the_dead_letters_all_the_same(
     assert re.search(r" 2 dead letters, 0 .*, 2 ", visitor.run("list").out)
 
 
-def test_a_dry_run_needs_no_right_to_write_and_names_what_it_may_not_read(
-    visitor: Visitor,
-) -> None:
+def test_a_dry_run_needs_no_right_to_write_and_names_what_it_may_not_read(visitor: Visitor) -> None:
     visitor.make(visitor.entry, visitor.state)
     assert_lacks(visitor.run("redrive", "--dry-run"), f"READ on topic {visitor.dead_letters}")
     visitor.access.grant("topic", visitor.dead_letters, "READ")

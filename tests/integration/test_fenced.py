@@ -40,10 +40,7 @@ class Shop:
 
 @pytest.fixture
 def shop(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Shop:
     commands.application(SHOP)
     return Shop(commands, kafka.bootstrap, make_topic("orders"), unique_name("shop"))

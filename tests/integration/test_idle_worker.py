@@ -10,10 +10,7 @@ import pytest
 
 from tests.conftest import ConsumerOf
 from tests.integration.shop import DEADLINE_S, Shop
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
 
 WATCHED_S = 11.0
 """Long enough for the topics to be looked at twice."""

@@ -56,10 +56,7 @@ class Laddered:
 
 @pytest.fixture
 def laddered(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Laddered:
     commands.application(SHOP)
     settings = {"cleanup.policy": "compact", "retention.ms": "1000", "max.message.bytes": "50000"}
@@ -147,10 +144,7 @@ def test_all_topics_that_are_missing_and_may_not_be_made_are_named_at_once(
 
 @pytest.fixture
 def guarded(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Guarded:
     """A worker with one level, that may read its source and write its dead letters."""
     access = Access(AdminClient({"bootstrap.servers": kafka.bootstrap}), USER)

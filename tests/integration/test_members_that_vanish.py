@@ -15,11 +15,7 @@ from tests.integration.conftest import protocol_settings
 from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer.model.log_events import LogEvent
-from window_consumer.testing.events import (
-    Ended,
-    OutlivedLogged,
-    Started,
-)
+from window_consumer.testing.events import Ended, OutlivedLogged, Started
 from window_consumer.testing.guarantees import (
     CommittedReachesEnd,
     NoDuplicates,
@@ -37,10 +33,7 @@ COMMIT_INTERVAL_S = 0.5
 
 @pytest.fixture
 def members_of(
-    kafka: RealKafka,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
-    tmp_path: Path,
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
 ) -> Iterator[MembersOf]:
     started: list[Members] = []
 

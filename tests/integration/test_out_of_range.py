@@ -103,10 +103,7 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
         "fetch.message.max.bytes": 1000,
     }
     with orders.running(
-        on_out_of_range=policy,
-        window={"cells": 2, "cell_records": 20},
-        concurrency=4,
-        kafka=little,
+        on_out_of_range=policy, window={"cells": 2, "cell_records": 20}, concurrency=4, kafka=little
     ) as running:
         orders.until_called(4)
         delete_before(orders, 2990)

@@ -30,10 +30,7 @@ def test_what_had_finished_when_the_session_timed_out_is_not_handled_again(
         # After the one at the beginning none is due before the member is frozen.
         "commit_interval": "20s",
         "kafka": {
-            "consumer": {
-                **protocol_settings("classic", may_die=True),
-                "session.timeout.ms": 3000,
-            }
+            "consumer": {**protocol_settings("classic", may_die=True), "session.timeout.ms": 3000}
         },
     }
     topic = make_topic("members", 2)

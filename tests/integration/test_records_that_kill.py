@@ -29,10 +29,7 @@ FEWEST, MOST = most_ends(3, CONCURRENCY, 16_000)
 
 @pytest.fixture
 def members_of(
-    kafka: RealKafka,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
-    tmp_path: Path,
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Callable[..., Members]]:
     made: list[Members] = []
 
@@ -71,11 +68,7 @@ def supervise(members: Members, instance: str) -> int:
     """Start a member again each time it was killed, until all is done; return how often it was."""
     for ends in range(MOST + 10):
         member = members.start(APPLICATION, instance=instance)
-        wait_until(
-            partial(has_ended_or_is_done, member, members),
-            DEADLINE_S,
-            "ended or done",
-        )
+        wait_until(partial(has_ended_or_is_done, member, members), DEADLINE_S, "ended or done")
         if is_done(members):
             return ends
         assert member.process.wait() == -signal.SIGKILL, member.log.read_text()

@@ -117,10 +117,7 @@ class Shop:
 
 @pytest.fixture
 def shop(
-    kafka: RealKafka,
-    make_topic: MakeTopic,
-    commands: Commands,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, make_topic: MakeTopic, commands: Commands, unique_name: Callable[[str], str]
 ) -> Shop:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     shop = Shop(kafka.bootstrap, make_topic("orders", 2), unique_name("shop"), commands, admin)
@@ -255,9 +252,7 @@ def test_a_value_that_is_referred_to_comes_from_the_source_topic(shop: Shop) -> 
     assert "wc-value-ref" not in dict(message.headers())
 
 
-def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(
-    shop: Shop,
-) -> None:
+def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(shop: Shop) -> None:
     limited = NewTopic(shop.entry, 2, 1, config={"max.message.bytes": "50000"})
     topics.make(shop.admin, limited)
     shop.fail(200, value=b"x" * 1_000)

@@ -15,10 +15,7 @@ from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
-from window_consumer.testing.guarantees import (
-    NoDuplicates,
-    OneAtATimePerKey,
-)
+from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
 
 LATEST_MS = 1000
 """A copy is called at most so long after it is due, where a slot is free."""
@@ -270,9 +267,7 @@ BROKEN: dict[str, list[tuple[str, bytes | None]]] = {
 }
 
 
-def test_records_of_a_level_that_make_no_sense_are_called_for_the_first_time(
-    shop: ShopOn,
-) -> None:
+def test_records_of_a_level_that_make_no_sense_are_called_for_the_first_time(shop: ShopOn) -> None:
     """Somebody has written them by hand. They fail, and climb on like any others."""
     orders = shop(1)
     topics = RetryTopics.of(orders, "300ms", "500ms")

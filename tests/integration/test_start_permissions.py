@@ -68,10 +68,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Guarded:
     access = Access(AdminClient({"bootstrap.servers": kafka.bootstrap}), USER)
     guarded = Guarded(kafka, commands, access, make_topic("orders"), unique_name("shop"))

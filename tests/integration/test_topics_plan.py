@@ -130,10 +130,7 @@ _OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
 
 @pytest.fixture
 def shop(
-    kafka: RealKafka,
-    commands: Commands,
-    make_topic: MakeTopic,
-    unique_name: Callable[[str], str],
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
 ) -> Shop:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     shop = Shop(kafka, commands, admin, make_topic("orders", 3, SOURCE), unique_name("shop"))
@@ -239,9 +236,7 @@ def test_a_source_topic_that_may_not_be_seen_ends_it_with_2(shop: Shop) -> None:
     assert "--partitions and --replication-factor" in ended.err
 
 
-def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_told(
-    shop: Shop,
-) -> None:
+def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_told(shop: Shop) -> None:
     shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
     shop.allow({Acl("topic", shop.topic, "Describe", False, f"User:{USER}")})
     ended = shop.commands.run("topics", "plan", env=shop.secret)

@@ -12,10 +12,7 @@ import pytest
 from tests.integration.shop import DEADLINE_S, Shop
 from window_consumer import Record
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 

@@ -22,10 +22,7 @@ from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.guarantees import NoDuplicates
-from window_consumer.testing.real_kafka import (
-    KafkaUnavailableError,
-    RealKafka,
-)
+from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
 from window_consumer.testing.real_kafka_settings import USUAL_GROUPS
 
 

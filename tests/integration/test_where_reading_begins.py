@@ -8,10 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.shop import fails_on
-from window_consumer.engine.commit_metadata import (
-    decode,
-    encode,
-)
+from window_consumer.engine.commit_metadata import decode, encode
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
@@ -35,9 +32,7 @@ def test_a_new_group_can_begin_with_what_comes_next(shop: ShopOn) -> None:
     assert orders.places() == [(0, offset) for offset in range(10, 15)]
 
 
-def test_a_new_group_that_begins_at_the_end_misses_nothing_while_nobody_runs(
-    shop: ShopOn,
-) -> None:
+def test_a_new_group_that_begins_at_the_end_misses_nothing_while_nobody_runs(shop: ShopOn) -> None:
     orders = shop(1)
     orders.produce(range(10))
     with orders.running(on_no_offset="latest"):

@@ -6,10 +6,7 @@ from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.kafka.batches import (
-    Names,
-    _split,
-)
+from window_consumer.kafka.batches import Names, _split
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 

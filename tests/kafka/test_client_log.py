@@ -8,10 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from window_consumer.kafka.client_log import (
-    QUIET_S,
-    ClientLog,
-)
+from window_consumer.kafka.client_log import QUIET_S, ClientLog
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.clock import ManualClock
 

@@ -12,10 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import committed_offsets
-from window_consumer.kafka.cluster.topics import (
-    ConsumerGroup,
-    NewCopyTopic,
-)
+from window_consumer.kafka.cluster.topics import ConsumerGroup, NewCopyTopic
 from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,

@@ -14,18 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.kafka.embedded.mock_cluster import load_functions
-from window_consumer.model.errors import (
-    MissingTopicError,
-    NotPermittedError,
-    UsageError,
-)
+from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
 
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 

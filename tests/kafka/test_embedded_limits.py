@@ -8,14 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from confluent_kafka import (
-    OFFSET_INVALID,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-)
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -26,16 +19,8 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from window_consumer.kafka.embedded import (
-    LIMITS,
-    ApiKey,
-    EmbeddedBroker,
-    NewRecord,
-)
-from window_consumer.kafka.embedded.capacity import (
-    KEPT_BYTES,
-    ROOM_BYTES,
-)
+from window_consumer.kafka.embedded import LIMITS, ApiKey, EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded.capacity import KEPT_BYTES, ROOM_BYTES
 from window_consumer.model.errors import CapacityError
 
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]

@@ -10,18 +10,9 @@ import pytest
 from attrs import evolve
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
-from window_consumer.trace.event_batch import (
-    OffsetColumn,
-    encoded,
-)
-from window_consumer.trace.event_tail import (
-    EventTail,
-    TailEnd,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.trace.event_batch import OffsetColumn, encoded
+from window_consumer.trace.event_tail import EventTail, TailEnd
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
 TOPIC = "wc.trace"

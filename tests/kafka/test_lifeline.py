@@ -31,10 +31,7 @@ from window_consumer.kafka.watchdogs.client import (
     MakeClientWatchdog,
     has_brokers,
 )
-from window_consumer.model.errors import (
-    PublishFailedError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.protocols import Copy
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

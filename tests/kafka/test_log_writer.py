@@ -62,17 +62,13 @@ def make_fenced(
     return fenced
 
 
-def test_a_fenced_writer_says_so_whichever_answer_comes_first(
-    make_fenced: MakeFenced,
-) -> None:
+def test_a_fenced_writer_says_so_whichever_answer_comes_first(make_fenced: MakeFenced) -> None:
     for _ in range(5):
         with pytest.raises(WriterFencedError):
             make_fenced().acks()
 
 
-def test_a_fenced_writer_says_so_where_the_client_lost_the_reason(
-    make_fenced: MakeFenced,
-) -> None:
+def test_a_fenced_writer_says_so_where_the_client_lost_the_reason(make_fenced: MakeFenced) -> None:
     producers: list[ForgetfulProducer] = []
 
     def make_producer(*settings: Any, **more: Any) -> ForgetfulProducer:

@@ -14,10 +14,7 @@ from tests import topics
 from tests.conformance.reader import Reader
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.settings import (
-    ConsumerNeeds,
-    admin_settings,
-)
+from window_consumer.kafka.settings import ConsumerNeeds, admin_settings
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.kafka.watchdogs.assignment import AssignmentTimes
 from window_consumer.model.record import TopicPartition

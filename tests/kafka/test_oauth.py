@@ -19,17 +19,10 @@ from window_consumer import App, Fatal, Record
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.oauth import (
-    OAuthTokens,
-    uses_tokens,
-)
+from window_consumer.kafka.oauth import OAuthTokens, uses_tokens
 from window_consumer.kafka.settings import Kind
 from window_consumer.kafka.settings.check import refused_by_client
-from window_consumer.model.errors import (
-    AuthenticationError,
-    ConfigError,
-    NotPermittedError,
-)
+from window_consumer.model.errors import AuthenticationError, ConfigError, NotPermittedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 

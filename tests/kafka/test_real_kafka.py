@@ -13,23 +13,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-)
+from confluent_kafka.admin import AdminClient
 
 from tests import reading
 from tests.integration.access import Access
 from tests.integration.members import wait_until
-from window_consumer.model.errors import (
-    MissingTopicError,
-    NotPermittedError,
-    RunError,
-)
+from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
 from window_consumer.testing.real_kafka import RealKafka
-from window_consumer.testing.real_kafka_settings import (
-    Settings,
-    free_addresses,
-)
+from window_consumer.testing.real_kafka_settings import Settings, free_addresses
 
 pytestmark = pytest.mark.kafka
 

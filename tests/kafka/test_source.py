@@ -14,12 +14,7 @@ import pytest
 from tests.logged import events_in
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -30,11 +25,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Commit,
-    CommitResults,
-    Copy,
-)
+from window_consumer.model.protocols import Commit, CommitResults, Copy
 from window_consumer.model.record import TopicPartition
 
 DEADLINE_S = 60.0

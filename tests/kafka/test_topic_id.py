@@ -10,16 +10,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.conftest import MakeTopic
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.cluster.topic_id import (
-    cluster_id,
-    topic_id,
-    topic_ids,
-)
+from window_consumer.kafka.cluster.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    MissingTopicError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, MissingTopicError
 from window_consumer.testing.real_kafka import RealKafka
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

@@ -14,22 +14,10 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.access import Access
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
-from window_consumer.model.errors import (
-    MissingTopicError,
-    WindowConsumerError,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import MissingTopicError, WindowConsumerError
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.real_kafka import RealKafka
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

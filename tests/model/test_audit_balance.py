@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from window_consumer.audit.balance import (
-    BalanceVerdict,
-    balance,
-    effective,
-)
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-)
+from window_consumer.audit.balance import BalanceVerdict, balance, effective
+from window_consumer.audit.count import AuditCount, CountTier
 
 
 class Counts(list[AuditCount]):

@@ -9,14 +9,8 @@ import pytest
 from tests.engine.support import Note
 from window_consumer import Condition, header, key, timestamp, topic
 from window_consumer.model.conditions.expressions import parse
-from window_consumer.model.conditions.lookup import (
-    RECORD_FIELDS,
-    RecordLookup,
-)
-from window_consumer.model.record import (
-    Call,
-    Record,
-)
+from window_consumer.model.conditions.lookup import RECORD_FIELDS, RecordLookup
+from window_consumer.model.record import Call, Record
 
 WRITTEN = datetime.fromtimestamp(1_700_000_000, UTC)
 """The timestamp of a Note."""

@@ -4,16 +4,8 @@ import pytest
 
 from tests.engine.test_copies import a_failed, copied
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING, Headers, read
-from window_consumer.dlq.conditions import (
-    FIELDS,
-    DeadLetterLookup,
-    holds,
-    parse_where,
-)
-from window_consumer.model.conditions.expressions import (
-    ExpressionError,
-    FieldKind,
-)
+from window_consumer.dlq.conditions import FIELDS, DeadLetterLookup, holds, parse_where
+from window_consumer.model.conditions.expressions import ExpressionError, FieldKind
 
 OURS: Headers = [("tenant", b"eu"), *copied(a_failed()).headers, ("tenant", b"us")]
 FAILED_AT = 1_700_000_101_500

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.test_copies import a_failed, copied
 from tests.model.test_dead_letter import FOREIGN, Headers, read
 from window_consumer.dlq.dead_letter import read_dead_letter
-from window_consumer.dlq.files import (
-    line_of,
-    read_line,
-)
+from window_consumer.dlq.files import line_of, read_line
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
 

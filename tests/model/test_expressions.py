@@ -253,10 +253,7 @@ def test_texts_may_hold_quotes_and_backslashes() -> None:
         ("time > ago('2h')", "expected a duration such as 2h"),
         ("header(type) == 'x'", "expected a header's name in quotes, found 'type'"),
         ("header['type'] == 'x'", r"expected \( after header"),
-        (
-            "attempts == " + "9" * 31,
-            "a number of 31 characters is too long; the limit is 30",
-        ),
+        ("attempts == " + "9" * 31, "a number of 31 characters is too long; the limit is 30"),
         ("key == '" + "x" * 4000 + "'", "4009 characters are too many"),
     ],
 )

@@ -9,10 +9,7 @@ from typing import Any
 import attrs
 
 from window_consumer.trace.event import TraceEvent
-from window_consumer.trace.journey import (
-    Journey,
-    Stop,
-)
+from window_consumer.trace.journey import Journey, Stop
 
 BEGAN_US = 1_767_225_600_000_000
 RETRY, AGAIN = "g.orders.retry.1s", "g.orders.retry.now"

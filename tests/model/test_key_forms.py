@@ -4,11 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.model.key_forms import (
-    KeyMode,
-    as_text,
-    key_form,
-)
+from window_consumer.model.key_forms import KeyMode, as_text, key_form
 
 TRICKY = st.binary(max_size=20) | st.sampled_from([b"", b"base64:YQ==", b"hmac:abc", b"a", b"\xff"])
 

@@ -8,11 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.model.offset_ranges import (
-    overlap,
-    united,
-    without,
-)
+from window_consumer.model.offset_ranges import overlap, united, without
 
 ranges_of = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9))).map(
     lambda pairs: [(start, start + length) for start, length in pairs]

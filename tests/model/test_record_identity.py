@@ -7,11 +7,7 @@ import pytest
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    Call,
-    Record,
-    TopicPartition,
-)
+from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.testing.fakes.log import FakeMessage
 
 FIRST: Headers = [
@@ -34,11 +30,7 @@ def delivered(
 def test_a_record_without_an_id_is_called_after_its_place() -> None:
     record = delivered([])
     assert record.id == "orders/0/40"
-    assert (record.origin.topic, record.origin.partition, record.origin.offset) == (
-        "orders",
-        0,
-        40,
-    )
+    assert (record.origin.topic, record.origin.partition, record.origin.offset) == ("orders", 0, 40)
 
 
 def test_a_copy_keeps_id_and_origin_of_its_first_delivery() -> None:
@@ -66,17 +58,7 @@ def test_a_copy_that_lost_its_headers_is_a_record_of_the_topic_where_it_lies() -
 
 
 @pytest.mark.parametrize("retry_level", [SOURCE, COPY])
-@pytest.mark.parametrize(
-    "ids",
-    [
-        [],
-        [b"a"],
-        [b""],
-        [b"a", b"b"],
-        [b"a", b""],
-        [b"\xff\xfe"],
-    ],
-)
+@pytest.mark.parametrize("ids", [[], [b"a"], [b""], [b"a", b"b"], [b"a", b""], [b"\xff\xfe"]])
 def test_the_ladder_and_the_handler_agree(retry_level: RetryTopicLevel, ids: list[bytes]) -> None:
     """What is written into copies, counted and shown is what the handler was given."""
     record = delivered([*FIRST, *(("wc-id", each) for each in ids)], retry_level=retry_level)

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.model.key_forms import (
-    as_text,
-    key_form,
-)
-from window_consumer.trace.event import (
-    FIELDS,
-    TraceEvent,
-)
+from window_consumer.model.key_forms import as_text, key_form
+from window_consumer.trace.event import FIELDS, TraceEvent
 from window_consumer.trace.event_batch import (
     AnyColumn,
     Column,

@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.trace.sampling import (
-    Sampling,
-    seed_of,
-)
+from window_consumer.trace.sampling import Sampling, seed_of
 
 ratios = st.integers(1, 1_000_000).map(lambda millionths: millionths / 1_000_000)
 

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    encode,
-    signed64,
-)
+from window_consumer.audit.count import AuditCount, CountTier, encode, signed64
 from window_consumer.audit.spark import counts as audit
 from window_consumer.audit.sums import id_hash
 from window_consumer.spark import tables

@@ -15,11 +15,7 @@ from deltalake import DeltaTable
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import plan_of
-from window_consumer.trace.event_batch import (
-    Column,
-    OffsetColumn,
-    encoded,
-)
+from window_consumer.trace.event_batch import Column, OffsetColumn, encoded
 
 NOW_US = int(time.time() * 1e6)
 """Tables have days: all events of a test are of one."""

@@ -14,13 +14,7 @@ import attrs
 from tests.pipeline.audit_history import MINUTE_MS
 from window_consumer.audit import balance as audit_balance
 from window_consumer.audit.balance import Balance, BalanceVerdict, Sum
-from window_consumer.audit.count import (
-    WRITTEN,
-    AuditCount,
-    CountTier,
-    encode,
-    signed64,
-)
+from window_consumer.audit.count import WRITTEN, AuditCount, CountTier, encode, signed64
 from window_consumer.audit.spark import counts as audit
 from window_consumer.audit.spark.sides import sides
 from window_consumer.spark import tables

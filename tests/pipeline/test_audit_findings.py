@@ -13,32 +13,14 @@ from attrs import frozen
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS, Story, counted
-from window_consumer.audit.commands.printing import (
-    findings_in,
-    print_explanation,
-    print_report,
-)
-from window_consumer.audit.count import (
-    CountTier,
-    encode,
-)
-from window_consumer.audit.spark import (
-    counts as audit,
-)
-from window_consumer.audit.spark import (
-    report as audit_report,
-)
+from window_consumer.audit.commands.printing import findings_in, print_explanation, print_report
+from window_consumer.audit.count import CountTier, encode
+from window_consumer.audit.spark import counts as audit
+from window_consumer.audit.spark import report as audit_report
 from window_consumer.audit.spark.coverage import HELD
 from window_consumer.audit.spark.findings import Rules
-from window_consumer.audit.spark.report import (
-    AuditReport,
-    NoCountsError,
-    Scope,
-)
-from window_consumer.audit.states import (
-    Finding,
-    State,
-)
+from window_consumer.audit.spark.report import AuditReport, NoCountsError, Scope
+from window_consumer.audit.states import Finding, State
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.tables import QUARANTINE
 

@@ -6,11 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.audit_history import Story, counted
-from window_consumer.audit.count import (
-    CountTier,
-    latency_bounds,
-    latency_bucket,
-)
+from window_consumer.audit.count import CountTier, latency_bounds, latency_bucket
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.report import latencies
 

@@ -30,10 +30,7 @@ from tests.pipeline.conftest import QUICK
 from window_consumer import TracedProducer
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.audit.consumer import AuditRules
-from window_consumer.audit.process_audit import (
-    Audit,
-    AuditSettings,
-)
+from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.producer import ProducerAudit
 from window_consumer.audit.states import Finding
 from window_consumer.kafka.client_log import ClientLog

@@ -15,17 +15,9 @@ from attrs import frozen
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS
 from tests.pipeline.test_audit import history
 from window_consumer.audit import balance as audit_balance
-from window_consumer.audit.count import (
-    WRITTEN,
-    AuditCount,
-    CountTier,
-    encode,
-)
+from window_consumer.audit.count import WRITTEN, AuditCount, CountTier, encode
 from window_consumer.audit.spark import counts as audit
-from window_consumer.audit.spark.findings import (
-    Rules,
-    findings,
-)
+from window_consumer.audit.spark.findings import Rules, findings
 from window_consumer.audit.states import State
 from window_consumer.spark import tables
 

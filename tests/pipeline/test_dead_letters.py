@@ -8,14 +8,8 @@ import attrs
 
 from tests.model.test_dead_letter import CONNECT, KPIPE, SHARE_GROUP, SPRING, STREAMS
 from tests.pipeline.dead_letters import NOW_MS, Letter, ours, records
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    read_dead_letter,
-)
+from window_consumer.config.sections.mask import MaskRule, MaskRules
+from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.dlq.stored_record import StoredMessage

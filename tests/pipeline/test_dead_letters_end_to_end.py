@@ -22,10 +22,7 @@ from tests.pipeline import here
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.findings import DeadLetterFindings
-from window_consumer.dlq.spark.summary import (
-    ReportRequest,
-    findings,
-)
+from window_consumer.dlq.spark.summary import ReportRequest, findings
 from window_consumer.spark import jobs
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.testing.real_kafka import RealKafka

@@ -25,11 +25,7 @@ from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.model.errors import RunError
-from window_consumer.spark import (
-    jobs,
-    sources,
-    tables,
-)
+from window_consumer.spark import jobs, sources, tables
 from window_consumer.spark.checkpoints import (
     Checkpoint,
     CheckpointError,

@@ -16,10 +16,7 @@ from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Record, TracedProducer, TraceSettings
-from window_consumer.config.sections.pipeline import (
-    LoadedPipeline,
-    load_pipeline,
-)
+from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.spark import jobs
 from window_consumer.spark.wire import plan_of
 from window_consumer.testing.real_kafka import RealKafka

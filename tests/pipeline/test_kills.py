@@ -44,11 +44,7 @@ def start(directory: Path) -> subprocess.Popen[bytes]:
     """Start the job as a user does."""
     with (directory / "said").open("ab") as said:
         return subprocess.Popen(
-            RUN,
-            cwd=directory,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
+            RUN, cwd=directory, start_new_session=True, stdout=subprocess.DEVNULL, stderr=said
         )
 
 

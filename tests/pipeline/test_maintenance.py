@@ -18,12 +18,7 @@ from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import maintenance
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN, QUARANTINE, quarantined, readable
-from window_consumer.trace.event_batch import (
-    Column,
-    OffsetColumn,
-    decoded,
-    encoded,
-)
+from window_consumer.trace.event_batch import Column, OffsetColumn, decoded, encoded
 from window_consumer.trace.query import TraceQuery
 from window_consumer.trace.spark import table as trace
 from window_consumer.trace.spark.schema import TRACE

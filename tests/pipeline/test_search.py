@@ -14,26 +14,11 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from window_consumer.spark.plan import (
-    BUCKETS,
-    writer_of,
-)
-from window_consumer.trace.event import (
-    FIELDS,
-    TraceEvent,
-)
-from window_consumer.trace.event_batch import (
-    Column,
-    OffsetColumn,
-    decoded,
-    encoded,
-    may_have,
-)
+from window_consumer.spark.plan import BUCKETS, writer_of
+from window_consumer.trace.event import FIELDS, TraceEvent
+from window_consumer.trace.event_batch import Column, OffsetColumn, decoded, encoded, may_have
 from window_consumer.trace.query import TraceQuery
-from window_consumer.trace.spark.search import (
-    Index,
-    NoTableError,
-)
+from window_consumer.trace.spark.search import Index, NoTableError
 
 BEGAN_US = 1_767_225_600_000_000
 DAY_US = 86_400_000_000

@@ -9,10 +9,7 @@ import pytest
 
 from tests.commands import Commands
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.session import (
-    SHORT,
-    settings,
-)
+from window_consumer.spark.session import SHORT, settings
 from window_consumer.spark.wire import session_for
 
 if TYPE_CHECKING:

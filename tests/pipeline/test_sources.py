@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.sources import (
-    java_properties,
-    options,
-)
+from window_consumer.spark.sources import java_properties, options
 
 BROKER = {"bootstrap.servers": "b:1"}
 

@@ -10,13 +10,7 @@ import attrs
 
 from window_consumer.spark import tables
 from window_consumer.trace.event import TraceEvent
-from window_consumer.trace.event_batch import (
-    Column,
-    KeyColumn,
-    OffsetColumn,
-    decoded,
-    encoded,
-)
+from window_consumer.trace.event_batch import Column, KeyColumn, OffsetColumn, decoded, encoded
 from window_consumer.trace.spark import table as trace
 
 if TYPE_CHECKING:

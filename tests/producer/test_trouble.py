@@ -151,9 +151,7 @@ def test_threads_that_send_while_a_client_is_replaced_keep_their_order(
         assert mine == list(range(20_000))
 
 
-def test_a_close_says_what_was_never_sent_and_what_may_have_arrived(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_close_says_what_was_never_sent_and_what_may_have_arrived(broker: EmbeddedBroker) -> None:
     producer = producer_of(broker)
     producer.send("orders", value="0").result(10)
     broker.set_rtt(5000)

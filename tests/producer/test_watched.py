@@ -50,9 +50,7 @@ class BrokenCounter:
     acked = failed = sent
 
 
-def test_a_record_that_is_sent_within_a_span_has_its_traceparent(
-    embedded: EmbeddedBroker,
-) -> None:
+def test_a_record_that_is_sent_within_a_span_has_its_traceparent(embedded: EmbeddedBroker) -> None:
     embedded.create_topic("orders", 1)
     span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))
     with Producer({"bootstrap.servers": embedded.bootstrap}) as producer:

@@ -21,15 +21,9 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
-from window_consumer.model.errors import (
-    NoHandlerMatched,
-    UsageError,
-)
+from window_consumer.model.errors import NoHandlerMatched, UsageError
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.routing import (
-    Route,
-    routed,
-)
+from window_consumer.runtime.calls.routing import Route, routed
 from window_consumer.runtime.context import current_record
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.child_main import ChildTools
@@ -132,10 +126,7 @@ def obey_all(records: list[Record]) -> Produce | None:
 NAMES = ("first", "second")
 
 _route = routed(
-    [
-        Route("first", obey, lambda record: record.key == b"first"),
-        Route("second", obey, None),
-    ],
+    [Route("first", obey, lambda record: record.key == b"first"), Route("second", obey, None)],
     "dead_letter",
 )
 

@@ -38,11 +38,7 @@ class Coroutines:
         assert self.pool.stop(DEADLINE_S) == 0
 
     def submit(
-        self,
-        *offsets: int,
-        ordering: str = "unordered",
-        keys: Any = None,
-        batch: bool = False,
+        self, *offsets: int, ordering: str = "unordered", keys: Any = None, batch: bool = False
     ) -> Slice:
         partition = Driven(ordering=ordering).engine.partitions[ORDERS]
         messages = notes(*offsets, keys=keys)

@@ -7,17 +7,11 @@ from typing import Any
 import pytest
 
 from tests.conformance.reader import Reader
-from window_consumer.engine.start_offset import (
-    NoOffsetError,
-    OnNoOffset,
-)
+from window_consumer.engine.start_offset import NoOffsetError, OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import (
-    RETRY_S,
-    Assignments,
-)
+from window_consumer.runtime.assignments import RETRY_S, Assignments
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"

@@ -18,22 +18,12 @@ from tests.engine.support import ORDERS, Driven, notes
 from tests.logged import events_in
 from tests.runtime.coroutines import DEADLINE_S, Coroutines, failed
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    Fatal,
-    Skip,
-)
+from window_consumer.model.errors import Fatal, Skip
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.coroutine_calls import (
-    CallTask,
-    apart,
-    call_each,
-)
-from window_consumer.runtime.context import (
-    RecordContext,
-    current_record,
-)
+from window_consumer.runtime.calls.coroutine_calls import CallTask, apart, call_each
+from window_consumer.runtime.context import RecordContext, current_record
 from window_consumer.runtime.error_report import ErrorReports
 
 pytestmark = pytest.mark.usefixtures("each_loop")

@@ -13,21 +13,11 @@ import pytest
 from tests.engine.support import ORDERS, Driven, notes
 from tests.runtime.coroutines import Coroutines, failed, stalled
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    PartialFailure,
-    StalledError,
-)
+from window_consumer.model.errors import PartialFailure, StalledError
 from window_consumer.model.record import Record
-from window_consumer.runtime.calls.batch_calls import (
-    MOST_SPARES,
-    call_batch,
-)
+from window_consumer.runtime.calls.batch_calls import MOST_SPARES, call_batch
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.context import (
-    RecordContext,
-    Slot,
-    current_record,
-)
+from window_consumer.runtime.context import RecordContext, Slot, current_record
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
 

@@ -11,15 +11,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from tests.engine.support import Note
-from window_consumer.model.record import (
-    Call,
-    Record,
-)
-from window_consumer.runtime.context import (
-    RecordContext,
-    Slot,
-    current_slot,
-)
+from window_consumer.model.record import Call, Record
+from window_consumer.runtime.context import RecordContext, Slot, current_slot
 
 TRACE, SPAN = "a" * 32, "b" * 16
 SENT = [("traceparent", f"00-{TRACE}-{SPAN}-00".encode())]

@@ -6,10 +6,7 @@ from typing import Any
 
 from tests.conformance.reader import Reader
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.protocols import (
-    Commit,
-    CommitResults,
-)
+from window_consumer.model.protocols import Commit, CommitResults
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.final_commit import FinalCommits
 from window_consumer.testing.fakes.broker import FakeBroker

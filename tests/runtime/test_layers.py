@@ -8,28 +8,13 @@ import pytest
 
 from tests.engine.support import Note
 from tests.runtime.test_thread_pool import a_slice
-from window_consumer.model.errors import (
-    Expired,
-    Skip,
-    Unroutable,
-)
+from window_consumer.model.errors import Expired, Skip, Unroutable
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.record import (
-    Call,
-    Record,
-)
+from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller, Handler
-from window_consumer.runtime.calls.expiry import (
-    ExpiryRules,
-    TtlHeader,
-    with_expiry,
-)
+from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader, with_expiry
 from window_consumer.runtime.calls.record_calls import call_each
-from window_consumer.runtime.calls.routing import (
-    Otherwise,
-    Route,
-    routed,
-)
+from window_consumer.runtime.calls.routing import Otherwise, Route, routed
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.error_report import ErrorReports
 

@@ -17,10 +17,7 @@ from window_consumer.runtime.pools.processes.child_batch import BatchReport
 from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
-from window_consumer.runtime.pools.processes.shared_memory import (
-    SharedSlot,
-    SharedSlots,
-)
+from window_consumer.runtime.pools.processes.shared_memory import SharedSlot, SharedSlots
 
 DIED = failure(ProcessDiedError("died"))
 

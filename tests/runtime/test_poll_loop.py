@@ -7,33 +7,17 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from window_consumer.engine.decisions import (
-    Assigned,
-    EngineRules,
-)
+from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    RetryTopicLevel,
-)
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Batch,
-    TopicFacts,
-)
+from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.poll_loop import (
-    LoopRules,
-    PollLoop,
-    PollLoopParts,
-)
-from window_consumer.runtime.topic_watch import (
-    LogEnds,
-    TopicNews,
-)
+from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker

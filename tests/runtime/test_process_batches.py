@@ -21,12 +21,7 @@ from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    Fatal,
-    ProcessDiedError,
-    RetryLater,
-    StalledError,
-)
+from window_consumer.model.errors import Fatal, ProcessDiedError, RetryLater, StalledError
 from window_consumer.model.outcome import Outcome
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports

@@ -349,9 +349,7 @@ def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
 
 
 def test_a_child_that_has_rested_for_long_ends_and_another_one_comes_when_it_is_needed(
-    pools: MakePool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    pools: MakePool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = pools(2, rest_s=0.0)
     first, second = pool.pids
@@ -549,9 +547,7 @@ def test_a_start_that_takes_long_says_so_and_can_be_stopped(
 
 
 def test_a_child_that_cannot_be_replaced_says_so_each_time_and_then_ends_the_worker(
-    pools: MakePool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    pools: MakePool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = pools(1, "obey", f"once {tmp_path / 'begun'}", backoff_s=0.01, max_starts=2)
     pool.slice_of("exit 3")

@@ -10,23 +10,14 @@ from attrs import evolve
 
 from tests.engine.support import ORDERS, Driven, Note, failure, notes
 from tests.logged import events_in, fields_of, lines_of
-from window_consumer.engine.decisions import (
-    Outlived,
-    OwnerAway,
-)
+from window_consumer.engine.decisions import Outlived, OwnerAway
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.crash_suspects import crashed
-from window_consumer.engine.guards.stalls import (
-    Ending,
-    Stalled,
-)
+from window_consumer.engine.guards.stalls import Ending, Stalled
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    ProcessDiedError,
-    RetryLater,
-)
+from window_consumer.model.errors import ProcessDiedError, RetryLater
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
@@ -153,11 +144,7 @@ def test_lines_of_an_outage_count_attempts_and_name_no_end_of_records_that_stay(
 @pytest.mark.parametrize(
     ("rules", "asked_s", "said"),
     [
-        (
-            RetryRules(),
-            1800.0,
-            "retry.levels",
-        ),
+        (RetryRules(), 1800.0, "retry.levels"),
         (RetryRules(on_failure="block"), 1800.0, "on_failure: block"),
         (RetryRules(levels=(Level("10m", 600.0),)), 1800.0, "600 s"),
         (RetryRules(levels=(Level("1h", 3600.0),)), 1800.0, None),

@@ -7,27 +7,13 @@ from queue import Empty
 from typing import Any
 
 from tests.runtime.test_poll_loop import Warnings, parts_of
-from window_consumer.engine.decisions import (
-    Assigned,
-    EngineRules,
-)
+from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-    CommitResults,
-    TopicFacts,
-)
+from window_consumer.model.protocols import Batch, Commit, CommitResults, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.poll_loop import (
-    ENDING_S,
-    LEAVING_S,
-    LoopRules,
-    Phase,
-    PollLoop,
-)
+from window_consumer.runtime.poll_loop import ENDING_S, LEAVING_S, LoopRules, Phase, PollLoop
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource

@@ -9,10 +9,7 @@ import sys
 
 import pytest
 
-from window_consumer.runtime.pools.processes.shared_memory import (
-    NUMBER_BYTES,
-    SharedNumber,
-)
+from window_consumer.runtime.pools.processes.shared_memory import NUMBER_BYTES, SharedNumber
 
 COUNT = 200_000
 

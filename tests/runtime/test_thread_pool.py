@@ -16,19 +16,12 @@ import pytest
 from tests.engine.support import ORDERS, Driven, notes
 from window_consumer import Produce
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.errors import (
-    Fatal,
-    NoHandlerMatched,
-    Skip,
-)
+from window_consumer.model.errors import Fatal, NoHandlerMatched, Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller, Handler
 from window_consumer.runtime.calls.record_calls import call_each
-from window_consumer.runtime.context import (
-    Slot,
-    current_record,
-)
+from window_consumer.runtime.context import Slot, current_record
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
 

@@ -7,17 +7,10 @@ from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    RunError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, RunError
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.topic_watch import (
-    LogEnds,
-    TopicNews,
-    TopicWatch,
-)
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews, TopicWatch
 
 DEADLINE_S = 30.0
 PAUSED = TopicPartition("orders", 3)

@@ -12,15 +12,8 @@ from hypothesis import strategies as some
 
 from tests.engine.support import ORDERS, OTHERS, Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.engine.windows_snapshot import (
-    LimitSnapshot,
-    WindowsSnapshot,
-)
-from window_consumer.runtime.figures.worker_snapshot import (
-    WorkerSnapshot,
-    from_json,
-    to_json,
-)
+from window_consumer.engine.windows_snapshot import LimitSnapshot, WindowsSnapshot
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, from_json, to_json
 
 
 def taken(offsets: int, claimed: int, failed: list[int]) -> WindowsSnapshot:

@@ -7,10 +7,7 @@ from itertools import count
 from typing import Any
 
 from window_consumer.audit.consumer import ConsumerAudit
-from window_consumer.audit.pending import (
-    BucketStretch,
-    PendingCounts,
-)
+from window_consumer.audit.pending import BucketStretch, PendingCounts
 from window_consumer.audit.sums import SumsByBucket
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord

@@ -7,15 +7,9 @@ from typing import Any
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import (
-    Retry,
-    Spent,
-)
+from window_consumer.engine.retry.policy import Retry, Spent
 from window_consumer.engine.retry.queue import RetryGroup, RetryQueue
-from window_consumer.engine.scheduling.batching import (
-    BatchDispatcher,
-    Gathering,
-)
+from window_consumer.engine.scheduling.batching import BatchDispatcher, Gathering
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure

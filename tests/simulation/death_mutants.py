@@ -9,11 +9,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
-from window_consumer.engine.scheduling.batch_bisection import (
-    BatchBisection,
-    BatchHalf,
-    died_on,
-)
+from window_consumer.engine.scheduling.batch_bisection import BatchBisection, BatchHalf, died_on
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.fault import Failure

@@ -7,22 +7,14 @@ from typing import Any
 
 from attrs import evolve
 
-from window_consumer.engine.decisions import (
-    Assigned,
-    Decisions,
-    EngineRules,
-    Outlived,
-)
+from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-    Jitter,
-)
+from window_consumer.engine.retry.policy import FailedRecord, Jitter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import ByKey, Taken
@@ -32,14 +24,8 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.protocols import Batch, Commit
+from window_consumer.model.record import Message, TopicPartition
 
 
 class CommitsPastAnOpenCell(Engine):

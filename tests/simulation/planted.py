@@ -10,11 +10,7 @@ from pathlib import Path
 from attrs import frozen
 
 from window_consumer.simulator.schedule import draw as drawn
-from window_consumer.simulator.simulator import (
-    Draw,
-    ViolationError,
-    simulate,
-)
+from window_consumer.simulator.simulator import Draw, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 FILE = Path(__file__).with_name("first_seeds.json")

@@ -17,10 +17,7 @@ from window_consumer.model.errors import Skip
 from window_consumer.simulator.member import SharedSimulation
 from window_consumer.simulator.schedule import draw
 from window_consumer.simulator.simulator import simulate
-from window_consumer.simulator.system_under_test import (
-    MakeAudit,
-    SystemUnderTest,
-)
+from window_consumer.simulator.system_under_test import MakeAudit, SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch
 
 COMMIT_S = 0.6

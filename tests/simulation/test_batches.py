@@ -8,11 +8,7 @@ from tests.simulation import batch_mutants as mutants
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import failing_batches, with_batches
 from window_consumer.engine.engine import Engine
-from window_consumer.simulator.simulator import (
-    Draw,
-    ViolationError,
-    simulate,
-)
+from window_consumer.simulator.simulator import Draw, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 60

@@ -6,10 +6,7 @@ import pytest
 
 from tests.simulation import copy_mutants
 from tests.simulation.planted import Planted
-from window_consumer.simulator.system_under_test import (
-    MakeCopy,
-    SystemUnderTest,
-)
+from window_consumer.simulator.system_under_test import MakeCopy, SystemUnderTest
 
 SEEDS = 3000
 

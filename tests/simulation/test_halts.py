@@ -16,10 +16,7 @@ from window_consumer.engine.guards.manual_pause import ManualPauses
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.simulator import schedule
-from window_consumer.simulator.schedule import (
-    Action,
-    SchedulePlan,
-)
+from window_consumer.simulator.schedule import Action, SchedulePlan
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 

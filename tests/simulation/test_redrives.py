@@ -7,14 +7,8 @@ import pytest
 from tests.simulation import redrive_mutants as mutants
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import many_dead_letters
-from window_consumer.simulator.simulator import (
-    ViolationError,
-    simulate,
-)
-from window_consumer.simulator.system_under_test import (
-    MakeRedrive,
-    SystemUnderTest,
-)
+from window_consumer.simulator.simulator import ViolationError, simulate
+from window_consumer.simulator.system_under_test import MakeRedrive, SystemUnderTest
 
 SCHEDULES = 200
 MUTANTS_SEEDS = 1000

@@ -8,9 +8,7 @@ from tests.simulation import result_mutants as mutants
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import many_results
 from window_consumer.engine.engine import Engine
-from window_consumer.simulator.simulator import (
-    simulate,
-)
+from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SEEDS = 3000

@@ -18,11 +18,7 @@ from tests.simulation import (
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import outages, poisoned
 from window_consumer.engine.engine import Engine
-from window_consumer.simulator.simulator import (
-    ViolationError,
-    main,
-    simulate,
-)
+from window_consumer.simulator.simulator import ViolationError, main, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 1600

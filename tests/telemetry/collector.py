@@ -12,9 +12,7 @@ from typing import Any, Self
 
 import grpc  # type: ignore[import-untyped] # it has no types of its own
 from attrs import frozen
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 DEADLINE_S = 60.0

@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.telemetry.workers import a_snapshot, fake_worker, told
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    AskError,
-    ask,
-)
+from window_consumer.admin.client import Access, AdminAddress, AskError, ask
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.replica import HttpAnswer
 

@@ -12,23 +12,10 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Driven, Note
-from window_consumer.audit.consumer import (
-    AuditRules,
-    ConsumerAudit,
-)
-from window_consumer.audit.count import (
-    CountTier,
-    latency_bucket,
-    signed64,
-)
+from window_consumer.audit.consumer import AuditRules, ConsumerAudit
+from window_consumer.audit.count import CountTier, latency_bucket, signed64
 from window_consumer.audit.pending import PendingCounts
-from window_consumer.audit.sums import (
-    MOST_BYTES,
-    MOST_RECORDS,
-    Columns,
-    Gathered,
-    id_hash,
-)
+from window_consumer.audit.sums import MOST_BYTES, MOST_RECORDS, Columns, Gathered, id_hash
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Skip

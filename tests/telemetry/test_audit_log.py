@@ -19,11 +19,7 @@ import pytest
 from tests.logged import events_in, lines_of
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    decode,
-)
+from window_consumer.audit.count import AuditCount, CountTier, decode
 from window_consumer.audit.journal import (
     CountJournal,
     Identity,
@@ -32,30 +28,17 @@ from window_consumer.audit.journal import (
     lock,
     new_incarnation,
 )
-from window_consumer.audit.process_audit import (
-    Audit,
-    AuditSettings,
-)
-from window_consumer.audit.sends import (
-    Sends,
-    clients,
-    left_behind,
-)
+from window_consumer.audit.process_audit import Audit, AuditSettings
+from window_consumer.audit.sends import Sends, clients, left_behind
 from window_consumer.audit.shipper import Shipper
 from window_consumer.audit.sink import CountingSink
 from window_consumer.audit.wire import begun
-from window_consumer.model.errors import (
-    PublishFailedError,
-    UsageError,
-)
+from window_consumer.model.errors import PublishFailedError, UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
 from window_consumer.runtime.figures.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fakes.sink import (
-    FakeSink,
-    Fate,
-)
+from window_consumer.testing.fakes.sink import FakeSink, Fate
 from window_consumer.testing.fakes.topics import FakeTopics
 
 ROW: dict[str, Any] = {

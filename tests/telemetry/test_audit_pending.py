@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from window_consumer.audit.count import CountTier
-from window_consumer.audit.pending import (
-    BucketStretch,
-    PendingCounts,
-)
+from window_consumer.audit.pending import BucketStretch, PendingCounts
 from window_consumer.audit.sums import Columns
 from window_consumer.model.offset_ranges import Ranges
 

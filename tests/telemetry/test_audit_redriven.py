@@ -8,14 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from window_consumer.audit.count import (
-    CountTier,
-    decode,
-)
-from window_consumer.audit.process_audit import (
-    Audit,
-    AuditSettings,
-)
+from window_consumer.audit.count import CountTier, decode
+from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sink import CountingWriter
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import Refusals

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.engine.support import ORDERS, Note
-from window_consumer.audit.consumer import (
-    AuditRules,
-    ConsumerAudit,
-)
+from window_consumer.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.audit.sums import SkewWatch
-from window_consumer.engine.decisions import (
-    Assigned,
-    EngineRules,
-)
+from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
 

@@ -7,16 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.audit.count import (
-    CountTier,
-    latency_bucket,
-)
-from window_consumer.audit.sums import (
-    Columns,
-    SumsByBucket,
-    Timestamp,
-    id_hash,
-)
+from window_consumer.audit.count import CountTier, latency_bucket
+from window_consumer.audit.sums import Columns, SumsByBucket, Timestamp, id_hash
 
 WALL_MS = 1_700_000_000_000
 MINUTE_MS = 60_000

@@ -8,16 +8,8 @@ from tests.engine.support import ORDERS, Note, notes, spent_after
 from tests.telemetry.tracing import Traced
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.model.errors import (
-    Expired,
-    Fatal,
-    NoHandlerMatched,
-    Skip,
-)
-from window_consumer.trace.sampling import (
-    Sampling,
-    seed_of,
-)
+from window_consumer.model.errors import Expired, Fatal, NoHandlerMatched, Skip
+from window_consumer.trace.sampling import Sampling, seed_of
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

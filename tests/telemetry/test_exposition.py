@@ -10,26 +10,12 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.engine.support import Driven, notes
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
-from window_consumer.engine.scheduling.adaptive_concurrency import (
-    LimitCause,
-    LimitRules,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause, LimitRules
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.exposition import (
-    exposition,
-    joined,
-    metrics_page,
-    prometheus_name,
-)
-from window_consumer.metrics.metric import (
-    Metric,
-    MetricKind,
-)
+from window_consumer.metrics.exposition import exposition, joined, metrics_page, prometheus_name
+from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from window_consumer.metrics.health import (
-    SILENT_S,
-    Health,
-)
+from window_consumer.metrics.health import SILENT_S, Health
 from window_consumer.runtime.poll_loop import Phase
 
 

@@ -16,24 +16,13 @@ from tests.commands import DEADLINE_S
 from tests.logged import events_in, fields_of, lines_of
 from tests.telemetry.tracing import LOGGER
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import (
-    ApiKey,
-    EmbeddedBroker,
-    ErrorCode,
-)
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event_batch import encoded
-from window_consumer.trace.recording.exporter import (
-    ExporterFigures,
-    TraceExporter,
-    Written,
-)
-from window_consumer.trace.recording.exporters import (
-    Acks,
-    way_out,
-)
+from window_consumer.trace.recording.exporter import ExporterFigures, TraceExporter, Written
+from window_consumer.trace.recording.exporters import Acks, way_out
 from window_consumer.trace.recording.shipper import SpoolShipper
 from window_consumer.trace.recording.spool import Orphans, Spool
 

@@ -22,12 +22,7 @@ from tests.commands import DEADLINE_S
 from tests.logged import events_in, fields_of
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.recording.exporter import Written
-from window_consumer.trace.recording.spool import (
-    PREFIX,
-    Orphans,
-    Spool,
-    data_of,
-)
+from window_consumer.trace.recording.spool import PREFIX, Orphans, Spool, data_of
 
 LOGGER = logging.getLogger("window_consumer")
 MANY = 10**9

@@ -15,17 +15,10 @@ from tests.telemetry.tracing import ABOUT, LOGGER, Kept
 from window_consumer.model.key_forms import as_text
 from window_consumer.runtime.figures.measures import TraceFigures
 from window_consumer.trace.event import Step
-from window_consumer.trace.recording import (
-    batch_builder as batches,
-)
-from window_consumer.trace.recording import (
-    writer,
-)
+from window_consumer.trace.recording import batch_builder as batches
+from window_consumer.trace.recording import writer
 from window_consumer.trace.recording.exporter import Written
-from window_consumer.trace.recording.notes import (
-    EventGroup,
-    TraceNote,
-)
+from window_consumer.trace.recording.notes import EventGroup, TraceNote
 from window_consumer.trace.recording.writer import TraceWriter
 
 RECEIVED = EventGroup(ABOUT, Step.RECEIVED, "orders", 0, 1.0)

@@ -9,10 +9,7 @@ import pytest
 from tests.engine.support import ORDERS, Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.figures.trend import (
-    Trend,
-    TrendSample,
-)
+from window_consumer.runtime.figures.trend import Trend, TrendSample
 
 
 def snapshot(log_end: int | None, slots: int = 4) -> WindowsSnapshot:

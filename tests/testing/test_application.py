@@ -12,14 +12,7 @@ import pytest
 
 from tests.logged import events_in, fields_of, lines_of
 from tests.testing.shops import PATIENT, Shop, config
-from window_consumer import (
-    App,
-    ConfigError,
-    Record,
-    UsageError,
-    WorkerStoppedError,
-    current_record,
-)
+from window_consumer import App, ConfigError, Record, UsageError, WorkerStoppedError, current_record
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing import (
     DEAD_LETTERED,
@@ -235,9 +228,7 @@ def test_within_a_handler_time_passes_as_in_a_slow_one() -> None:
         assert wc_app.clock.now() == began + 60
 
 
-def test_the_worker_goes_on_beside_a_call_that_lasts(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_worker_goes_on_beside_a_call_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
     app = App("shop")
     holder: list[TestApp] = []
 
@@ -568,10 +559,7 @@ def test_a_record_can_be_made_for_a_handler_that_is_called_by_itself(shop: Shop)
 
 
 def test_an_unknown_topic_is_refused_with_those_that_there_are(shop: Shop) -> None:
-    with (
-        shop.run() as wc_app,
-        pytest.raises(UsageError, match=r"'order': .*\borders\b"),
-    ):
+    with shop.run() as wc_app, pytest.raises(UsageError, match=r"'order': .*\borders\b"):
         wc_app.send("order", 1)
 
 

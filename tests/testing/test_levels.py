@@ -196,10 +196,7 @@ def test_a_record_for_no_handler_goes_where_the_rule_says(rule: str, outcome: ob
         "group": "shop",
         "otherwise": rule,
         "handler": ["paid", "refunded"],
-        "routes": {
-            "paid": "header('kind') == 'paid'",
-            "refunded": "header('kind') == 'refunded'",
-        },
+        "routes": {"paid": "header('kind') == 'paid'", "refunded": "header('kind') == 'refunded'"},
     }
     with TestApp(app, config(orders=routes)) as wc_app:
         assert wc_app.send("orders", 1, headers={"kind": "refunded"}).outcome is DONE

@@ -15,16 +15,10 @@ from tests.testing.shops import config
 from window_consumer import App, Record
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Commit,
-    CommittedOffset,
-)
+from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing import TestApp
-from window_consumer.testing.fakes.group import (
-    FakeGroup,
-    RefusedCommit,
-)
+from window_consumer.testing.fakes.group import FakeGroup, RefusedCommit
 from window_consumer.testing.fakes.source import FakeSource
 
 ORDERS = TopicPartition("orders", 0)

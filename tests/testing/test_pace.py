@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from tests.testing.shops import Shop
-from window_consumer.testing import (
-    DONE,
-    WAITING,
-)
+from window_consumer.testing import DONE, WAITING
 
 
 def test_a_rate_holds_records_back_until_their_time() -> None:

@@ -6,11 +6,7 @@ import os
 
 from tests.testing.shops import config
 from window_consumer import App, PartialFailure, Record
-from window_consumer.testing import (
-    DEAD_LETTERED,
-    DONE,
-    TestApp,
-)
+from window_consumer.testing import DEAD_LETTERED, DONE, TestApp
 
 
 def test_handlers_for_processes_run_in_the_test_wherever_they_are_defined() -> None:

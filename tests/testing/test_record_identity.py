@@ -6,12 +6,7 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, Record
-from window_consumer.testing import (
-    DEAD_LETTERED,
-    DONE,
-    MOVED,
-    TestApp,
-)
+from window_consumer.testing import DEAD_LETTERED, DONE, MOVED, TestApp
 
 LEVELS = {"retry": {"attempts": 2, "levels": ["10s", "10m"]}}
 

@@ -9,12 +9,7 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, Produce, Record, ResultRefusedError
-from window_consumer.testing import (
-    DEAD_LETTERED,
-    DONE,
-    RETRYING,
-    TestApp,
-)
+from window_consumer.testing import DEAD_LETTERED, DONE, RETRYING, TestApp
 from window_consumer.testing.fakes.broker import Fate
 from window_consumer.testing.fakes.topics import partition_of
 

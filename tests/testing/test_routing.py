@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from window_consumer import App, Record, header
-from window_consumer.testing import (
-    DEAD_LETTERED,
-    DONE,
-    EXPIRED,
-    RETRYING,
-    SKIPPED,
-    TestApp,
-)
+from window_consumer.testing import DEAD_LETTERED, DONE, EXPIRED, RETRYING, SKIPPED, TestApp
 
 
 def routed_app() -> App:

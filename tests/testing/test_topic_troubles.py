@@ -13,10 +13,7 @@ from tests.testing.shops import config
 from window_consumer import App, Record
 from window_consumer.model.errors import ConfigError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.testing import (
-    DONE,
-    TestApp,
-)
+from window_consumer.testing import DONE, TestApp
 
 LONG = "orders-" + "x" * 236
 """Kafka takes this name, but none that is longer by the group and the ending of a copy's topic."""

@@ -9,13 +9,7 @@ import pytest
 from tests.app.typed_messages import Attrs
 from tests.testing.shops import config
 from window_consumer import App, Record, Undecodable
-from window_consumer.testing import (
-    DEAD_LETTERED,
-    DONE,
-    DROPPED,
-    MOVED,
-    TestApp,
-)
+from window_consumer.testing import DEAD_LETTERED, DONE, DROPPED, MOVED, TestApp
 
 GOOD, BAD = {"id": 7, "customer": "ada"}, {"id": "seven"}
 

@@ -22,10 +22,7 @@ from window_consumer.admin.shown_records import ShownRecords
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.inspection import FailedRecords

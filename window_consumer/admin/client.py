@@ -13,14 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from attrs import field, frozen
 
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
-from window_consumer.runtime.figures.worker_snapshot import (
-    WorkerSnapshot,
-    from_json,
-)
+from window_consumer.model.errors import RunError, UsageError
+from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, from_json
 
 DEFAULT_PORT: Final = 8090
 WINDOWS: Final = "/api/windows"

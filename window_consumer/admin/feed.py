@@ -13,10 +13,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
-from window_consumer.admin.board import (
-    Board,
-    now_ms,
-)
+from window_consumer.admin.board import Board, now_ms
 from window_consumer.admin.history import EVERY_S
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from window_consumer.engine.windows_snapshot import (
-    PartitionSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import PartitionSnapshot, WindowsSnapshot
 from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 

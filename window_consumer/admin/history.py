@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.runtime.figures.trend import (
-    Trend,
-    TrendSample,
-)
+from window_consumer.runtime.figures.trend import Trend, TrendSample
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 EVERY_S: Final = 2.0

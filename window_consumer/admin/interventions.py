@@ -8,10 +8,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker import Worker
 

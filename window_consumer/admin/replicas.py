@@ -12,18 +12,10 @@ from urllib.parse import quote, urlencode
 
 from attrs import define, field
 
-from window_consumer.admin.board import (
-    ANSWER_S,
-    BoardAddress,
-    CellPlace,
-    now_ms,
-)
+from window_consumer.admin.board import ANSWER_S, BoardAddress, CellPlace, now_ms
 from window_consumer.admin.interventions import DEADLINE_S
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.replica import HttpAnswer, ask
 

@@ -13,10 +13,7 @@ from attrs import evolve, frozen
 
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.windows_snapshot import (
-    PartitionSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import PartitionSnapshot, WindowsSnapshot
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import (

@@ -25,23 +25,10 @@ from window_consumer.admin.board import (
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
 from window_consumer.admin.frames import outcomes_module
-from window_consumer.admin.guard import (
-    Gate,
-    Guard,
-    log_in,
-    log_out,
-)
-from window_consumer.admin.interventions import (
-    BREAKER_WORDS,
-    DONE,
-    STATUS,
-    WORDS,
-)
+from window_consumer.admin.guard import Gate, Guard, log_in, log_out
+from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WORDS
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 

@@ -7,10 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
-from window_consumer.app.calls import (
-    refuse_mixtures,
-    refuse_once,
-)
+from window_consumer.app.calls import refuse_mixtures, refuse_once
 from window_consumer.app.child_spec import ChildSpec, blueprints_of
 from window_consumer.app.definition import AppDefinition, Token
 from window_consumer.app.embedding import OnFailure, embedded
@@ -30,10 +27,7 @@ from window_consumer.app.handlers import (
     name_of,
     refuse_unbound_method,
 )
-from window_consumer.app.lifespans import (
-    Lifespan,
-    refuse_what_opens_nothing,
-)
+from window_consumer.app.lifespans import Lifespan, refuse_what_opens_nothing
 from window_consumer.app.plan import AppPlan
 from window_consumer.app.planning import make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare

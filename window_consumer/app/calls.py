@@ -16,11 +16,7 @@ from window_consumer.app.handlers import (
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions import Condition
-from window_consumer.model.conditions.lookup import (
-    IsCopy,
-    RecordLookup,
-    WallMs,
-)
+from window_consumer.model.conditions.lookup import IsCopy, RecordLookup, WallMs
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import Warn
 from window_consumer.model.record import Record
@@ -31,13 +27,8 @@ from window_consumer.runtime.calls.batch_layers import (
     routed_batches,
     with_batch_expiry,
 )
-from window_consumer.runtime.calls.expiry import (
-    with_expiry,
-)
-from window_consumer.runtime.calls.routing import (
-    Route,
-    routed,
-)
+from window_consumer.runtime.calls.expiry import with_expiry
+from window_consumer.runtime.calls.routing import Route, routed
 
 F = TypeVar("F", Handler, BatchHandler)
 
@@ -87,10 +78,7 @@ def batch_handler_of(
         BatchRoute(
             route.handler.name,
             _once(
-                route,
-                worker,
-                with_batch_middleware(route.handler.call_batch, middleware),
-                shared,
+                route, worker, with_batch_middleware(route.handler.call_batch, middleware), shared
             ),
             _matcher(route.when, is_copy, wall_ms),
         )

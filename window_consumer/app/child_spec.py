@@ -13,10 +13,7 @@ from attrs import evolve, frozen
 
 from window_consumer.app.definition import AppDefinition
 from window_consumer.app.handlers import PlannedRoute
-from window_consumer.app.plan import (
-    AppPlan,
-    PlannedWorker,
-)
+from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import (
     ErrorsConfig,
@@ -28,10 +25,7 @@ from window_consumer.config import (
     WorkerConfig,
 )
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.metrics.otel.wire import (
-    SpansOfChild,
-    spans_of_child,
-)
+from window_consumer.metrics.otel.wire import SpansOfChild, spans_of_child
 from window_consumer.model.conditions import Condition
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import UsageError

@@ -7,18 +7,10 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve, frozen
 
 from window_consumer.app.application import App
-from window_consumer.app.limits.group_times import (
-    HEARTBEAT,
-    SESSION,
-    GroupTimes,
-    group_times,
-)
+from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, GroupTimes, group_times
 from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import PreparedWorker
-from window_consumer.app.topics.event_topics import (
-    event_place,
-    event_topics,
-)
+from window_consumer.app.topics.event_topics import event_place, event_topics
 from window_consumer.app.topics.problems import wider_copies
 from window_consumer.engine.commit_metadata import MAX_BYTES
 

@@ -17,10 +17,7 @@ from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import BatchHandler
-from window_consumer.runtime.calls.result_guard import (
-    demanding,
-    noting,
-)
+from window_consumer.runtime.calls.result_guard import demanding, noting
 from window_consumer.runtime.pools.registry import kind_for
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -8,14 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from window_consumer.app.handlers import (
-    HandlerSpec,
-    planned_routes,
-)
-from window_consumer.app.kafka_properties import (
-    kafka_problems,
-    missing_brokers,
-)
+from window_consumer.app.handlers import HandlerSpec, planned_routes
+from window_consumer.app.kafka_properties import kafka_problems, missing_brokers
 from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.app.topics.ladder_topics import levels_of
 from window_consumer.config import (

@@ -10,38 +10,17 @@ from collections.abc import Container, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from window_consumer.app.plan import (
-    AppPlan,
-    PlannedWorker,
-)
-from window_consumer.app.start_timeout import (
-    LOGGER,
-    StartTimeout,
-)
-from window_consumer.app.topics.copy_topics import (
-    CopyTopics,
-    Ladder,
-    missing_right,
-)
-from window_consumer.app.topics.orphan_topics import (
-    OrphanTopic,
-    leftovers,
-)
+from window_consumer.app.plan import AppPlan, PlannedWorker
+from window_consumer.app.start_timeout import LOGGER, StartTimeout
+from window_consumer.app.topics.copy_topics import CopyTopics, Ladder, missing_right
+from window_consumer.app.topics.orphan_topics import OrphanTopic, leftovers
 from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.app.topics.problems import (
-    TopicTroubles,
-    wider_copies,
-)
+from window_consumer.app.topics.problems import TopicTroubles, wider_copies
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import Topic
-from window_consumer.kafka.oauth import (
-    ARGUMENT,
-    OauthToken,
-    OAuthTokens,
-    uses_tokens,
-)
+from window_consumer.kafka.oauth import ARGUMENT, OauthToken, OAuthTokens, uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import (
     BrokerUnavailableError,

@@ -8,10 +8,7 @@ from time import monotonic, sleep
 
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OAuthTokens
-from window_consumer.model.errors import (
-    AuthenticationError,
-    StartStoppedError,
-)
+from window_consumer.model.errors import AuthenticationError, StartStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 

@@ -14,10 +14,7 @@ from window_consumer.app.listeners import listeners_of
 from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import prepare
 from window_consumer.app.start_timeout import LOGGER, StartTimeout
-from window_consumer.app.wiring import (
-    source_maker,
-    wire,
-)
+from window_consumer.app.wiring import source_maker, wire
 from window_consumer.database.wire import once_beside
 from window_consumer.metrics.otel.wire import metering
 from window_consumer.metrics.wire import health_of

@@ -8,23 +8,13 @@ from typing import Any
 
 import attrs
 
-from window_consumer.app.calls import (
-    batch_handler_of,
-    handler_of,
-)
+from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.child_spec import ChildSpec
 from window_consumer.app.definition import AppDefinition
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
-from window_consumer.app.plan import (
-    AppPlan,
-    PlannedWorker,
-)
-from window_consumer.app.preflight import (
-    Preparation,
-    Prepared,
-    PreparedWorker,
-)
+from window_consumer.app.plan import AppPlan, PlannedWorker
+from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.settings import ConsumerNeeds
@@ -32,26 +22,13 @@ from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
-from window_consumer.runtime.calls.spans import (
-    CallSpans,
-    spanned,
-)
+from window_consumer.runtime.calls.spans import CallSpans, spanned
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.poll_loop import (
-    LoopRules,
-    Phase,
-)
+from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
-from window_consumer.runtime.running import (
-    MakeSource,
-    MakeWorkers,
-)
-from window_consumer.runtime.worker import (
-    SystemClock,
-    Worker,
-    WorkerSetup,
-)
+from window_consumer.runtime.running import MakeSource, MakeWorkers
+from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
 
 def wire(

@@ -11,18 +11,8 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
-from window_consumer.audit.count import (
-    WRITTEN,
-    AuditCount,
-    CountTier,
-    signed64,
-)
-from window_consumer.model.offset_ranges import (
-    Ranges,
-    overlap,
-    united,
-    without,
-)
+from window_consumer.audit.count import WRITTEN, AuditCount, CountTier, signed64
+from window_consumer.model.offset_ranges import Ranges, overlap, united, without
 
 Place = tuple[str, str, int]
 """A group, and a topic's partition."""

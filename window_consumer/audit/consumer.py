@@ -13,10 +13,7 @@ from weakref import WeakKeyDictionary
 from attrs import frozen
 
 from window_consumer.audit.count import CountTier
-from window_consumer.audit.pending import (
-    BucketStretch,
-    PendingCounts,
-)
+from window_consumer.audit.pending import BucketStretch, PendingCounts
 from window_consumer.audit.sums import (
     CREATE_TIME,
     MOST_RECORDS,
@@ -36,16 +33,10 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model import headers as names
-from window_consumer.model.copy_headers import (
-    Hop,
-    of_copy,
-)
+from window_consumer.model.copy_headers import Hop, of_copy
 from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.protocols import Commit
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import given_id
 
 TIERS: Final = {row: CountTier(row.tier) for row in OUTCOMES if row.tier}
@@ -223,14 +214,7 @@ class ConsumerAudit(Observer):
         hops = list(map(of_copy, messages)) if partition.retry_level.is_copy else None
         times_ms, stamps = _timestamps(messages, hops)
         hashes = _hashes(messages, hops, partition.name, offsets) if self._rules.ids else None
-        columns = Columns(
-            times_ms,
-            list(map(len, messages)),
-            hashes,
-            wall_ms,
-            skew,
-            stamps,
-        )
+        columns = Columns(times_ms, list(map(len, messages)), hashes, wall_ms, skew, stamps)
         tenure.pending.add(tier, offsets, columns, partition.window.next_offset)
 
     def _write(

@@ -21,10 +21,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from window_consumer.audit.count import (
-    AuditCount,
-    encode,
-)
+from window_consumer.audit.count import AuditCount, encode
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger

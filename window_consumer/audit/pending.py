@@ -18,19 +18,9 @@ from typing import NamedTuple
 from attrs import frozen
 
 from window_consumer.audit.count import CountTier
-from window_consumer.audit.sums import (
-    Columns,
-    SumsByBucket,
-)
-from window_consumer.engine.offsets import (
-    after,
-    is_contiguous,
-)
-from window_consumer.model.offset_ranges import (
-    Ranges,
-    united,
-    without,
-)
+from window_consumer.audit.sums import Columns, SumsByBucket
+from window_consumer.engine.offsets import after, is_contiguous
+from window_consumer.model.offset_ranges import Ranges, united, without
 
 FOLD_RECORDS = 4096
 """Records whose columns are kept before those behind the window are added up."""

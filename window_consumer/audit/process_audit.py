@@ -13,15 +13,8 @@ from typing import Any, Final, Self
 from attrs import evolve, field, frozen
 
 from window_consumer.audit import sends
-from window_consumer.audit.consumer import (
-    AuditRules,
-    ConsumerAudit,
-)
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    decode,
-)
+from window_consumer.audit.consumer import AuditRules, ConsumerAudit
+from window_consumer.audit.count import AuditCount, CountTier, decode
 from window_consumer.audit.journal import (
     SAY_AGAIN_S,
     CountJournal,
@@ -34,11 +27,7 @@ from window_consumer.audit.journal import (
     new_incarnation,
     segments,
 )
-from window_consumer.audit.producer import (
-    ProducerAudit,
-    counted,
-    listed,
-)
+from window_consumer.audit.producer import ProducerAudit, counted, listed
 from window_consumer.audit.sends import AGAIN_S, Sends
 from window_consumer.audit.shipper import DEADLINE_S, Shipper
 from window_consumer.model.log_events import LogEvent

@@ -14,14 +14,8 @@ from attrs import define, field
 
 from window_consumer.audit.count import CountTier
 from window_consumer.audit.journal import CountJournal
-from window_consumer.audit.sends import (
-    Send,
-    Sends,
-)
-from window_consumer.audit.sums import (
-    Sums,
-    id_hash,
-)
+from window_consumer.audit.sends import Send, Sends
+from window_consumer.audit.sums import Sums, id_hash
 
 MOST_IDS: Final = 1_000
 """The most ids in one count of unknown sends; more ids need more counts."""

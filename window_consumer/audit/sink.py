@@ -6,18 +6,10 @@ from collections.abc import Sequence
 
 from window_consumer.audit.producer import ProducerAudit
 from window_consumer.kafka.group_progress import GroupProgress
-from window_consumer.kafka.log_writer import (
-    LogWriter,
-    Refusals,
-)
+from window_consumer.kafka.log_writer import LogWriter, Refusals
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Clock,
-    Copy,
-    Delivery,
-    Sink,
-)
+from window_consumer.model.protocols import Clock, Copy, Delivery, Sink
 
 
 class CountingWriter:

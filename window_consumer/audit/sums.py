@@ -19,12 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
-from window_consumer.audit.count import (
-    CountTier,
-    latency_bounds,
-    latency_bucket,
-    signed64,
-)
+from window_consumer.audit.count import CountTier, latency_bounds, latency_bucket, signed64
 from window_consumer.model.record import Message
 
 CREATE_TIME: Final = 1

@@ -13,37 +13,21 @@ from attrs import frozen
 
 from window_consumer.app.clients import Clients
 from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import (
-    Prepared,
-    PreparedWorker,
-)
+from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.event_topics import (
-    audit_topic,
-    event_place,
-    event_properties,
-)
+from window_consumer.app.topics.event_topics import audit_topic, event_place, event_properties
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
-from window_consumer.audit.process_audit import (
-    Audit,
-    AuditSettings,
-)
+from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sink import CountingSink, CountingWriter
-from window_consumer.config import (
-    AuditConfig,
-    LoadedConfig,
-)
+from window_consumer.config import AuditConfig, LoadedConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Clock,
-    Sink,
-)
+from window_consumer.model.protocols import Clock, Sink
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
@@ -69,9 +53,7 @@ class Auditing:
             return "" if retry_level is None else retry_level.source
 
         counter = self.audit.producer(
-            f"{worker.plan.name}-copies",
-            worker.plan.config.group,
-            origin_of,
+            f"{worker.plan.name}-copies", worker.plan.config.group, origin_of
         )
         return CountingSink(sink, counter, clock)
 

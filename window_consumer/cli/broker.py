@@ -12,10 +12,7 @@ from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.signals import Signals
-from window_consumer.kafka.embedded import (
-    LIMITS,
-    EmbeddedBroker,
-)
+from window_consumer.kafka.embedded import LIMITS, EmbeddedBroker
 from window_consumer.model.errors import UsageError
 
 PARTITIONS = 4

@@ -11,26 +11,11 @@ import attrs
 from attrs import frozen
 
 from window_consumer.app.application import App
-from window_consumer.app.connect import (
-    ClusterFindings,
-    findings_of,
-)
-from window_consumer.app.limits import (
-    RetryWait,
-    WorkerBounds,
-    bounds_of,
-)
-from window_consumer.app.limits.process import (
-    ProcessBounds,
-    container_limit,
-    process_bounds_of,
-)
+from window_consumer.app.connect import ClusterFindings, findings_of
+from window_consumer.app.limits import RetryWait, WorkerBounds, bounds_of
+from window_consumer.app.limits.process import ProcessBounds, container_limit, process_bounds_of
 from window_consumer.app.plan import AppPlan
-from window_consumer.config.units import (
-    brief_duration,
-    format_duration,
-    format_size,
-)
+from window_consumer.config.units import brief_duration, format_duration, format_size
 from window_consumer.database.wire import database_findings, database_warnings
 from window_consumer.metrics.otel.wire import export_problems
 

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from window_consumer.runtime.context import (
-    CROSSED,
-    RecordContext,
-)
+from window_consumer.runtime.context import CROSSED, RecordContext
 
 LogFormat = Literal["text", "json"]
 

@@ -14,10 +14,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from window_consumer.config.units import (
-    UnitError,
-    parse_duration,
-)
+from window_consumer.config.units import UnitError, parse_duration
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

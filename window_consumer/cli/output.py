@@ -8,10 +8,7 @@ from collections.abc import Callable
 
 import click
 
-from window_consumer.model.errors import (
-    UsageError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import UsageError, WindowConsumerError
 
 OK = 0
 FAILED = 1

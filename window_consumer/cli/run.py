@@ -12,26 +12,15 @@ import click
 from window_consumer.app.application import App
 from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import MaskedFormatter
-from window_consumer.cli.output import (
-    FAILED,
-    OK,
-    duration,
-    explain,
-)
+from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel.wire import FLUSH_S, set_up
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.figures.stack_dump import (
-    CallPositions,
-    stack_of_thread,
-)
+from window_consumer.runtime.figures.stack_dump import CallPositions, stack_of_thread
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.replica import (
-    number_of_this_copy,
-    this_copy,
-)
+from window_consumer.runtime.replica import number_of_this_copy, this_copy
 from window_consumer.runtime.running import Running
 
 _CHECK_S = 0.2
@@ -52,10 +41,7 @@ def run_until_stopped(
     opentelemetry = set_up(app.name)
     try:
         running = app.start_plan(
-            plan,
-            start_timeout=start_timeout,
-            stop_asked=signals.stop.is_set,
-            copy=this_copy(),
+            plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set, copy=this_copy()
         )
     except StartStoppedError as error:
         logger.info("%s", error, extra={"event": LogEvent.START_CANCELLED})

@@ -6,21 +6,10 @@ and which are forbidden; ``app`` resolves dotted exception names.
 
 from __future__ import annotations
 
-from window_consumer.config.docs import (
-    config_page,
-    example,
-)
+from window_consumer.config.docs import config_page, example
 from window_consumer.config.json_schema import json_schema
-from window_consumer.config.loading import (
-    LoadedConfig,
-    load,
-)
-from window_consumer.config.schema import (
-    ENTRY,
-    Config,
-    WorkerConfig,
-    effective_kafka,
-)
+from window_consumer.config.loading import LoadedConfig, load
+from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -31,26 +20,17 @@ from window_consumer.config.sections import (
     WindowConfig,
 )
 from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.guards import (
-    BreakerConfig,
-    StallConfig,
-)
+from window_consumer.config.sections.guards import BreakerConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import (
     Client,
     KafkaConfig,
     Scalar,
     is_secret_key,
 )
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.trace import (
-    TraceConfig,
-    TraceSample,
-)
+from window_consumer.config.sections.trace import TraceConfig, TraceSample
 from window_consumer.config.units import format_duration
 from window_consumer.model.redaction import Mask
 

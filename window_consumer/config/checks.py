@@ -9,26 +9,13 @@ from typing import Final
 
 from attrs import evolve
 
-from window_consumer.config import (
-    names,
-    units,
-)
-from window_consumer.config.problems import (
-    Problem,
-    did_you_mean,
-)
-from window_consumer.config.schema import (
-    Config,
-    WorkerConfig,
-    effective_kafka,
-)
+from window_consumer.config import names, units
+from window_consumer.config.problems import Problem, did_you_mean
+from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import TopicsConfig
 from window_consumer.config.sections.audit import AuditConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-)
+from window_consumer.config.tree import Path, Tree
 from window_consumer.runtime.pools.registry import KINDS
 
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000

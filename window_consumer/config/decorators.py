@@ -7,17 +7,8 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from window_consumer.config.problems import (
-    Problem,
-    did_you_mean,
-)
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-    ValueOrigin,
-    dotted,
-    walk,
-)
+from window_consumer.config.problems import Problem, did_you_mean
+from window_consumer.config.tree import Path, Tree, ValueOrigin, dotted, walk
 
 HandlerDefaults = Mapping[str, Mapping[str, Any]]
 

@@ -7,14 +7,8 @@ from typing import Any, Final
 
 from attrs import Attribute
 
-from window_consumer.config.options import (
-    Option,
-    options,
-)
-from window_consumer.config.schema import (
-    Config,
-    WorkerConfig,
-)
+from window_consumer.config.options import Option, options
+from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -24,16 +18,9 @@ from window_consumer.config.sections import (
     WindowConfig,
 )
 from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.guards import (
-    BreakerConfig,
-    StallConfig,
-)
+from window_consumer.config.sections.guards import BreakerConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import KafkaConfig
-from window_consumer.config.sections.listening import (
-    AdminConfig,
-    HealthConfig,
-    TlsConfig,
-)
+from window_consumer.config.sections.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig

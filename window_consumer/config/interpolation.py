@@ -12,14 +12,8 @@ from typing import Any, Final
 
 from attrs import Factory, define
 
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-)
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-)
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.config.tree import Path, Tree
 from window_consumer.config.yaml_file import read_scalar
 
 _REFERENCE = re.compile(

@@ -10,18 +10,9 @@ from attrs import Attribute
 
 from window_consumer.config import names
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.options import (
-    Option,
-    options,
-)
-from window_consumer.config.schema import (
-    Config,
-    WorkerConfig,
-)
-from window_consumer.config.sections.kafka_properties import (
-    CLIENTS,
-    KafkaConfig,
-)
+from window_consumer.config.options import Option, options
+from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
 
 _KAFKA: Final = {"$ref": "#/$defs/kafka"}

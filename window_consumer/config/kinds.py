@@ -13,16 +13,9 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config import (
-    names,
-    units,
-)
+from window_consumer.config import names, units
 from window_consumer.config.interpolation import Untyped
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 
 REFERENCE: Final[Mapping[str, Any]] = {"$ref": "#/$defs/reference"}
 """The JSON Schema of a scalar with ``${...}``, which only the loader can judge."""

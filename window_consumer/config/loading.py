@@ -11,37 +11,17 @@ from urllib.parse import urlsplit
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config.checks import (
-    check,
-    with_defaults,
-)
+from window_consumer.config.checks import check, with_defaults
 from window_consumer.config.cores import usable_cores
-from window_consumer.config.decorators import (
-    HandlerDefaults,
-    explained,
-    lay,
-    with_handler_defaults,
-)
+from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.overrides import read_override
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    to_error,
-)
+from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.concurrency import MOST, with_cores
 from window_consumer.config.sections.kafka_properties import as_text, is_secret_key
-from window_consumer.config.structure import (
-    is_property,
-    structure,
-)
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-    ValueOrigin,
-    walk,
-)
+from window_consumer.config.structure import is_property, structure
+from window_consumer.config.tree import Path, Tree, ValueOrigin, walk
 from window_consumer.config.yaml_file import read_file
 from window_consumer.kafka.settings import BOOTSTRAP
 from window_consumer.model.redaction import Mask

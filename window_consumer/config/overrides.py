@@ -8,25 +8,10 @@ from typing import Any, Final
 
 from window_consumer.config.interpolation import Untyped
 from window_consumer.config.options import options
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
-from window_consumer.config.schema import (
-    Config,
-    WorkerConfig,
-)
-from window_consumer.config.sections.kafka_properties import (
-    CLIENTS,
-    KafkaConfig,
-)
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-    ValueOrigin,
-    tree_of,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
+from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
+from window_consumer.config.tree import Path, Tree, ValueOrigin, tree_of
 from window_consumer.config.yaml_file import read_text
 
 _FLOW_BEGINS: Final = ("[", "{", '"', "'")
@@ -58,8 +43,7 @@ def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Probl
         tree, problems = read_text(value, lambda _: origin, path)
     except InvalidError as error:
         raise _error(
-            origin.where,
-            f"{error}; what begins with a bracket, a brace or a quote is read as YAML",
+            origin.where, f"{error}; what begins with a bracket, a brace or a quote is read as YAML"
         ) from error
     whole: Any = tree.value
     for name in reversed(path):

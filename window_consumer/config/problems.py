@@ -8,12 +8,7 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-    ValueOrigin,
-    dotted,
-)
+from window_consumer.config.tree import Path, Tree, ValueOrigin, dotted
 from window_consumer.model.errors import ConfigError, WrongKey
 from window_consumer.model.record_contents import escaped
 from window_consumer.model.redaction import Mask

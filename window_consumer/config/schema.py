@@ -12,10 +12,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import (
-    kinds,
-    names,
-)
+from window_consumer.config import kinds, names
 from window_consumer.config.options import about
 from window_consumer.config.sections import (
     BatchConfig,
@@ -26,46 +23,18 @@ from window_consumer.config.sections import (
     WindowConfig,
 )
 from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.concurrency import (
-    AutoConcurrency,
-    concurrency_kind,
-    pool_kind,
-)
-from window_consumer.config.sections.guards import (
-    BreakerConfig,
-    StallConfig,
-)
-from window_consumer.config.sections.kafka_properties import (
-    Client,
-    KafkaConfig,
-    Scalar,
-)
-from window_consumer.config.sections.listening import (
-    AdminConfig,
-    HealthConfig,
-)
-from window_consumer.config.sections.mask import (
-    MaskRule,
-    MaskRules,
-)
+from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
+from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.sections.kafka_properties import Client, KafkaConfig, Scalar
+from window_consumer.config.sections.listening import AdminConfig, HealthConfig
+from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.rate import (
-    Rate,
-    rate_kind,
-)
-from window_consumer.config.sections.routes import (
-    NO_ROUTES,
-    Routes,
-    handlers_kind,
-    routes_kind,
-)
+from window_consumer.config.sections.rate import Rate, rate_kind
+from window_consumer.config.sections.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections.trace import TraceConfig
-from window_consumer.config.sections.ttl import (
-    HeaderTtl,
-    ttl_kind,
-)
+from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
 from window_consumer.runtime.pools.registry import DEFAULT
 
@@ -129,7 +98,7 @@ class WorkerConfig:
             "The consumer group. The names of its retry and dead-letter topics begin with it.",
             kind=kinds.kafka_name("group"),
             default="none: required",
-        ),
+        )
     )
     ordering: Literal["unordered", "key", "partition"] = field(
         default="unordered",
@@ -351,28 +320,22 @@ class Config:
         metadata=about("What the framework may do to the topics that it writes to."),
     )
     dlq: DlqConfig = field(
-        factory=DlqConfig,
-        metadata=about("What dead letters show to a reader, and what they hide."),
+        factory=DlqConfig, metadata=about("What dead letters show to a reader, and what they hide.")
     )
     mask: tuple[MaskRule, ...] = field(
-        default=(),
-        metadata=about("What to hide of records wherever people see them."),
+        default=(), metadata=about("What to hide of records wherever people see them.")
     )
     errors: ErrorsConfig = field(
-        factory=ErrorsConfig,
-        metadata=about("What is shown of the exceptions that handlers raise."),
+        factory=ErrorsConfig, metadata=about("What is shown of the exceptions that handlers raise.")
     )
     health: HealthConfig = field(
-        factory=HealthConfig,
-        metadata=about("Where probes and scrapers get answers."),
+        factory=HealthConfig, metadata=about("Where probes and scrapers get answers.")
     )
     admin: AdminConfig = field(
-        factory=AdminConfig,
-        metadata=about("Where people watch the live window and pause workers."),
+        factory=AdminConfig, metadata=about("Where people watch the live window and pause workers.")
     )
     trace: TraceConfig = field(
-        factory=TraceConfig,
-        metadata=about("What is recorded about each record's path, and where."),
+        factory=TraceConfig, metadata=about("What is recorded about each record's path, and where.")
     )
     opentelemetry: OpenTelemetryConfig = field(
         factory=OpenTelemetryConfig,

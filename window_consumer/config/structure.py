@@ -13,15 +13,8 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
 from window_consumer.config.options import options
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
-from window_consumer.config.schema import (
-    Config,
-    WorkerConfig,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
+from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -31,29 +24,15 @@ from window_consumer.config.sections import (
     WindowConfig,
 )
 from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.guards import (
-    BreakerConfig,
-    StallConfig,
-)
-from window_consumer.config.sections.kafka_properties import (
-    KafkaConfig,
-    misread,
-    read_kafka,
-)
-from window_consumer.config.sections.listening import (
-    AdminConfig,
-    HealthConfig,
-    TlsConfig,
-)
+from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.sections.kafka_properties import KafkaConfig, misread, read_kafka
+from window_consumer.config.sections.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.config.sections.trace import TraceConfig
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-)
+from window_consumer.config.tree import Path, Tree
 
 T = TypeVar("T")
 

@@ -15,15 +15,8 @@ from typing import Any, Final
 import yaml
 from yaml.reader import ReaderError
 
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-)
-from window_consumer.config.tree import (
-    Path,
-    Tree,
-    ValueOrigin,
-)
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.config.tree import Path, Tree, ValueOrigin
 
 MAX_VALUES: Final = 100_000
 """Aliases of aliases can make a short file expand beyond any memory."""

@@ -55,9 +55,7 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
     except Exception as error:
         return explain(error, mask)
     LOGGER.info(
-        "outbox: relaying %s",
-        loaded.config.outbox.table,
-        extra={"event": LogEvent.OUTBOX_STARTED},
+        "outbox: relaying %s", loaded.config.outbox.table, extra={"event": LogEvent.OUTBOX_STARTED}
     )
     while not signals.stop.wait(_CHECK_S):
         if not relay.is_alive():
@@ -65,9 +63,7 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
     relay.stop()
     figures = relay.relay.figures()
     LOGGER.info(
-        "outbox: stopped; %d rows sent",
-        figures.sent,
-        extra={"event": LogEvent.OUTBOX_STOPPED},
+        "outbox: stopped; %d rows sent", figures.sent, extra={"event": LogEvent.OUTBOX_STOPPED}
     )
     return OK
 
@@ -208,18 +204,14 @@ def _loaded(config: Path, overrides: tuple[str, ...]) -> LoadedConfig:
 
 def _database(loaded: LoadedConfig) -> OutboxDatabase:
     require_sqlalchemy("outbox")
-    from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - SQLAlchemy is optional
-        OutboxDatabase,
-    )
+    from window_consumer.database.outbox.setup import OutboxDatabase  # noqa: PLC0415 - SQLAlchemy is optional
 
     return OutboxDatabase.of(loaded.config.outbox)
 
 
 def _check_tokens(loaded: LoadedConfig) -> None:
     require_sqlalchemy("outbox")
-    from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - SQLAlchemy is optional
-        producer_properties,
-    )
+    from window_consumer.database.outbox.setup import producer_properties  # noqa: PLC0415 - SQLAlchemy is optional
 
     check_tokens(producer_properties(loaded.config), None, loaded.where(("kafka",)))
 

@@ -101,9 +101,7 @@ def sender_of(
     holds_keys: bool = True,
 ) -> OutboxSender:
     """Return a sender of rows to Kafka with these producer properties."""
-    from window_consumer.database.outbox.sender import (  # noqa: PLC0415 - SQLAlchemy is optional
-        KafkaOutboxSender,
-    )
+    from window_consumer.database.outbox.sender import KafkaOutboxSender  # noqa: PLC0415 - SQLAlchemy is optional
 
     return KafkaOutboxSender(properties, log, oauth_token, holds_keys=holds_keys)
 
@@ -117,18 +115,10 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - SQLAlchemy is optional
 
     from window_consumer.database.connection_errors import reason_of, refusal_of  # noqa: PLC0415 - likewise
-    from window_consumer.database.outbox.listening import (  # noqa: PLC0415 - likewise
-        THREAD as LISTENS,
-    )
-    from window_consumer.database.outbox.listening import (  # noqa: PLC0415 - likewise
-        CommitListener,
-    )
+    from window_consumer.database.outbox.listening import THREAD as LISTENS  # noqa: PLC0415 - likewise
+    from window_consumer.database.outbox.listening import CommitListener  # noqa: PLC0415 - likewise
     from window_consumer.database.outbox.relay import OutboxRelay  # noqa: PLC0415 - likewise
-    from window_consumer.database.outbox.setup import (  # noqa: PLC0415 - likewise
-        OUTBOX,
-        OutboxDatabase,
-        producer_properties,
-    )
+    from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase, producer_properties  # noqa: PLC0415 - likewise
 
     database = OutboxDatabase.of(config.outbox)
     try:
@@ -165,9 +155,7 @@ def database_findings(
     if not _has_once(workers) and config.outbox.database is None:
         return ()
     require_sqlalchemy("outbox")
-    from window_consumer.database.findings import (  # noqa: PLC0415 - SQLAlchemy is optional
-        databases_of,
-    )
+    from window_consumer.database.findings import databases_of  # noqa: PLC0415 - SQLAlchemy is optional
 
     return databases_of(config, once_workers(config, workers), timeout_s)
 
@@ -176,10 +164,7 @@ def database_warnings(config: Config, workers: Sequence[PlannedWorker]) -> tuple
     """Return the warnings of ``check`` about databases of ``once``, without connecting."""
     if not _has_once(workers):
         return ()
-    from window_consumer.database.once.startup import (  # noqa: PLC0415 - SQLAlchemy is optional
-        pool_warning,
-        writer_warning,
-    )
+    from window_consumer.database.once.startup import pool_warning, writer_warning  # noqa: PLC0415 - SQLAlchemy is optional
 
     found = [
         warning_of(each)

@@ -7,10 +7,7 @@ from functools import partial
 
 from attrs import frozen
 
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    WrittenBy,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, WrittenBy
 from window_consumer.model import headers as names
 from window_consumer.model.conditions.expressions import (
     Expression,
@@ -31,10 +28,7 @@ from window_consumer.model.conditions.terms import (
     Term,
     TextTest,
 )
-from window_consumer.model.conditions.tokens import (
-    did_you_mean,
-    quoted,
-)
+from window_consumer.model.conditions.tokens import did_you_mean, quoted
 from window_consumer.model.conditions.values import TEXT_TESTS
 from window_consumer.model.header_values import text
 from window_consumer.model.headers import Reason

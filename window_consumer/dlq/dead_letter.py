@@ -12,25 +12,12 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from window_consumer.dlq.foreign import (
-    FORMATS,
-    Fields,
-    ForeignFormat,
-)
+from window_consumer.dlq.foreign import FORMATS, Fields, ForeignFormat
 from window_consumer.model import headers as names
-from window_consumer.model.header_values import (
-    count,
-    text,
-)
+from window_consumer.model.header_values import count, text
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-)
-from window_consumer.model.record_identity import (
-    given_id,
-    id_text,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
+from window_consumer.model.record_identity import given_id, id_text
 
 
 class Position(NamedTuple):

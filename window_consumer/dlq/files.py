@@ -18,10 +18,7 @@ from typing import IO, Any
 
 import attrs
 
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    read_dead_letter,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition

@@ -11,10 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.model.fault import (
-    fingerprint,
-    place_in,
-)
+from window_consumer.model.fault import fingerprint, place_in
 from window_consumer.model.header_values import (
     count_of_1_or_4_bytes,
     count_of_4_bytes,

@@ -13,47 +13,23 @@ import attrs
 from attrs import evolve, field, frozen
 
 from window_consumer.app.clients import check_tokens
-from window_consumer.app.start_timeout import (
-    LOGGER,
-    StartTimeout,
-)
+from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.config import WorkerConfig
 from window_consumer.dlq.conditions import holds
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    Position,
-    read_dead_letter,
-)
-from window_consumer.dlq.redrive_state import (
-    Resolution,
-    Resolved,
-    read_resolved,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, Position, read_dead_letter
+from window_consumer.dlq.redrive_state import Resolution, Resolved, read_resolved
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OAuthTokens
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import (
-    MissingTopicError,
-    RunError,
-    UsageError,
-)
+from window_consumer.model.errors import MissingTopicError, RunError, UsageError
 from window_consumer.model.field_mask import FieldMask
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    TopicPartition,
-)
-from window_consumer.model.record_contents import (
-    content_of,
-    header_text,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
+from window_consumer.model.record_contents import content_of, header_text
 
 _PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
 _POSITION = re.compile(_PLACE)

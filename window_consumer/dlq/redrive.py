@@ -19,16 +19,9 @@ from window_consumer.dlq.redrive_copy import (
     Returning,
     ValueReference,
 )
-from window_consumer.dlq.redrive_state import (
-    REDRIVEN,
-    Resolution,
-    Resolved,
-)
+from window_consumer.dlq.redrive_state import REDRIVEN, Resolution, Resolved
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Clock,
-    Copy,
-)
+from window_consumer.model.protocols import Clock, Copy
 from window_consumer.model.record import Message
 
 BATCH_RECORDS = 5_000

@@ -15,48 +15,20 @@ from window_consumer.app.clients import Clients
 from window_consumer.app.listeners import counted_redrive
 from window_consumer.app.topics.copy_topics import missing_right
 from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.config import (
-    LoadedConfig,
-    WorkerConfig,
-)
+from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import read_dead_letter
-from window_consumer.dlq.redrive import (
-    BATCH_RECORDS,
-    Redrive,
-    RedriveCounts,
-    RedriveRules,
-)
-from window_consumer.dlq.redrive_state import (
-    Resolved,
-    read_resolved,
-)
-from window_consumer.dlq.redrive_topics import (
-    RedriveTopics,
-    TopicSearch,
-)
-from window_consumer.dlq.source import (
-    ClusterView,
-    DeadLetterSource,
-)
+from window_consumer.dlq.redrive import BATCH_RECORDS, Redrive, RedriveCounts, RedriveRules
+from window_consumer.dlq.redrive_state import Resolved, read_resolved
+from window_consumer.dlq.redrive_topics import RedriveTopics, TopicSearch
+from window_consumer.dlq.source import ClusterView, DeadLetterSource
 from window_consumer.kafka.group_progress import GroupProgress
-from window_consumer.kafka.log_writer import (
-    LogWriter,
-    PlainWriter,
-    TransactionalWriter,
-)
+from window_consumer.kafka.log_writer import LogWriter, PlainWriter, TransactionalWriter
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import (
-    MissingTopicError,
-    NotPermittedError,
-    UsageError,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.worker import SystemClock
 
 _BATCH_BYTES = 1_000_000

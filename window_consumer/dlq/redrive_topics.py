@@ -15,18 +15,11 @@ from window_consumer.app.topics.ladder_topics import (
     new_entry,
     new_state,
 )
-from window_consumer.config import (
-    ENTRY,
-    LoadedConfig,
-    WorkerConfig,
-)
+from window_consumer.config import ENTRY, LoadedConfig, WorkerConfig
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import (
-    NewCopyTopic,
-    Topic,
-)
+from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     MissingTopicError,
@@ -142,10 +135,7 @@ class TopicSearch:
         return found, hidden
 
     def _check_rights(
-        self,
-        there: Mapping[str, Topic],
-        hidden: Collection[str],
-        needs: Sequence[tuple[str, str]],
+        self, there: Mapping[str, Topic], hidden: Collection[str], needs: Sequence[tuple[str, str]]
     ) -> None:
         for name, operation in needs:
             topic = there.get(name)

@@ -15,17 +15,10 @@ from attrs import field, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.loading import load_without_handlers
-from window_consumer.config import (
-    Config,
-    Mask,
-    WorkerConfig,
-    effective_kafka,
-)
+from window_consumer.config import Config, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.errors import (
-    UsageError,
-)
+from window_consumer.model.errors import UsageError
 
 
 @frozen

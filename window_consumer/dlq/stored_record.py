@@ -5,10 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    TopicPartition,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
 _CREATE_TIME = 1
 """The first field of Message.timestamp() if there is a time."""

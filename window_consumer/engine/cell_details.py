@@ -13,15 +13,9 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.window import (
-    OPEN,
-    Cell,
-)
+from window_consumer.engine.window import OPEN, Cell
 from window_consumer.model.outcome import of_number
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 
 MOST_RECORDS: Final = 100
 """The most records of a cell that are shown, unfinished ones first."""
@@ -195,10 +189,7 @@ def _blocking(engine: Engine, partition: Partition, now: float) -> Iterator[Reco
 
 
 def _details_of(
-    engine: Engine,
-    partition: Partition,
-    chosen: Iterable[tuple[int, FailedRecord]],
-    now: float,
+    engine: Engine, partition: Partition, chosen: Iterable[tuple[int, FailedRecord]], now: float
 ) -> Iterator[RecordDetails]:
     running = dict(_running(engine, partition))
     for seq, failed in chosen:

@@ -8,10 +8,7 @@ from typing import Any
 
 from window_consumer.engine import commit_metadata as metadata
 from window_consumer.engine.commit_metadata import CommitNote
-from window_consumer.engine.guards.crash_history import (
-    HURRY_S,
-    CrashHistory,
-)
+from window_consumer.engine.guards.crash_history import HURRY_S, CrashHistory
 from window_consumer.model.membership import MembershipProof
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from window_consumer.engine.offsets import (
-    after,
-    is_contiguous,
-    runs_of,
-)
+from window_consumer.engine.offsets import after, is_contiguous, runs_of
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message

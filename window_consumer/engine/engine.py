@@ -56,11 +56,7 @@ from window_consumer.engine.guards.interventions import (
     Interventions,
 )
 from window_consumer.engine.guards.manual_pause import ManualPauses
-from window_consumer.engine.guards.stalls import (
-    AbandonedReturned,
-    Stalled,
-    Stalls,
-)
+from window_consumer.engine.guards.stalls import AbandonedReturned, Stalled, Stalls
 from window_consumer.engine.guards.start_gate import StartGate, spent_call
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
@@ -68,20 +64,11 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.output import (
-    Output,
-    Production,
-)
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-    Jitter,
-)
+from window_consumer.engine.retry.output import Output, Production
+from window_consumer.engine.retry.policy import FailedRecord, Jitter
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.engine.scheduling.adaptive_concurrency import (
-    AdaptiveConcurrency,
-    LimitNews,
-)
+from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
 from window_consumer.engine.scheduling.dispatcher import (
@@ -93,34 +80,18 @@ from window_consumer.engine.scheduling.dispatcher import (
 from window_consumer.engine.scheduling.fetch_demand import FetchDemand
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
-from window_consumer.engine.scheduling.ordering import (
-    ByKey,
-    ByPartition,
-    Ordering,
-    Unordered,
-)
+from window_consumer.engine.scheduling.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
-from window_consumer.model.errors import (
-    CallsHangError,
-    PublishFailedError,
-    WorkerStoppedError,
-)
+from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.offset_ranges import without
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-    CommitResults,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.protocols import Batch, Commit, CommitResults
+from window_consumer.model.record import Message, TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel]], "Engine"]
 

@@ -12,10 +12,7 @@ from collections.abc import Iterable
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import Lag
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
 
 
 def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: float) -> Lag:

@@ -17,11 +17,7 @@ from attrs import frozen
 
 from window_consumer.engine.commits import CommitState
 from window_consumer.engine.window import Window
-from window_consumer.model.offset_ranges import (
-    Ranges,
-    united,
-    without,
-)
+from window_consumer.model.offset_ranges import Ranges, united, without
 from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 

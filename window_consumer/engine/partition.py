@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 from window_consumer.engine.commits import CommitState
 from window_consumer.engine.deliveries import Holes
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.offsets import (
-    after,
-    is_contiguous,
-    runs_of,
-)
+from window_consumer.engine.offsets import after, is_contiguous, runs_of
 from window_consumer.engine.partition_state import (
     STOPS_EVERYTHING,
     STOPS_INTAKE,
@@ -28,11 +24,7 @@ from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.record import (
-    AssignmentEpoch,
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import AssignmentEpoch, Message, TopicPartition
 
 if TYPE_CHECKING:
     from window_consumer.engine.lost_partitions import PartitionOutcomes

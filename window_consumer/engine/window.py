@@ -10,10 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from window_consumer.engine.offsets import (
-    DeliveredOffsets,
-    after,
-)
+from window_consumer.engine.offsets import DeliveredOffsets, after
 from window_consumer.model.outcome import Outcome
 
 OPEN = Outcome.OPEN.number

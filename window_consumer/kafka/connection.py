@@ -11,16 +11,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from window_consumer.kafka.assignment import Assignment
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.commits import (
-    Commits,
-    Results,
-)
+from window_consumer.kafka.commits import Commits, Results
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import (
-    CommitFailedError,
-    GivenUpError,
-    RunError,
-)
+from window_consumer.model.errors import CommitFailedError, GivenUpError, RunError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 

@@ -9,20 +9,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
-from window_consumer.kafka.settings import (
-    EventNeeds,
-    event_settings,
-)
+from window_consumer.kafka.settings import EventNeeds, event_settings
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import (
-    ConfigError,
-    PublishFailedError,
-)
+from window_consumer.model.errors import ConfigError, PublishFailedError
 from window_consumer.model.log_events import LogEvent
 
 OnDone = Callable[[PublishFailedError | None], None]

@@ -10,21 +10,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Self
 
-from confluent_kafka import (
-    OFFSET_INVALID,
-    KafkaException,
-)
+from confluent_kafka import OFFSET_INVALID, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.kafka.topic_reader import (
-    Scan,
-    Span,
-    TopicReader,
-    in_our_words,
-)
+from window_consumer.kafka.topic_reader import Scan, Span, TopicReader, in_our_words
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import Message, TopicPartition
 

@@ -9,21 +9,12 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from window_consumer.kafka import (
-    errors,
-    settings,
-)
+from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.group_progress import GroupProgress
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.model import headers as names
-from window_consumer.model.errors import (
-    PublishFailedError,
-    RunError,
-)
+from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy
 
 _PARTITION_BY_KEY = -1

@@ -11,10 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from window_consumer.kafka import (
-    errors,
-    settings,
-)
+from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
@@ -25,10 +22,7 @@ from window_consumer.kafka.watchdogs.assignment import (
     AssignmentWatchdog,
 )
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import (
-    RunError,
-    WrongProcessError,
-)
+from window_consumer.model.errors import RunError, WrongProcessError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import SourceListener
 from window_consumer.model.record import TopicPartition
@@ -130,10 +124,7 @@ class Membership:
         if not had_topics:
             self._watch.expect_share()
         self._connection.consumer.subscribe(
-            self.topics,
-            on_assign=self._on_assign,
-            on_revoke=self._on_revoke,
-            on_lost=self._on_lost,
+            self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
     def _choose_protocol(self) -> None:

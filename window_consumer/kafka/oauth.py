@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from window_consumer.kafka.client_log import (
-    ClientLog,
-    Mask,
-)
+from window_consumer.kafka.client_log import ClientLog, Mask
 from window_consumer.model.log_events import LogEvent
 
 OauthToken = Callable[[str], tuple[Any, ...]]

@@ -31,10 +31,7 @@ class SendingClient(Producer):
     """``produce`` is confluent_kafka's own and belongs to any thread, the rest to one."""
 
     def __init__(
-        self,
-        settings: Mapping[str, Any],
-        log: ClientLog,
-        on_error: Callable[[KafkaError], None],
+        self, settings: Mapping[str, Any], log: ClientLog, on_error: Callable[[KafkaError], None]
     ):
         """Make the client; raises UsageError for settings that librdkafka does not know."""
         try:

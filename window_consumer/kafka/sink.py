@@ -9,26 +9,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from window_consumer.kafka import (
-    errors,
-    settings,
-)
+from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import (
-    PublishFailedError,
-    WrongProcessError,
-)
+from window_consumer.model.errors import PublishFailedError, WrongProcessError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Copy,
-    Delivery,
-)
+from window_consumer.model.protocols import Copy, Delivery
 
 _PARTITION_BY_KEY = -1
 

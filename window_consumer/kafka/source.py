@@ -12,16 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from window_consumer.kafka import (
-    errors,
-    settings,
-)
-from window_consumer.kafka.batches import (
-    Names,
-    drop,
-    has_errors,
-    read_headers,
-)
+from window_consumer.kafka import errors, settings
+from window_consumer.kafka.batches import Names, drop, has_errors, read_headers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.log_ranges import LogQuestions
@@ -29,11 +21,7 @@ from window_consumer.kafka.connection import Connection
 from window_consumer.kafka.membership import Membership
 from window_consumer.kafka.watchdogs.assignment import DEFAULT_TIMES, AssignmentTimes
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    RunError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
 from window_consumer.model.protocols import (
     Batch,
     Commit,

@@ -20,10 +20,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from window_consumer.kafka import errors
 from window_consumer.kafka.batches import has_errors, read_headers
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import Settings
 from window_consumer.model.errors import (
     BrokerUnavailableError,
@@ -31,10 +28,7 @@ from window_consumer.model.errors import (
     MissingTopicError,
     RunError,
 )
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with an underscore
 _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED

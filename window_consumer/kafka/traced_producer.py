@@ -14,10 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from window_consumer.kafka import errors
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError, WindowConsumerError
-from window_consumer.model.sending import (
-    SendTrace,
-    SendWatcher,
-)
+from window_consumer.model.sending import SendTrace, SendWatcher
 
 Text = str | bytes
 GivenHeaders = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]

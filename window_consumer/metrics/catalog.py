@@ -20,12 +20,7 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.metrics.metric import (
-    Convention,
-    Metric,
-    MetricKind,
-    Sample,
-)
+from window_consumer.metrics.metric import Convention, Metric, MetricKind, Sample
 from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import OUTCOMES, Outcome
@@ -388,16 +383,10 @@ METRICS: tuple[Metric, ...] = (
         lambda each: each.lag.seconds,
     ),
     _of_partitions(
-        "unread",
-        "{record}",
-        "Records of the log that were not read.",
-        lambda each: each.unread,
+        "unread", "{record}", "Records of the log that were not read.", lambda each: each.unread
     ),
     _of_partitions(
-        "open",
-        "{record}",
-        "Records in the window that are not finished.",
-        lambda each: each.open,
+        "open", "{record}", "Records in the window that are not finished.", lambda each: each.open
     ),
     _of_partitions(
         "failed",

@@ -13,15 +13,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.metric import (
-    Metric,
-    MetricKind,
-)
+from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.runtime.figures.measures import Measures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -23,18 +23,11 @@ from window_consumer.runtime.figures.measures import (
     ProcessFigures,
     SpanFigures,
 )
-from window_consumer.runtime.figures.trend import (
-    EVERY_S,
-    Trend,
-    TrendSample,
-)
+from window_consumer.runtime.figures.trend import EVERY_S, Trend, TrendSample
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.worker import (
-    Worker,
-    is_ready,
-)
+from window_consumer.runtime.worker import Worker, is_ready
 
 SILENT_S: Final = 60.0
 """A poll thread that did nothing for this long hangs. It waits for tenths of a second where it can

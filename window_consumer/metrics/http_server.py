@@ -19,10 +19,7 @@ from typing import Any, Final
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.replica import (
-    TEXT,
-    HttpAnswer,
-)
+from window_consumer.runtime.replica import TEXT, HttpAnswer
 
 DEADLINE_S: Final = 5.0
 """For a request to arrive, and for an answer to be read."""

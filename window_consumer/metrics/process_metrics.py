@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from window_consumer.metrics.metric import (
-    Metric,
-    MetricKind,
-    Sample,
-)
+from window_consumer.metrics.metric import Metric, MetricKind, Sample
 from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,

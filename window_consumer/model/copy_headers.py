@@ -10,16 +10,8 @@ from typing import NamedTuple
 
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-    TopicPartition,
-)
-from window_consumer.model.record_identity import (
-    RecordOrigin,
-    given_id,
-    origin_in,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
+from window_consumer.model.record_identity import RecordOrigin, given_id, origin_in
 
 
 class Hop(NamedTuple):

@@ -8,14 +8,8 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from window_consumer.model.headers import (
-    PREFIX,
-    TAGS,
-)
-from window_consumer.model.redaction import (
-    MASKED,
-    Mask,
-)
+from window_consumer.model.headers import PREFIX, TAGS
+from window_consumer.model.redaction import MASKED, Mask
 
 Part = Literal["key", "value", "headers"]
 """A part of a record that can be hidden as a whole."""

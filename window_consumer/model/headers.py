@@ -108,9 +108,7 @@ _NAMES_REMEMBERED = 10_000
 _NAME = itemgetter(0)
 
 
-def each_once(
-    pairs: Sequence[tuple[str, bytes | None]],
-) -> Sequence[tuple[str, bytes | None]]:
+def each_once(pairs: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
     """Return headers without earlier duplicates of our own: the last one counts.
 
     All of the user's headers stay, in their order.

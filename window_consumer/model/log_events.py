@@ -70,10 +70,7 @@ class LogEvent(StrEnum):
     CLIENT_REPLACED = "client.replaced", "a client lost the cluster and is replaced"
     CLIENT_LEFT_OPEN = "client.left_open", "leaving the group took too long; the session times out"
     PROTOCOL_DOWNGRADED = "protocol.downgraded", "the brokers have no consumer group protocol"
-    MEMBER_REJOINED = (
-        "member.rejoined",
-        "the member missed its assignment and rejoins the group",
-    )
+    MEMBER_REJOINED = ("member.rejoined", "the member missed its assignment and rejoins the group")
     PARTITIONS_ASSIGNED = "partitions.assigned", "the partitions that the worker reads now"
     PARTITIONS_LOST = "partitions.lost", "the session timed out or was fenced"
     PARTITION_REGAINED = (
@@ -96,10 +93,7 @@ class LogEvent(StrEnum):
     RETRY_TOPIC_WIDENED = "retry_topic.widened", "a retry topic has more partitions than its source"
 
     # Commits
-    COMMIT_REFUSED = (
-        "commit.refused",
-        "a commit was refused; the next one includes its content",
-    )
+    COMMIT_REFUSED = ("commit.refused", "a commit was refused; the next one includes its content")
     COMMIT_GIVEN_UP = "commit.given_up", "a commit was not taken and is not repeated"
     COMMIT_SKIPPED = "commit.skipped", "the final commit was omitted: the topics cannot be checked"
     COMMIT_METADATA_IGNORED = (
@@ -122,10 +116,7 @@ class LogEvent(StrEnum):
         "call.outlived_source",
         "a copy's call outlived the partition of its source",
     )
-    CALLS_OUTLIVED = (
-        "calls.outlived",
-        "many hanging calls outlived their partitions",
-    )
+    CALLS_OUTLIVED = ("calls.outlived", "many hanging calls outlived their partitions")
     CALLS_UNFINISHED = (
         "calls.unfinished",
         "calls had not returned at the end; their records run again",
@@ -139,10 +130,7 @@ class LogEvent(StrEnum):
     RESULT_REFUSED = "result.refused", "a result was refused and is resent"
     COPIES_UNACKED = "copies.unacked", "copies or results were still unacked at the end"
     PRODUCER_FAILED = "producer.failed", "the producer failed permanently; a new one takes over"
-    PRODUCER_REPLACED = (
-        "producer.replaced",
-        "a producer lost the cluster and is replaced",
-    )
+    PRODUCER_REPLACED = ("producer.replaced", "a producer lost the cluster and is replaced")
     PRODUCER_WARNED = "producer.warned", "the producer reports an error and tries to recover"
     PRODUCER_TOPIC_MISSING = (
         "producer.topic_missing",

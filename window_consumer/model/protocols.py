@@ -10,15 +10,8 @@ from typing import NamedTuple, Protocol
 
 from attrs import define, field, frozen
 
-from window_consumer.model.errors import (
-    CommitFailedError,
-    PublishFailedError,
-    WindowConsumerError,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.errors import CommitFailedError, PublishFailedError, WindowConsumerError
+from window_consumer.model.record import Message, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -9,12 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from window_consumer.model.errors import UsageError
 from window_consumer.model.membership import MembershipProof
 from window_consumer.model.produce import Produce
-from window_consumer.model.record_identity import (
-    RecordOrigin,
-    given_id,
-    id_text,
-    origin_in,
-)
+from window_consumer.model.record_identity import RecordOrigin, given_id, id_text, origin_in
 
 
 class TopicPartition(NamedTuple):
@@ -106,10 +101,7 @@ class Call:
     )
 
     def __init__(
-        self,
-        attempt: int = 1,
-        state: Any = None,
-        before: Callable[[Message], int] | None = None,
+        self, attempt: int = 1, state: Any = None, before: Callable[[Message], int] | None = None
     ):
         self.attempt = attempt
         self.state = state

@@ -10,10 +10,7 @@ import codecs
 import json
 from typing import Any, Final
 
-from window_consumer.model.field_mask import (
-    FieldMask,
-    Part,
-)
+from window_consumer.model.field_mask import FieldMask, Part
 from window_consumer.model.headers import PREFIX
 from window_consumer.model.record import Message
 from window_consumer.model.redaction import MASKED

@@ -28,11 +28,7 @@ from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.kafka.watchdogs.login import LoginWatchdog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.producer.errors import (
-    BufferFullError,
-    TooLargeError,
-    TransactionAbortedError,
-)
+from window_consumer.producer.errors import BufferFullError, TooLargeError, TransactionAbortedError
 from window_consumer.producer.future import DetailedSendFuture, SendFuture
 from window_consumer.producer.memory_limit import MemoryLimit
 from window_consumer.producer.refused_topics import OF_REFUSED, ClientFactory, RefusedTopics

@@ -68,15 +68,7 @@ class SendFuture:
     It cannot be cancelled, because a sent record cannot be taken back.
     """
 
-    __slots__ = (
-        "answer",
-        "callbacks",
-        "handler",
-        "key",
-        "number",
-        "topic",
-        "value",
-    )
+    __slots__ = ("answer", "callbacks", "handler", "key", "number", "topic", "value")
 
     answer: Any
     """None at first; then the client's message, later a SendResult; or a SendError."""

@@ -19,16 +19,8 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.model.sending import SendWatcher, Traceable
 from window_consumer.producer.delivery import Delivery
 from window_consumer.producer.future import SendFuture
-from window_consumer.producer.preparation import (
-    BeforeSend,
-    RecordPreparation,
-)
-from window_consumer.producer.settings import (
-    client_properties,
-    missing_topic_s,
-    seconds,
-    size,
-)
+from window_consumer.producer.preparation import BeforeSend, RecordPreparation
+from window_consumer.producer.settings import client_properties, missing_topic_s, seconds, size
 from window_consumer.producer.transactions import Transactions
 from window_consumer.runtime.log import own_logger
 

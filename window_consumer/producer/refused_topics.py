@@ -26,11 +26,7 @@ from window_consumer.producer.future import SendFuture
 from window_consumer.producer.memory_limit import MemoryLimit
 from window_consumer.producer.unsent import UnsentRecords
 
-OF_REFUSED: Final = {
-    "batch.num.messages": 1,
-    "linger.ms": 0,
-    "enable.gapless.guarantee": False,
-}
+OF_REFUSED: Final = {"batch.num.messages": 1, "linger.ms": 0, "enable.gapless.guarantee": False}
 """The properties in which the client of these topics differs."""
 
 CALM_S: Final = 1.0

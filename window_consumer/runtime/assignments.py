@@ -18,17 +18,9 @@ from window_consumer.engine.start_offset import (
     partitions_known,
     resolve,
 )
-from window_consumer.model.errors import (
-    MissingTopicError,
-    WindowConsumerError,
-    WorkerStoppedError,
-)
+from window_consumer.model.errors import MissingTopicError, WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent, Warn
-from window_consumer.model.protocols import (
-    CommittedOffset,
-    Source,
-    TopicFacts,
-)
+from window_consumer.model.protocols import CommittedOffset, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
 
 ASK_S = 5.0
@@ -129,9 +121,7 @@ class Assignments:
             self.topic_ids.pop(name, None)
 
     def _resolve(
-        self,
-        names: Sequence[TopicPartition],
-        late: dict[TopicPartition, WindowConsumerError],
+        self, names: Sequence[TopicPartition], late: dict[TopicPartition, WindowConsumerError]
     ) -> list[Assigned]:
         """Return where to begin; ``late`` gets the errors that concern one partition alone."""
         facts = self._source.facts(sorted({name.topic for name in names}), ASK_S)

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from window_consumer.engine.decisions import (
-    Outlived,
-)
-from window_consumer.engine.guards.stalls import (
-    AbandonedReturned,
-    Ending,
-    Stalled,
-)
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-    RetryRules,
-)
+from window_consumer.engine.decisions import Outlived
+from window_consumer.engine.guards.stalls import AbandonedReturned, Ending, Stalled
+from window_consumer.engine.retry.policy import FailedRecord, RetryRules
 from window_consumer.engine.retry.queue import describe
 from window_consumer.model.errors import (
     NotCalled,
@@ -27,11 +18,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.runtime.context import (
-    ToldKey,
-    key_text,
-    trace_of,
-)
+from window_consumer.runtime.context import ToldKey, key_text, trace_of
 from window_consumer.runtime.limited_log import LimitedLog, LogStorm
 
 _ENDS = {
@@ -196,11 +183,7 @@ class CallLog:
             )
 
     def interrupted(
-        self,
-        calls: Sequence[tuple[TopicPartition, int]],
-        go_on: int,
-        why: str,
-        ending: Ending,
+        self, calls: Sequence[tuple[TopicPartition, int]], go_on: int, why: str, ending: Ending
     ) -> None:
         """Log that calls were ended because their partitions are given up."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])

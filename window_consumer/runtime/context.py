@@ -11,10 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.model import traceparent
-from window_consumer.model.record import (
-    Message,
-    Record,
-)
+from window_consumer.model.record import Message, Record
 
 
 class Slot:

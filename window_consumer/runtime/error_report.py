@@ -24,11 +24,7 @@ from window_consumer.model.errors import (
     StalledError,
     meant_by,
 )
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-    fingerprint,
-)
+from window_consumer.model.fault import Failure, Fault, fingerprint
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import escaped
 from window_consumer.runtime.calls import result_guard

@@ -11,22 +11,11 @@ from typing import Literal
 from window_consumer.engine.commit_metadata import topic_hash
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
-from window_consumer.model.errors import (
-    WindowConsumerError,
-    WorkerStoppedError,
-)
+from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Source,
-    TopicFacts,
-)
+from window_consumer.model.protocols import Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import (
-    ASK_S,
-    LOGS_S,
-    RETRY_S,
-    Assignments,
-)
+from window_consumer.runtime.assignments import ASK_S, LOGS_S, RETRY_S, Assignments
 from window_consumer.runtime.worker_log import WorkerLog
 
 OnOutOfRange = Literal["fail", "earliest", "latest"]

@@ -10,55 +10,26 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from window_consumer.engine.decisions import (
-    Decisions,
-    Outlived,
-)
+from window_consumer.engine.decisions import Decisions, Outlived
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.model.errors import (
-    WindowConsumerError,
-    WorkerStoppedError,
-)
+from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Batch,
-    Clock,
-    CommitResults,
-    Copy,
-    Source,
-    TopicFacts,
-)
+from window_consumer.model.protocols import Batch, Clock, CommitResults, Copy, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.final_commit import FinalCommits
 from window_consumer.runtime.freeze_detector import FreezeDetector
-from window_consumer.runtime.mailbox import (
-    Ask,
-    MailboxRequest,
-)
+from window_consumer.runtime.mailbox import Ask, MailboxRequest
 from window_consumer.runtime.offset_reset import OffsetResets
-from window_consumer.runtime.pools.pool import (
-    Pool,
-    ResizablePool,
-)
-from window_consumer.runtime.publisher import (
-    Published,
-    Publisher,
-    ResultAck,
-)
-from window_consumer.runtime.topic_watch import (
-    LogEnds,
-    TopicNews,
-)
+from window_consumer.runtime.pools.pool import Pool, ResizablePool
+from window_consumer.runtime.publisher import Published, Publisher, ResultAck
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
 
 IDLE_S = 0.1

@@ -17,14 +17,8 @@ from attrs import frozen
 
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.model.errors import (
-    PublishFailedError,
-    RunError,
-)
-from window_consumer.model.protocols import (
-    Copy,
-    Sink,
-)
+from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.protocols import Copy, Sink
 from window_consumer.runtime.threads import WatchedThread
 
 _SERVE_S = 0.1

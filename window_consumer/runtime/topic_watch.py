@@ -15,10 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.model.errors import (
-    RunError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import RunError, WindowConsumerError
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.threads import WatchedThread

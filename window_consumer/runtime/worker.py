@@ -13,68 +13,32 @@ from attrs import evolve, field, frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.engine import (
-    Engine,
-    MakeEngine,
-)
+from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import (
-    Intervention,
-    InterventionResult,
-)
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.lost_partitions import KeptOutcomes
-from window_consumer.engine.observer import (
-    Observer,
-    Observers,
-)
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-    sent_home,
-)
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-    Jitter,
-)
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    RetryTopicLevel,
-)
+from window_consumer.engine.observer import Observer, Observers
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, sent_home
+from window_consumer.engine.retry.policy import FailedRecord, Jitter
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters
-from window_consumer.model.protocols import (
-    Clock,
-    Copy,
-    Sink,
-    Source,
-)
+from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.caller import Caller, Handler
-from window_consumer.runtime.context import (
-    RecordOwner,
-    ToldKey,
-)
+from window_consumer.runtime.context import RecordOwner, ToldKey
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.offset_reset import (
-    OffsetResets,
-    OnOutOfRange,
-)
-from window_consumer.runtime.poll_loop import (
-    LoopRules,
-    Phase,
-    PollLoop,
-    PollLoopParts,
-)
+from window_consumer.runtime.offset_reset import OffsetResets, OnOutOfRange
+from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.pools.pool import (
     MakePool,
     PoolParts,
@@ -83,12 +47,7 @@ from window_consumer.runtime.pools.pool import (
 )
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.topic_watch import (
-    Ask,
-    AskEnds,
-    TopicNews,
-    TopicWatch,
-)
+from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
 from window_consumer.runtime.worker_log import WorkerLog
 
 _CLOSE_S = 1.0

@@ -14,22 +14,14 @@ from window_consumer.engine.decisions import (
 )
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-)
+from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import describe
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews
-from window_consumer.model.errors import (
-    GivenUpError,
-    PublishFailedError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import GivenUpError, PublishFailedError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommitResults
 from window_consumer.runtime.call_log import CallLog
-from window_consumer.runtime.context import (
-    ToldKey,
-)
+from window_consumer.runtime.context import ToldKey
 from window_consumer.runtime.limited_log import LimitedLog, Now
 
 _NOW = {

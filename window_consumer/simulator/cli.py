@@ -18,27 +18,15 @@ from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
 from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.cli import options
-from window_consumer.cli.output import (
-    FAILED,
-    INTERRUPTED,
-    OK,
-)
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import SchedulePlan as Schedule
-from window_consumer.simulator.simulator import (
-    FRAMEWORK,
-    MakeWeather,
-    ViolationError,
-    simulate,
-)
+from window_consumer.simulator.simulator import FRAMEWORK, MakeWeather, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
-from window_consumer.simulator.worker_profile import (
-    HandlerFaultPlan,
-    Likeness,
-)
+from window_consumer.simulator.worker_profile import HandlerFaultPlan, Likeness
 
 SEEDS = 1000
 

@@ -10,19 +10,12 @@ from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
 
-from window_consumer.engine.scheduling.slices import (
-    Deviations,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Deviations, Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import SimulatedCall
-from window_consumer.simulator.slots import (
-    Handler,
-    SteppedSlots,
-    made_failure,
-)
+from window_consumer.simulator.slots import Handler, SteppedSlots, made_failure
 
 
 class _DeathError(Exception):

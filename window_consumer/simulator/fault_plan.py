@@ -15,16 +15,9 @@ from window_consumer.model.errors import (
     Skip,
     Unroutable,
 )
-from window_consumer.model.protocols import (
-    Commit,
-    Copy,
-)
+from window_consumer.model.protocols import Commit, Copy
 from window_consumer.simulator.log_history import SimulatedCall
-from window_consumer.simulator.schedule import (
-    RESULT_TOPICS,
-    InvalidOrderError,
-    SchedulePlan,
-)
+from window_consumer.simulator.schedule import RESULT_TOPICS, InvalidOrderError, SchedulePlan
 from window_consumer.testing.fakes.group import RefusedCommit
 from window_consumer.testing.fakes.sink import Fate
 

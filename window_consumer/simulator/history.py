@@ -16,11 +16,7 @@ from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.retry.retry_topics import (
-    MAX_SKEW_S,
-    Level,
-    RetryTopicLevel,
-)
+from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     NotCalled,
@@ -30,10 +26,7 @@ from window_consumer.model.errors import (
     Skip,
     StalledError,
 )
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.log_history import (
     KnownRecord,
     Lane,
@@ -42,10 +35,7 @@ from window_consumer.simulator.log_history import (
     SimulatedCall,
     Tenure,
 )
-from window_consumer.simulator.schedule import (
-    GROUP,
-    SchedulePlan,
-)
+from window_consumer.simulator.schedule import GROUP, SchedulePlan
 from window_consumer.simulator.watches.kept import KeptWatch
 from window_consumer.simulator.watches.outages import Outages
 from window_consumer.simulator.watches.pace import PaceWatch
@@ -60,10 +50,7 @@ from window_consumer.testing.events import (
     Started,
 )
 from window_consumer.testing.fakes.broker import FakeBroker
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 TOLERANCE_S = 1e-9
 

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    RetryTopicLevel,
-    is_read_on,
-)
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel, is_read_on
 from window_consumer.simulator.schedule import (
     DELAYS_S,
     GROUP,

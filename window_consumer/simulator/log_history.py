@@ -18,10 +18,7 @@ from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.schedule import SchedulePlan
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 from window_consumer.testing.fakes.source import FakeSource
 
 Lane = Hashable

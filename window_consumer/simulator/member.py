@@ -19,52 +19,26 @@ import attrs
 from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.observer import Observers
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    sent_home,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, sent_home
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import (
-    Batch,
-    Commit,
-    CommitResults,
-    Copy,
-    Delivery,
-)
+from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.limited_log import LimitedLog
 from window_consumer.runtime.offset_reset import OffsetResets
-from window_consumer.runtime.poll_loop import (
-    Phase,
-    PollLoop,
-    PollLoopParts,
-)
-from window_consumer.runtime.publisher import (
-    Published,
-    Publisher,
-    ResultAck,
-)
+from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
+from window_consumer.runtime.publisher import Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.simulator.fake_processes import FakeProcesses
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ladder_topics import LadderTopics
-from window_consumer.simulator.schedule import (
-    GROUP,
-    RESULT_TOPICS,
-    SchedulePlan,
-    copy_topic,
-)
-from window_consumer.simulator.slots import (
-    Handler,
-    SteppedSlots,
-)
+from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, SchedulePlan, copy_topic
+from window_consumer.simulator.slots import Handler, SteppedSlots
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch
 from window_consumer.simulator.watches.commits import CommitWatch

@@ -10,46 +10,17 @@ from attrs import evolve, frozen
 
 from window_consumer.dlq.redrive import RedriveRules
 from window_consumer.dlq.redrive_copy import Destination
-from window_consumer.dlq.redrive_state import (
-    Resolved,
-    read_resolved,
-)
+from window_consumer.dlq.redrive_state import Resolved, read_resolved
 from window_consumer.engine.retry.retry_topics import state_topic
-from window_consumer.model.errors import (
-    PublishFailedError,
-    WindowConsumerError,
-)
-from window_consumer.model.protocols import (
-    Copy,
-    Delivery,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
+from window_consumer.model.protocols import Copy, Delivery
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.schedule import (
-    GROUP,
-    copy_topic,
-    entry_topic,
-)
-from window_consumer.simulator.watches.redrives import (
-    RedriveWatch,
-    WatchedRun,
-)
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
-from window_consumer.testing.fakes.redrive import (
-    FakeLetters,
-    FakeOutlet,
-    Step,
-)
-from window_consumer.testing.fakes.sink import (
-    FakeSink,
-    FateOf,
-)
+from window_consumer.simulator.schedule import GROUP, copy_topic, entry_topic
+from window_consumer.simulator.watches.redrives import RedriveWatch, WatchedRun
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
+from window_consumer.testing.fakes.redrive import FakeLetters, FakeOutlet, Step
+from window_consumer.testing.fakes.sink import FakeSink, FateOf
 from window_consumer.testing.fakes.topics import FakeTopics
 
 if TYPE_CHECKING:

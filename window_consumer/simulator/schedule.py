@@ -17,17 +17,11 @@ from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    RetryTopicLevel,
-)
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
-from window_consumer.engine.scheduling.rate_limit import (
-    Per,
-    RateRules,
-)
+from window_consumer.engine.scheduling.rate_limit import Per, RateRules
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.runtime.offset_reset import OnOutOfRange
 from window_consumer.runtime.poll_loop import LoopRules

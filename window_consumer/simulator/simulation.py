@@ -8,27 +8,15 @@ from random import Random
 
 from window_consumer.engine.engine import Engine
 from window_consumer.model import headers as names
-from window_consumer.model.protocols import (
-    Clock,
-    Commit,
-    Headers,
-)
+from window_consumer.model.protocols import Clock, Commit, Headers
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.freeze_detector import FREEZE_S
 from window_consumer.runtime.mailbox import MailboxRequest
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.member import (
-    SharedSimulation,
-    SimulatedMember,
-)
+from window_consumer.simulator.member import SharedSimulation, SimulatedMember
 from window_consumer.simulator.redrives import Redrives
-from window_consumer.simulator.schedule import (
-    GROUP,
-    RESULT_TOPICS,
-    Action,
-    SchedulePlan,
-)
+from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, Action, SchedulePlan
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.limits import check_bounds
 from window_consumer.testing.fakes.log import FakeLog

@@ -7,20 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from window_consumer.engine.guards.stalls import (
-    Ending,
-    Stalled,
-)
+from window_consumer.engine.guards.stalls import Ending, Stalled
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
-from window_consumer.model.errors import (
-    Skip,
-    StalledError,
-)
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.errors import Skip, StalledError
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import SimulatedCall

@@ -9,27 +9,14 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from window_consumer.audit.consumer import (
-    AuditRules,
-    WriteRows,
-)
+from window_consumer.audit.consumer import AuditRules, WriteRows
 from window_consumer.dlq.redrive import Redrive
-from window_consumer.engine.engine import (
-    Engine,
-    MakeEngine,
-)
+from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer
-from window_consumer.engine.retry.copy_record import (
-    CopyOrigin,
-    Target,
-    copy_of,
-)
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.retry_topics import (
-    RetryTopicLevel,
-    is_read_on,
-)
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_on
 from window_consumer.model.protocols import Copy
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]

@@ -18,11 +18,7 @@ from attrs import asdict, evolve, field, frozen
 from pyspark.sql import SparkSession
 
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.plan import (
-    GENERATION,
-    PipelinePlan,
-    writer_of,
-)
+from window_consumer.spark.plan import GENERATION, PipelinePlan, writer_of
 from window_consumer.spark.tables import last_batch
 
 _NOTE: Final = "window_consumer.json"

@@ -22,10 +22,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
+from window_consumer.model.errors import RunError, UsageError
 
 DIRECTORY_VARIABLE: Final = "WINDOW_CONSUMER_JARS"
 _DOWNLOAD_S: Final = 600

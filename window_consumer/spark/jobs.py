@@ -15,24 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from window_consumer.model.errors import RunError
-from window_consumer.spark import (
-    checkpoints,
-    sources,
-    tables,
-)
-from window_consumer.spark.checkpoints import (
-    Checkpoint,
-    JobSource,
-    Place,
-    Spans,
-)
-from window_consumer.spark.plan import (
-    PipelinePlan,
-    writer_of,
-)
-from window_consumer.spark.tables import (
-    BROKEN,
-)
+from window_consumer.spark import checkpoints, sources, tables
+from window_consumer.spark.checkpoints import Checkpoint, JobSource, Place, Spans
+from window_consumer.spark.plan import PipelinePlan, writer_of
+from window_consumer.spark.tables import BROKEN
 from window_consumer.spark.wire import Job, jobs
 
 

@@ -22,10 +22,7 @@ from pyspark.sql import SparkSession
 from window_consumer.model.errors import RunError
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.tables import (
-    BROKEN,
-    Table,
-)
+from window_consumer.spark.tables import BROKEN, Table
 
 FULL_FILE_BYTES: Final = 128 * 1024**2
 """Smaller files are merged with their neighbours."""

@@ -13,11 +13,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from window_consumer.spark import (
-    class_archive,
-    session,
-    tables,
-)
+from window_consumer.spark import class_archive, session, tables
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN

@@ -16,10 +16,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from window_consumer.spark import (
-    class_archive,
-    java,
-)
+from window_consumer.spark import class_archive, java
 
 _EXTENSIONS: Final = "spark.sql.extensions"
 _DELTA: Final = {

@@ -17,10 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from window_consumer.spark.plan import (
-    GENERATION,
-    writer_of,
-)
+from window_consumer.spark.plan import GENERATION, writer_of
 
 _MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _PATTERNS: Final = frozenset("{}[]*?\\")

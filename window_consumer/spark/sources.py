@@ -104,11 +104,7 @@ def options(kafka: Mapping[str, str], topics: str, *, pattern: bool = False) -> 
 
 
 def stream(
-    session: SparkSession,
-    given: Mapping[str, str],
-    *,
-    most_records: int,
-    fail_on_data_loss: bool,
+    session: SparkSession, given: Mapping[str, str], *, most_records: int, fail_on_data_loss: bool
 ) -> DataFrame:
     """Return the stream of a topic from its beginning, ``most_records`` Kafka records per batch."""
     return (

@@ -18,14 +18,8 @@ from attrs import frozen
 from window_consumer.config.sections.kafka_properties import as_text
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.config.sections.pipeline import LoadedPipeline
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
-from window_consumer.spark.jars import (
-    default_directory,
-    ready,
-)
+from window_consumer.model.errors import RunError, UsageError
+from window_consumer.spark.jars import default_directory, ready
 from window_consumer.spark.plan import PipelinePlan, Reading
 
 if TYPE_CHECKING:

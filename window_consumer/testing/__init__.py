@@ -6,10 +6,7 @@ Tests of an application mostly need ``TestApp`` (with pytest: the fixture ``wc_a
 
 from __future__ import annotations
 
-from window_consumer.kafka.embedded import (
-    EmbeddedBroker,
-    NewRecord,
-)
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.testing.application import TestApp
 from window_consumer.testing.journal import (
     DEAD_LETTERED,

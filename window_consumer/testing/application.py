@@ -20,32 +20,15 @@ from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import parse_duration
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
-from window_consumer.model.record import (
-    Call,
-    Record,
-)
-from window_consumer.testing.application_process import (
-    ApplicationProcess,
-    CrashedError,
-)
+from window_consumer.model.record import Call, Record
+from window_consumer.testing.application_process import ApplicationProcess, CrashedError
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.findings import GuaranteeFindings
-from window_consumer.testing.journal import (
-    UNFINISHED,
-    Journal,
-    Sent,
-)
+from window_consumer.testing.journal import UNFINISHED, Journal, Sent
 from window_consumer.testing.producer import TestProducer
-from window_consumer.testing.records import (
-    HeaderValues,
-    KeyOf,
-    Value,
-)
+from window_consumer.testing.records import HeaderValues, KeyOf, Value
 from window_consumer.testing.redriving import TestRedrive
-from window_consumer.testing.stepped_worker import (
-    SteppedSetting,
-    StillClock,
-)
+from window_consumer.testing.stepped_worker import SteppedSetting, StillClock
 from window_consumer.testing.topics import TestTopics
 
 PARTITIONS = 4
@@ -204,12 +187,7 @@ class TestApp(GuaranteeFindings):
         return sent
 
     def send_many(
-        self,
-        topic: str,
-        values: Iterable[Value],
-        *,
-        key: KeyOf = None,
-        run: bool = True,
+        self, topic: str, values: Iterable[Value], *, key: KeyOf = None, run: bool = True
     ) -> list[Sent]:
         """Write several records and then run, as with a topic that has a backlog.
 

@@ -11,11 +11,7 @@ from window_consumer.app.preflight import Preparation
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.fakes.cluster import FakeCluster
-from window_consumer.testing.stepped_worker import (
-    Rival,
-    SteppedSetting,
-    SteppedWorker,
-)
+from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
 
 _MOMENT_S = 0.005
 """How often the Engine checks paused partitions, and how long records wait for more."""

@@ -13,26 +13,16 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
-from window_consumer.engine.guards.stalls import (
-    Ending,
-    Stalled,
-)
+from window_consumer.engine.guards.stalls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.calls.batch_calls import call_batch
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
-from window_consumer.runtime.context import (
-    Slot,
-    current_slot,
-)
+from window_consumer.runtime.context import Slot, current_slot
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
-from window_consumer.testing.journal import (
-    Journal,
-    watched,
-    watched_batches,
-)
+from window_consumer.testing.journal import Journal, watched, watched_batches
 
 
 class InlineSlots:

@@ -14,32 +14,14 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    read_dead_letter,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.model.copy_headers import attempts_before
-from window_consumer.model.errors import (
-    CallAgain,
-    NotCalled,
-    Skip,
-    UsageError,
-)
+from window_consumer.model.errors import CallAgain, NotCalled, Skip, UsageError
 from window_consumer.model.outcome import OUTCOMES, Outcome
-from window_consumer.model.produce import (
-    Produce,
-    results_of,
-)
+from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Call as CallFacts
-from window_consumer.model.record import (
-    Message,
-    OnStored,
-    Record,
-)
-from window_consumer.runtime.calls.batch_calls import (
-    HeldResults,
-    failed_of,
-)
+from window_consumer.model.record import Message, OnStored, Record
+from window_consumer.runtime.calls.batch_calls import HeldResults, failed_of
 
 
 class SentState(Enum):

@@ -12,12 +12,7 @@ from window_consumer.model.record_identity import given_id
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
 from window_consumer.testing.fakes.topics import partition_of
-from window_consumer.testing.records import (
-    HeaderValues,
-    Value,
-    bytes_of,
-    headers_of,
-)
+from window_consumer.testing.records import HeaderValues, Value, bytes_of, headers_of
 
 
 class TestProducer:

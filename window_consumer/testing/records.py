@@ -8,11 +8,7 @@ from typing import Any
 
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    Call,
-    Record,
-    TopicPartition,
-)
+from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.testing.fakes.log import FakeMessage
 
 Value = bytes | str | Mapping[str, Any] | Sequence[Any] | float | bool | None

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable
 
 from window_consumer.app.plan import AppPlan
 from window_consumer.config import ENTRY
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    Position,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, Position
 from window_consumer.dlq.redrive_copy import (
     DeadLetterHeaders,
     Destination,

@@ -12,35 +12,19 @@ from attrs import frozen
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.output import Production
-from window_consumer.model.errors import (
-    PublishFailedError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import (
-    CommitResults,
-    Copy,
-    Delivery,
-)
+from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
-from window_consumer.runtime.worker import (
-    Worker,
-    WorkerSetup,
-)
+from window_consumer.runtime.worker import Worker, WorkerSetup
 from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fakes.broker import (
-    FakeBroker,
-    FakeSink,
-)
+from window_consumer.testing.fakes.broker import FakeBroker, FakeSink
 from window_consumer.testing.fakes.source import FakeSource
-from window_consumer.testing.inline_slots import (
-    InlineQueue,
-    InlineSlots,
-)
+from window_consumer.testing.inline_slots import InlineQueue, InlineSlots
 from window_consumer.testing.journal import Journal
 
 

@@ -7,10 +7,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from window_consumer.config import (
-    Config,
-    WorkerConfig,
-)
+from window_consumer.config import Config, WorkerConfig
 
 Kind = Literal["topic", "group", "transactional-id"]
 

@@ -14,10 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.clients import Clients
-from window_consumer.app.topics.event_topics import (
-    event_properties,
-    event_topics,
-)
+from window_consumer.app.topics.event_topics import event_properties, event_topics
 from window_consumer.app.topics.ladder_topics import (
     Model,
     copy_topics,
@@ -27,19 +24,10 @@ from window_consumer.app.topics.ladder_topics import (
     writes_dead_letters,
 )
 from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.config import (
-    LoadedConfig,
-    Mask,
-    WorkerConfig,
-    effective_kafka,
-    load,
-)
+from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import (
-    NewCopyTopic,
-    Topic,
-)
+from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import (
     ConfigError,

@@ -14,16 +14,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from window_consumer.model.key_forms import (
-    BINARY,
-    CODE,
-    KeyForm,
-    as_text,
-)
-from window_consumer.trace.event import (
-    FIELDS,
-    TraceEvent,
-)
+from window_consumer.model.key_forms import BINARY, CODE, KeyForm, as_text
+from window_consumer.trace.event import FIELDS, TraceEvent
 
 FORMAT = 1
 """Every format must stay readable forever."""

@@ -12,11 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.model.outcome import OUTCOMES
-from window_consumer.trace.event import (
-    Role,
-    Step,
-    TraceEvent,
-)
+from window_consumer.trace.event import Role, Step, TraceEvent
 
 _NEVER: Final = 2**62
 _ENDS: Final = {row.step: row.end for row in OUTCOMES if row.step}
@@ -123,8 +119,7 @@ class Journey:
             by_record.setdefault(event.record_id, []).append(event)
         roots = {event.root_id for event in told}
         order = sorted(
-            by_record,
-            key=lambda name: (name not in roots, _begin(by_record[name][0]), name or ""),
+            by_record, key=lambda name: (name not in roots, _begin(by_record[name][0]), name or "")
         )
         ordered = [_places(by_record[name]) for name in order]
         first = ordered[0][0][2][0]

@@ -7,24 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.config.sections.mask import MaskRules
-from window_consumer.config.sections.pipeline import (
-    LoadedPipeline,
-    load_pipeline,
-)
+from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.model.redaction import Mask
 from window_consumer.trace.event import TraceEvent
-from window_consumer.trace.journey import (
-    Journey,
-    JourneyBranch,
-    JourneyHop,
-    Passage,
-    Place,
-    Stop,
-)
-from window_consumer.trace.lookup import (
-    Journeys,
-    TraceAnswer,
-)
+from window_consumer.trace.journey import Journey, JourneyBranch, JourneyHop, Passage, Place, Stop
+from window_consumer.trace.lookup import Journeys, TraceAnswer
 from window_consumer.trace.query import TraceQuery
 
 MOST_FOUND: Final = 2_000

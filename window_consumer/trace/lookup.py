@@ -14,18 +14,12 @@ from attrs import frozen
 from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
-from window_consumer.model.key_forms import (
-    CODE,
-    key_form,
-)
+from window_consumer.model.key_forms import CODE, key_form
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import may_have
-from window_consumer.trace.event_tail import (
-    EventTail,
-    TailEnd,
-)
+from window_consumer.trace.event_tail import EventTail, TailEnd
 from window_consumer.trace.query import TraceQuery
 
 if TYPE_CHECKING:

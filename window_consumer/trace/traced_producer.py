@@ -12,31 +12,19 @@ from opentelemetry import trace as opentelemetry
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.settings import (
-    CONSUMER_ONLY,
-    EventNeeds,
-)
+from window_consumer.kafka.settings import CONSUMER_ONLY, EventNeeds
 from window_consumer.kafka.traced_producer import WatchedProducer
 from window_consumer.model.errors import UsageError
-from window_consumer.model.key_forms import (
-    KeyMode,
-    key_form,
-)
+from window_consumer.model.key_forms import KeyMode, key_form
 from window_consumer.model.sending import SendTrace, SendWatcher
 from window_consumer.runtime.context import current_record
 from window_consumer.runtime.log import own_logger
 from window_consumer.trace.event import Role
-from window_consumer.trace.recording.exporters import (
-    CLIENT_ID,
-    way_out,
-)
+from window_consumer.trace.recording.exporters import CLIENT_ID, way_out
 from window_consumer.trace.recording.notes import EventOrigin
 from window_consumer.trace.recording.producer_trace import ProducerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
-from window_consumer.trace.sampling import (
-    By,
-    Sampling,
-)
+from window_consumer.trace.sampling import By, Sampling
 
 LOGGER: Final = own_logger()
 

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import (
-    Prepared,
-    PreparedWorker,
-)
+from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.event_topics import (
-    event_place,
-    event_properties,
-    trace_topic,
-)
+from window_consumer.app.topics.event_topics import event_place, event_properties, trace_topic
 from window_consumer.config import TraceConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
@@ -27,11 +20,7 @@ from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporter import TraceExporter
-from window_consumer.trace.recording.exporters import (
-    CLIENT_ID,
-    Acks,
-    way_out,
-)
+from window_consumer.trace.recording.exporters import CLIENT_ID, Acks, way_out
 from window_consumer.trace.recording.notes import EventOrigin
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address

@@ -14,22 +14,11 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from tests.engine.support import Note
 from window_consumer.metrics.otel.call_spans import OtelCallSpans
 from window_consumer.metrics.otel.providers import Ids, bound_of
-from window_consumer.metrics.otel.spans import (
-    SpanBudget,
-    SpanCounts,
-    Spans,
-)
+from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.model.copy_headers import attempts_before
-from window_consumer.model.headers import (
-    ORIGINAL_OFFSET,
-    ORIGINAL_PARTITION,
-    ORIGINAL_TOPIC,
-)
-from window_consumer.model.record import (
-    Call,
-    Record,
-)
+from window_consumer.model.headers import ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TOPIC
+from window_consumer.model.record import Call, Record
 from window_consumer.runtime.error_report import ErrorReports
 
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331

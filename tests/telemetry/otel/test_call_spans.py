@@ -22,10 +22,7 @@ from tests.telemetry.otel.memory import (
     record,
     trace_of,
 )
-from window_consumer.model.errors import (
-    PartialFailure,
-    Skip,
-)
+from window_consumer.model.errors import PartialFailure, Skip
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.spans import spanned

@@ -21,22 +21,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.otel import (
-    attributes as names,
-)
-from window_consumer.metrics.otel import (
-    providers,
-)
-from window_consumer.metrics.otel.instruments import (
-    Figures,
-    InstrumentedWorkers,
-    instrument,
-)
+from window_consumer.metrics.otel import attributes as names
+from window_consumer.metrics.otel import providers
+from window_consumer.metrics.otel.instruments import Figures, InstrumentedWorkers, instrument
 from window_consumer.runtime.figures.measures import (
     Measures,
     ProcessFigures,

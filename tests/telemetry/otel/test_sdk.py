@@ -12,10 +12,7 @@ from textwrap import dedent
 import pytest
 
 from window_consumer.metrics.otel import providers
-from window_consumer.metrics.otel.environment import (
-    ChosenExporters,
-    missing_files,
-)
+from window_consumer.metrics.otel.environment import ChosenExporters, missing_files
 
 HTTP, GRPC = "otlp_proto_http", "otlp_proto_grpc"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -30,10 +30,7 @@ from window_consumer.metrics.otel.slice_spans import (
     NoteTaker,
     SliceSpans,
 )
-from window_consumer.metrics.otel.spans import (
-    MOST_LINKS,
-    RANDOM,
-)
+from window_consumer.metrics.otel.spans import MOST_LINKS, RANDOM
 from window_consumer.metrics.otel.trace_ids import LOW
 
 DEADLINE_S = 30.0

@@ -17,10 +17,7 @@ from tests.telemetry.otel.memory import (
     record,
     sent,
 )
-from window_consumer.metrics.otel.trace_ids import (
-    SpanParent,
-    Traces,
-)
+from window_consumer.metrics.otel.trace_ids import SpanParent, Traces
 from window_consumer.model.record import Record
 
 

@@ -11,20 +11,9 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from window_consumer.admin.cli import (
-    authority_option,
-    token_option,
-)
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    AskError,
-    fetch,
-)
-from window_consumer.admin.doctor.collection import (
-    Examination,
-    Process,
-)
+from window_consumer.admin.cli import authority_option, token_option
+from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
+from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
 from window_consumer.app.clients import Clients
 from window_consumer.app.listeners import outbox_backlog
@@ -32,26 +21,13 @@ from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
-from window_consumer.cli.output import (
-    FOUND,
-    OK,
-    explain,
-)
-from window_consumer.config import (
-    Config,
-    LoadedConfig,
-    Mask,
-    WorkerConfig,
-    effective_kafka,
-)
+from window_consumer.cli.output import FOUND, OK, explain
+from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
+from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.redaction import printable
 from window_consumer.runtime.figures.measures import RELAY_FAILED
 

@@ -10,32 +10,18 @@ from urllib.parse import quote
 
 import click
 
-from window_consumer.admin.cli import (
-    DEFAULT_URL,
-    authority_option,
-    token_option,
-)
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    command,
-)
+from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
+from window_consumer.admin.client import Access, AdminAddress, command
 from window_consumer.cli.output import OK
 from window_consumer.engine.guards.interventions import Intervention
-from window_consumer.model.errors import (
-    RunError,
-    UsageError,
-)
+from window_consumer.model.errors import RunError, UsageError
 
 _RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
 
 _DEADLINE_S: Final = 20.0
 """A rebalancing worker answers late, and waits some seconds for a call or an ack."""
 
-_DONE: Final = {
-    Intervention.SKIP: "skipped",
-    Intervention.DEAD_LETTER: "among the dead letters",
-}
+_DONE: Final = {Intervention.SKIP: "skipped", Intervention.DEAD_LETTER: "among the dead letters"}
 
 
 def _command(wanted: Intervention, text: str) -> click.Command:

@@ -16,15 +16,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.admin.commands.screen import (
-    TopScene,
-    WorkerScene,
-)
+from window_consumer.admin.commands.screen import TopScene, WorkerScene
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CellState,

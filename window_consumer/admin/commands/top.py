@@ -14,18 +14,11 @@ from rich.console import Console
 from rich.live import Live
 
 from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    AskError,
-)
+from window_consumer.admin.client import Access, AdminAddress, AskError
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.watch import AddressWatches
 from window_consumer.cli.options import Duration
-from window_consumer.cli.output import (
-    FAILED,
-    OK,
-)
+from window_consumer.cli.output import FAILED, OK
 from window_consumer.model.errors import UsageError
 
 _SHORTEST_S = 0.1

@@ -16,11 +16,7 @@ from window_consumer.admin.client import (
     AskError,
     ask,
 )
-from window_consumer.admin.commands.screen import (
-    Memory,
-    TopScene,
-    WorkerScene,
-)
+from window_consumer.admin.commands.screen import Memory, TopScene, WorkerScene
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _LATE_S = 2 * DEADLINE_S

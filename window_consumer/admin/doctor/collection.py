@@ -12,17 +12,8 @@ from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from window_consumer.admin.client import (
-    Access,
-    AdminAddress,
-    AskError,
-    ask,
-    fetch,
-)
-from window_consumer.admin.doctor.diagnosis import (
-    Diagnosis,
-    diagnose,
-)
+from window_consumer.admin.client import Access, AdminAddress, AskError, ask, fetch
+from window_consumer.admin.doctor.diagnosis import Diagnosis, diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import (
     GroupLook,
@@ -33,10 +24,7 @@ from window_consumer.admin.doctor.samples import (
 )
 from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.config import (
-    Config,
-    WorkerConfig,
-)
+from window_consumer.config import Config, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import TopicPartition

@@ -7,22 +7,10 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from window_consumer.admin.doctor.causes import (
-    CauseKind,
-    LikelyCause,
-)
+from window_consumer.admin.doctor.causes import CauseKind, LikelyCause
 from window_consumer.admin.doctor.evidence import WorkerEvidence
-from window_consumer.admin.doctor.rules.interpreter import (
-    gil_bound,
-    loop_blocked,
-    loop_bound,
-)
-from window_consumer.admin.doctor.rules.load import (
-    handler_slow,
-    hot_key,
-    hot_partition,
-    rate,
-)
+from window_consumer.admin.doctor.rules.interpreter import gil_bound, loop_blocked, loop_bound
+from window_consumer.admin.doctor.rules.load import handler_slow, hot_key, hot_partition, rate
 from window_consumer.admin.doctor.rules.stuck import (
     breaker_open,
     cannot_write,
@@ -32,11 +20,7 @@ from window_consumer.admin.doctor.rules.stuck import (
     poison_record,
     rebalances,
 )
-from window_consumer.admin.doctor.rules.supply import (
-    broker_away,
-    broker_slow,
-    fetch_bound,
-)
+from window_consumer.admin.doctor.rules.supply import broker_away, broker_slow, fetch_bound
 from window_consumer.admin.doctor.samples import GroupLook
 from window_consumer.runtime.figures.measures import OutboxBacklog
 

@@ -9,16 +9,9 @@ from typing import Final
 
 from attrs import define
 
-from window_consumer.admin.doctor.samples import (
-    GroupLook,
-    WorkerLook,
-)
+from window_consumer.admin.doctor.samples import GroupLook, WorkerLook
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.windows_snapshot import (
-    LoopSnapshot,
-    PartitionSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import LoopSnapshot, PartitionSnapshot, WindowsSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 

@@ -7,15 +7,9 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.engine.windows_snapshot import (
-    CallSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import CallSnapshot, WindowsSnapshot
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.figures.worker_snapshot import (
-    FailingRecord,
-    WorkerSnapshot,
-)
+from window_consumer.runtime.figures.worker_snapshot import FailingRecord, WorkerSnapshot
 
 SILENT: Final = "silent"
 """The phase of a worker whose poll thread did not answer."""

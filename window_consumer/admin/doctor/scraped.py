@@ -13,10 +13,7 @@ from typing import Final
 from window_consumer.admin.doctor.samples import WorkerLook
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     Lag,

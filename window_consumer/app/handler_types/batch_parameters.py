@@ -9,21 +9,9 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.handler_types.decoders import (
-    Decoder,
-    decoder_by,
-    decoder_of,
-)
-from window_consumer.app.handler_types.parameters import (
-    hints_of,
-    required,
-)
-from window_consumer.model.errors import (
-    HandlerSignal,
-    NotInBatchError,
-    PartialFailure,
-    UsageError,
-)
+from window_consumer.app.handler_types.decoders import Decoder, decoder_by, decoder_of
+from window_consumer.app.handler_types.parameters import hints_of, required
+from window_consumer.model.errors import HandlerSignal, NotInBatchError, PartialFailure, UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import (
     BatchHandler,
@@ -32,10 +20,7 @@ from window_consumer.runtime.calls.batch_calls import (
     answers_of,
     failed_of,
 )
-from window_consumer.runtime.calls.batch_steps import (
-    Steps,
-    layered,
-)
+from window_consumer.runtime.calls.batch_steps import Steps, layered
 
 _FORMS = (
     "(records: list[Record]), (values: list[Order]) or (values: list[Order], records: list[Record])"

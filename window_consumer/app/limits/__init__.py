@@ -8,10 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.app.limits.group_times import (
-    GroupTimes,
-    group_times,
-)
+from window_consumer.app.limits.group_times import GroupTimes, group_times
 from window_consumer.app.limits.warnings import (
     once_keep_s,
     once_warnings,
@@ -22,17 +19,10 @@ from window_consumer.app.limits.warnings import (
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.ttl import ttl_kind
-from window_consumer.engine.commit_metadata import (
-    MAX_BYTES,
-    worst_case_bytes,
-)
+from window_consumer.engine.commit_metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.engine.commits import MAX_BYTES_PER_S
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.guards.backpressure import (
-    BATCH_SHARE,
-    BUFFER_BATCHES,
-    WAITING_CELLS,
-)
+from window_consumer.engine.guards.backpressure import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.engine.guards.crash_history import most_ends
 from window_consumer.kafka import settings
 

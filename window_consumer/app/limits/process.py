@@ -8,10 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.app.limits import (
-    WorkerBounds,
-    grace_period_s,
-)
+from window_consumer.app.limits import WorkerBounds, grace_period_s
 from window_consumer.config.units import format_size
 
 BASE_BYTES: Final = 64 * 2**20

@@ -11,10 +11,7 @@ from time import monotonic
 
 from attrs import evolve, frozen
 
-from window_consumer.app.plan import (
-    AppPlan,
-    PlannedWorker,
-)
+from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.app.topics.ladder_topics import (
     SEE_PLAN,
     CopyTopic,
@@ -26,10 +23,7 @@ from window_consumer.config.names import wrong_name
 from window_consumer.engine.retry.copy_record import Target
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import (
-    NewCopyTopic,
-    Topic,
-)
+from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     ConfigError,

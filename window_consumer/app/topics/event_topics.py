@@ -9,20 +9,10 @@ from attrs import evolve, frozen
 
 from window_consumer.app.plan import AppPlan
 from window_consumer.app.preflight import Prepared
-from window_consumer.config import (
-    Config,
-    KafkaConfig,
-    WorkerConfig,
-    effective_kafka,
-)
+from window_consumer.config import Config, KafkaConfig, WorkerConfig, effective_kafka
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import NewCopyTopic
-from window_consumer.kafka.settings import (
-    CONSUMER_ONLY,
-    PRODUCER_ONLY,
-    Kind,
-    admin_settings,
-)
+from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Kind, admin_settings
 from window_consumer.model.errors import WindowConsumerError
 
 _ASK_S: Final = 5.0

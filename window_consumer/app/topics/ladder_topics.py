@@ -11,18 +11,9 @@ from typing import Self
 
 from attrs import frozen
 
-from window_consumer.config import (
-    ENTRY,
-    TopicsConfig,
-    WorkerConfig,
-    format_duration,
-)
+from window_consumer.config import ENTRY, TopicsConfig, WorkerConfig, format_duration
 from window_consumer.engine.retry.retry_topics import Level, state_topic
-from window_consumer.kafka.cluster.topics import (
-    COPY_HEADROOM_BYTES,
-    NewCopyTopic,
-    Topic,
-)
+from window_consumer.kafka.cluster.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
 
 LEVEL_RETENTION_S = 14 * 86400.0
 """How long a retry topic keeps its records, or twice its delay where that is longer."""

@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 
-from window_consumer.config import (
-    ENTRY,
-    Config,
-    WorkerConfig,
-)
+from window_consumer.config import ENTRY, Config, WorkerConfig
 from window_consumer.config.units import DURATION_UNITS
 
 _ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # cannot occur in a name

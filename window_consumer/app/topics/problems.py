@@ -30,10 +30,7 @@ class TopicTroubles:
         return topic in self._reported
 
     def report(
-        self,
-        errors: Mapping[str, WindowConsumerError],
-        there: Container[str],
-        read: Container[str],
+        self, errors: Mapping[str, WindowConsumerError], there: Container[str], read: Container[str]
     ) -> None:
         """Log topics with new errors, and those that have recovered.
 

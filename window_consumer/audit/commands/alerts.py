@@ -15,10 +15,7 @@ from attrs import define, field
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
-from window_consumer.model.errors import (
-    PublishFailedError,
-    RunError,
-)
+from window_consumer.model.errors import PublishFailedError, RunError
 
 _DEADLINE_S: Final = 30.0
 _NAMES: Final = ("topic", "group", "bucket_ms", "finding")

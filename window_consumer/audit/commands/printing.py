@@ -13,10 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from window_consumer.audit.count import LEAVING, CountTier
-from window_consumer.audit.states import (
-    ALARMING,
-    Finding,
-)
+from window_consumer.audit.states import ALARMING, Finding
 from window_consumer.cli.options import since_1970
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import printable
@@ -42,12 +39,7 @@ _TERMS: Final = {
         CountTier.GONE,
         CountTier.UNKNOWN,
     )
-} | {
-    "uncounted": "uncounted",
-    "in_flight": "in flight",
-    "lost": "lost",
-    "duplicated": "duplicated",
-}
+} | {"uncounted": "uncounted", "in_flight": "in flight", "lost": "lost", "duplicated": "duplicated"}
 """The report's columns, and their headings in tables."""
 
 _ALWAYS: Final = {"produced", "finished", "retried", "dead_lettered", "in_flight", "lost"} | {

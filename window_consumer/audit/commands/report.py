@@ -30,15 +30,8 @@ from window_consumer.audit.commands.progress import (
 )
 from window_consumer.audit.states import ALARMING
 from window_consumer.cli.options import Duration, pipeline_config
-from window_consumer.cli.output import (
-    LOST,
-    OK,
-    explain,
-)
-from window_consumer.config.sections.pipeline import (
-    LoadedPipeline,
-    load_pipeline,
-)
+from window_consumer.cli.output import LOST, OK, explain
+from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
@@ -49,10 +42,7 @@ from window_consumer.spark.wire import plan_of, session_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from window_consumer.audit.spark.report import (
-        AuditReport,
-        Scope,
-    )
+    from window_consumer.audit.spark.report import AuditReport, Scope
 
 _DAY_S: Final = 86400.0
 
@@ -213,9 +203,7 @@ class _ReportRequest:
 
         ``before`` is what Kafka said first. ``fresh``: the table has been refreshed since then.
         """
-        from window_consumer.audit.spark import (  # noqa: PLC0415 - optional, and slow
-            counts as audit,
-        )
+        from window_consumer.audit.spark import counts as audit  # noqa: PLC0415 - optional, and slow
         from window_consumer.audit.spark import report as audit_report  # noqa: PLC0415 - as above
         from window_consumer.audit.spark.coverage import HELD  # noqa: PLC0415 - as above
         from window_consumer.audit.spark.findings import Rules  # noqa: PLC0415 - as above

@@ -13,18 +13,9 @@ import attrs
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.count import (
-    FORMAT,
-    WRITTEN,
-    AuditCount,
-    CountTier,
-)
+from window_consumer.audit.count import FORMAT, WRITTEN, AuditCount, CountTier
 from window_consumer.audit.spark.schema import AUDIT_COUNTS, AUDIT_RECORD
-from window_consumer.spark.tables import (
-    CORRUPT,
-    LATEST_MS,
-    utc_day,
-)
+from window_consumer.spark.tables import CORRUPT, LATEST_MS, utc_day
 
 ID: Final = ("client", "incarnation", "sequence")
 """The identity of a count, to find repeats."""

@@ -25,10 +25,7 @@ from window_consumer.audit.spark.sides import (
     in_stretches,
     sides,
 )
-from window_consumer.audit.states import (
-    Finding,
-    State,
-)
+from window_consumer.audit.states import Finding, State
 
 MOST_FOREIGN_BUCKETS: Final = 10
 """At this many surplus buckets, and half of all, a topic has an uncounted writer."""

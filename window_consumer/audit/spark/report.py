@@ -11,10 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.count import (
-    SUB_BUCKETS,
-    CountTier,
-)
+from window_consumer.audit.count import SUB_BUCKETS, CountTier
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.coverage import PLACE, holes
 from window_consumer.audit.spark.findings import Rules, findings

@@ -12,24 +12,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.count import (
-    LEAVING,
-    WRITTEN,
-    CountTier,
-)
-from window_consumer.audit.spark.counts import (
-    UNREAD_CAME,
-    UNREAD_LEFT,
-    sum64,
-)
-from window_consumer.audit.spark.coverage import (
-    PLACE,
-    ways,
-)
-from window_consumer.audit.spark.excuses import (
-    clusters,
-    spent,
-)
+from window_consumer.audit.count import LEAVING, WRITTEN, CountTier
+from window_consumer.audit.spark.counts import UNREAD_CAME, UNREAD_LEFT, sum64
+from window_consumer.audit.spark.coverage import PLACE, ways
+from window_consumer.audit.spark.excuses import clusters, spent
 
 KEYS: Final = ("topic", "group", "bucket_ms")
 CAME: Final = tuple(str(tier) for tier in CountTier if tier in WRITTEN)

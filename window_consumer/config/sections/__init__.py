@@ -203,9 +203,7 @@ class RetryConfig:
             "Exception classes for which retrying is useless. Subclasses count; if classes of "
             "both lists match, the most specific one decides.",
             kind=kinds.list_of(
-                kinds.exception_class(),
-                "dotted names of exception classes",
-                may_be_empty=True,
+                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
             ),
             reason="only the application knows which errors are hopeless",
             decorators="lifted",
@@ -216,9 +214,7 @@ class RetryConfig:
         metadata=about(
             "Exception classes to retry although one of their base classes is fatal.",
             kind=kinds.list_of(
-                kinds.exception_class(),
-                "dotted names of exception classes",
-                may_be_empty=True,
+                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
             ),
             reason="all other errors are retried anyway",
             decorators="lifted",

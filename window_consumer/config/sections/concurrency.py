@@ -9,11 +9,7 @@ from attrs import evolve, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.runtime.pools.registry import configurable
 
 MOST: Final = 10_000

@@ -13,10 +13,7 @@ from attrs import field, frozen
 
 from window_consumer.config.interpolation import Untyped
 from window_consumer.config.options import about
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-)
+from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.config.tree import ValueOrigin
 
 _SECRET_KEY = re.compile(

@@ -106,8 +106,7 @@ def _wrong_host(name: str) -> str | None:
 
 def _file_kind(what: str) -> kinds.ValueKind:
     return kinds.text(
-        f"the path of a file with {what}, in PEM",
-        lambda text: None if text.strip() else "is empty",
+        f"the path of a file with {what}, in PEM", lambda text: None if text.strip() else "is empty"
     )
 
 

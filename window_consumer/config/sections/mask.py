@@ -11,18 +11,10 @@ from attrs import field, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.options import about
-from window_consumer.model.field_mask import (
-    FieldMask,
-    Part,
-)
+from window_consumer.model.field_mask import FieldMask, Part
 from window_consumer.model.headers import ORIGINAL_TOPIC
 from window_consumer.model.record import Message
-from window_consumer.model.record_contents import (
-    TOO_LARGE,
-    TOO_MUCH,
-    hide_record,
-    key_text,
-)
+from window_consumer.model.record_contents import TOO_LARGE, TOO_MUCH, hide_record, key_text
 
 PARTS: Final[tuple[Part, ...]] = ("key", "value", "headers")
 

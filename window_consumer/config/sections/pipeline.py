@@ -9,33 +9,15 @@ from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import (
-    kinds,
-    names,
-)
+from window_consumer.config import kinds, names
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import about
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    to_error,
-)
-from window_consumer.config.sections.kafka_properties import (
-    KafkaConfig,
-    as_text,
-    is_secret_key,
-)
+from window_consumer.config.problems import InvalidError, Problem, to_error
+from window_consumer.config.sections.kafka_properties import KafkaConfig, as_text, is_secret_key
 from window_consumer.config.sections.mask import MaskRule
-from window_consumer.config.structure import (
-    register,
-    section_of,
-)
-from window_consumer.config.tree import (
-    Tree,
-    ValueOrigin,
-    walk,
-)
+from window_consumer.config.structure import register, section_of
+from window_consumer.config.tree import Tree, ValueOrigin, walk
 from window_consumer.config.yaml_file import read_file
 from window_consumer.model.redaction import Mask
 
@@ -240,7 +222,7 @@ class PipelineConfig:
             "file's directory), or an address that all executors can write to (s3a://...).",
             kind=_some("the name of a directory, or an address such as s3a://bucket/path"),
             default="none: required",
-        ),
+        )
     )
     batch_records: int = field(
         default=2000,

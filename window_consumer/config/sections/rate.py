@@ -11,11 +11,7 @@ from attrs import frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.units import UnitError
 
 Per = Literal["worker", "key", "partition"]

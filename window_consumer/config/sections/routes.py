@@ -7,19 +7,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from window_consumer.config import kinds
-from window_consumer.config.kinds import (
-    REFERENCE,
-    ValueKind,
-)
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-)
-from window_consumer.model.conditions.expressions import (
-    Expression,
-    ExpressionError,
-    parse,
-)
+from window_consumer.config.kinds import REFERENCE, ValueKind
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.model.conditions.expressions import Expression, ExpressionError, parse
 from window_consumer.model.conditions.lookup import RECORD_FIELDS
 
 Routes = Mapping[str, Expression]

@@ -6,17 +6,10 @@ from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import (
-    kinds,
-    units,
-)
+from window_consumer.config import kinds, units
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import about
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 
 _MIB: Final = 1024**2
 

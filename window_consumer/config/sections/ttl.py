@@ -6,16 +6,9 @@ from typing import Any, Final, Literal
 
 from attrs import frozen
 
-from window_consumer.config import (
-    kinds,
-    units,
-)
+from window_consumer.config import kinds, units
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.problems import (
-    InvalidError,
-    Problem,
-    did_you_mean,
-)
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 
 _FOREVER_S: Final = 36500 * 86400.0
 

@@ -60,9 +60,7 @@ def status_command(
 ) -> int:
     """Print the ids and the fences of each database; change nothing."""
     databases, plan = _databases(application, config, overrides)
-    from window_consumer.database.findings import (  # noqa: PLC0415 - SQLAlchemy is optional
-        statuses_of,
-    )
+    from window_consumer.database.findings import statuses_of  # noqa: PLC0415 - SQLAlchemy is optional
 
     try:
         found = statuses_of(databases, start_timeout)
@@ -86,8 +84,6 @@ def _databases(
     workers = once_workers(plan.config, plan.workers)
     if not workers:
         raise UsageError(f"{application}: no handler has once=")
-    from window_consumer.database.once.table_contents import (  # noqa: PLC0415 - SQLAlchemy is optional
-        once_databases,
-    )
+    from window_consumer.database.once.table_contents import once_databases  # noqa: PLC0415 - SQLAlchemy is optional
 
     return once_databases(workers), plan

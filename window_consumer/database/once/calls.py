@@ -31,13 +31,7 @@ from window_consumer.database.once.session import (
 from window_consumer.database.once.statements import is_lock_timeout
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.outbox.table import ADDED, Outbox
-from window_consumer.model.errors import (
-    CallAgain,
-    PartialFailure,
-    Skip,
-    UsageError,
-    meant_by,
-)
+from window_consumer.model.errors import CallAgain, PartialFailure, Skip, UsageError, meant_by
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Effects, Record
@@ -129,11 +123,7 @@ class OnceCalls:
             raise SortedResults(failed)
         return None
 
-    def _transaction(
-        self,
-        keyed: Sequence[Keyed],
-        choose: Callable[[list[Record]], Any],
-    ) -> Steps:
+    def _transaction(self, keyed: Sequence[Keyed], choose: Callable[[list[Record]], Any]) -> Steps:
         """Call the handler in a transaction, with what ``choose`` returns for the new records."""
         transaction = self._transactions.open()
         records, keys = [record for record, _ in keyed], [key for _, key in keyed]

@@ -18,11 +18,7 @@ from window_consumer.database.once.fence_locks import (
     is_at,
     locks_of,
 )
-from window_consumer.database.once.once_ids import (
-    EffectKey,
-    EffectOwner,
-    IdsUnknownError,
-)
+from window_consumer.database.once.once_ids import EffectKey, EffectOwner, IdsUnknownError
 from window_consumer.database.once.session import EffectSession
 from window_consumer.database.once.statements import statements_of
 from window_consumer.model.errors import UsageError

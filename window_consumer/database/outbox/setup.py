@@ -147,10 +147,7 @@ class OutboxDatabase:
         """Return the relay's settings."""
         config = self.config
         return RelayRules(
-            poll_s=config.poll,
-            batch=config.batch,
-            keep_s=config.keep,
-            on_refused=config.on_refused,
+            poll_s=config.poll, batch=config.batch, keep_s=config.keep, on_refused=config.on_refused
         )
 
 
@@ -179,11 +176,7 @@ def producer_properties(config: Config) -> dict[str, Any]:
     """
     for worker in (WorkerConfig(group=""), *config.workers.values()):
         found = effective_kafka(
-            config,
-            worker,
-            "producer",
-            consumer_only=CONSUMER_ONLY,
-            producer_only=PRODUCER_ONLY,
+            config, worker, "producer", consumer_only=CONSUMER_ONLY, producer_only=PRODUCER_ONLY
         )
         if "bootstrap.servers" in found:
             return found

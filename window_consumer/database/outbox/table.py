@@ -26,14 +26,7 @@ from window_consumer.database.outbox.wake import wake_after_commit
 from window_consumer.model import headers as names
 from window_consumer.model import traceparent
 from window_consumer.model.errors import UsageError
-from window_consumer.model.produce import (
-    Bytes,
-    HeaderPairs,
-    Produce,
-    Serializer,
-    Tags,
-    with_wishes,
-)
+from window_consumer.model.produce import Bytes, HeaderPairs, Produce, Serializer, Tags, with_wishes
 
 WAITING: Final = "waiting"
 BLOCKED: Final = "blocked"

@@ -9,15 +9,8 @@ from typing import Any
 import click
 
 from window_consumer.cli.output import OK
-from window_consumer.dlq.commands.options import (
-    WHERE,
-    open_dead_letters,
-    topic_options,
-)
-from window_consumer.dlq.files import (
-    write_lines,
-    write_parquet,
-)
+from window_consumer.dlq.commands.options import WHERE, open_dead_letters, topic_options
+from window_consumer.dlq.files import write_lines, write_parquet
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression

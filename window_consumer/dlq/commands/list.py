@@ -11,22 +11,10 @@ from typing import Any
 import click
 
 from window_consumer.config.units import format_duration
-from window_consumer.dlq.commands.options import (
-    WHERE,
-    open_dead_letters,
-    topic_options,
-)
+from window_consumer.dlq.commands.options import WHERE, open_dead_letters, topic_options
 from window_consumer.dlq.conditions import holds
-from window_consumer.dlq.counts import (
-    AGES,
-    UNKNOWN,
-    DeadLetterCounts,
-    count,
-)
-from window_consumer.dlq.reader import (
-    DeadLetterTopic,
-    DeadLetterTopics,
-)
+from window_consumer.dlq.counts import AGES, UNKNOWN, DeadLetterCounts, count
+from window_consumer.dlq.reader import DeadLetterTopic, DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import NotPermittedError

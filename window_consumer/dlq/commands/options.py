@@ -16,10 +16,7 @@ from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
-from window_consumer.model.conditions.expressions import (
-    Expression,
-    ExpressionError,
-)
+from window_consumer.model.conditions.expressions import Expression, ExpressionError
 from window_consumer.model.errors import UsageError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])

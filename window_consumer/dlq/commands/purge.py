@@ -12,20 +12,9 @@ from typing import Any
 import click
 
 from window_consumer.cli.output import OK
-from window_consumer.config.units import (
-    UnitError,
-    parse_duration,
-)
-from window_consumer.dlq.commands.options import (
-    open_dead_letters,
-    topic_options,
-)
-from window_consumer.dlq.purge import (
-    Before,
-    PurgePoint,
-    cuts_of,
-    purge,
-)
+from window_consumer.config.units import UnitError, parse_duration
+from window_consumer.dlq.commands.options import open_dead_letters, topic_options
+from window_consumer.dlq.purge import Before, PurgePoint, cuts_of, purge
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.values import moment_ms

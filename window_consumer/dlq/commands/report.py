@@ -15,18 +15,9 @@ import attrs
 import click
 
 from window_consumer.cli.options import Duration, pipeline_config
-from window_consumer.cli.output import (
-    OK,
-    explain,
-)
-from window_consumer.config.sections.pipeline import (
-    LoadedPipeline,
-    load_pipeline,
-)
-from window_consumer.dlq.redrive_state import (
-    PutBack,
-    put_back,
-)
+from window_consumer.cli.output import OK, explain
+from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
+from window_consumer.dlq.redrive_state import PutBack, put_back
 from window_consumer.dlq.report.page import environment, page
 from window_consumer.dlq.report.suggested_commands import redrive_of
 from window_consumer.dlq.report.text import print_findings
@@ -104,10 +95,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         check_output(output)
         plan = plan_of(loaded, master)
         with session_for(plan, short=True) as session:
-            from window_consumer.dlq.spark.summary import (  # noqa: PLC0415 - slow
-                ReportRequest,
-                findings,
-            )
+            from window_consumer.dlq.spark.summary import ReportRequest, findings  # noqa: PLC0415 - slow
 
             since_ms = None if since_s is None else asked_ms - round(since_s * 1000)
             wishes = ReportRequest(

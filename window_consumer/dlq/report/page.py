@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from window_consumer.dlq.report import charts, suggested_commands, wording
 from window_consumer.dlq.report.text import headline
-from window_consumer.dlq.spark.findings import (
-    DeadLetterFindings,
-    Example,
-    Share,
-)
+from window_consumer.dlq.spark.findings import DeadLetterFindings, Example, Share
 from window_consumer.model.errors import UsageError
-from window_consumer.model.redaction import (
-    printable,
-    printable_line,
-)
+from window_consumer.model.redaction import printable, printable_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -51,11 +44,7 @@ def environment() -> Environment:
     All output is escaped, whatever its origin, and invisible characters are written out.
     """
     try:
-        from jinja2 import (  # noqa: PLC0415 - optional
-            Environment,
-            PackageLoader,
-            StrictUndefined,
-        )
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - optional
         from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
     except ModuleNotFoundError as error:
         raise UsageError(

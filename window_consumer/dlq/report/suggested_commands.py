@@ -8,11 +8,7 @@ from datetime import UTC, datetime
 
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.dead_letter import WrittenBy
-from window_consumer.dlq.spark.findings import (
-    DeadLetterFindings,
-    Example,
-    FailureGroup,
-)
+from window_consumer.dlq.spark.findings import DeadLetterFindings, Example, FailureGroup
 from window_consumer.model.conditions.expressions import ExpressionError
 from window_consumer.model.conditions.tokens import quoted
 

@@ -16,11 +16,7 @@ from window_consumer.dlq.report.suggested_commands import (
     show_of,
     why_none,
 )
-from window_consumer.dlq.spark.findings import (
-    DeadLetterFindings,
-    FailureGroup,
-    Share,
-)
+from window_consumer.dlq.spark.findings import DeadLetterFindings, FailureGroup, Share
 from window_consumer.model.redaction import printable_line
 
 _BARS = "▁▂▃▄▅▆▇█"

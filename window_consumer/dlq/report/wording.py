@@ -5,12 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from window_consumer.dlq.dead_letter import WrittenBy
-from window_consumer.dlq.spark.findings import (
-    DeadLetterFindings,
-    FailureGroup,
-    KeySpread,
-    Share,
-)
+from window_consumer.dlq.spark.findings import DeadLetterFindings, FailureGroup, KeySpread, Share
 
 UNKNOWN = "unknown"
 

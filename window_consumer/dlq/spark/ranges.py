@@ -13,11 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest
-from window_consumer.spark import (
-    snapshots,
-    sources,
-    tables,
-)
+from window_consumer.spark import snapshots, sources, tables
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN
 

@@ -13,10 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from window_consumer.dlq.dead_letter import (
-    DeadLetter,
-    read_dead_letter,
-)
+from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import key_form

@@ -20,20 +20,14 @@ from window_consumer.engine.guards.manual_pause import call_held
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import (
-    FailedRecord,
-    RetryRules,
-)
+from window_consumer.engine.retry.policy import FailedRecord, RetryRules
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import is_unreadable
 from window_consumer.model.errors import ProcessCrashedError
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
 
 ALONE_S = 60.0

@@ -32,10 +32,7 @@ from window_consumer.engine.retry.regrouping import lane_in
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.scheduling.unreadable import (
-    needs_no_slot,
-    pass_by,
-)
+from window_consumer.engine.scheduling.unreadable import needs_no_slot, pass_by
 from window_consumer.model.record import TopicPartition
 
 

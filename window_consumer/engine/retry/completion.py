@@ -9,30 +9,15 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.output import (
-    Output,
-    Production,
-)
+from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import (
-    PARDONED,
-    RetryGroup,
-    RetryQueue,
-)
-from window_consumer.engine.retry.regrouping import (
-    call_behind,
-    lane_in,
-    put_back,
-)
+from window_consumer.engine.retry.queue import PARDONED, RetryGroup, RetryQueue
+from window_consumer.engine.retry.regrouping import call_behind, lane_in, put_back
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
-from window_consumer.model.errors import (
-    CallAgain,
-    PublishFailedError,
-    RetryLater,
-)
+from window_consumer.model.errors import CallAgain, PublishFailedError, RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field, frozen
 
-from window_consumer.engine.retry.retry_topics import (
-    Level,
-    next_level,
-)
+from window_consumer.engine.retry.retry_topics import Level, next_level
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import (

@@ -6,13 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from window_consumer.model.copy_headers import (
-    Hop,
-    attempts_before,
-    not_before,
-    of_copy,
-    of_source,
-)
+from window_consumer.model.copy_headers import Hop, attempts_before, not_before, of_copy, of_source
 from window_consumer.model.record import Message
 
 MAX_SKEW_S = 5.0

@@ -26,10 +26,7 @@ from attrs import frozen
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
-from window_consumer.engine.scheduling.dispatcher import (
-    SLICES_PER_SLOT,
-    Dispatcher,
-)
+from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT, Dispatcher
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.engine.scheduling.slices import Slice
@@ -55,16 +52,7 @@ class BatchRules:
 class Gathering:
     """The batch of one partition that has not been dispatched. Owner: poll thread."""
 
-    __slots__ = (
-        "_in_order",
-        "_joined",
-        "bytes",
-        "hold",
-        "is_closed",
-        "messages",
-        "seqs",
-        "since",
-    )
+    __slots__ = ("_in_order", "_joined", "bytes", "hold", "is_closed", "messages", "seqs", "since")
 
     def __init__(self, run: RecordRun, hold: LaneHold, now: float):
         self.messages: list[Message] = run.messages

@@ -350,10 +350,7 @@ class Dispatcher:
         return self._single(self._copies, now, lambda each: each.take(1))
 
     def _single(
-        self,
-        partitions: deque[Partition],
-        now: float,
-        take: Callable[[Ordering], Taken | None],
+        self, partitions: deque[Partition], now: float, take: Callable[[Ordering], Taken | None]
     ) -> Slice | None:
         for partition in partitions:
             taken = take(partition.ordering) if partition.is_active else None

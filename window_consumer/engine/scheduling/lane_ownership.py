@@ -19,14 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from window_consumer.engine.decisions import (
-    Outlived,
-    OwnerAway,
-)
-from window_consumer.engine.guards.manual_pause import (
-    call_held,
-    hold_back,
-)
+from window_consumer.engine.decisions import Outlived, OwnerAway
+from window_consumer.engine.guards.manual_pause import call_held, hold_back
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
@@ -34,15 +28,9 @@ from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import RecordRun
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 
 _WHY = "the copy is not in the partition of its source's number; it moves there"
 

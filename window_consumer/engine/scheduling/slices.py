@@ -31,10 +31,7 @@ from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
-from window_consumer.model.record import (
-    Call,
-    Message,
-)
+from window_consumer.model.record import Call, Message
 
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition

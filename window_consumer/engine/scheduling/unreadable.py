@@ -17,10 +17,7 @@ from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import UnreadableHeaders
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import LostHeaders
 from window_consumer.model.record import Message
 

@@ -44,15 +44,8 @@ from window_consumer.kafka.cluster.coordinator import (
 from window_consumer.kafka.cluster.features import Features
 from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.cluster.log_ranges import LogQuestion
-from window_consumer.kafka.cluster.topics import (
-    ConsumerGroup,
-    NewCopyTopic,
-    Topic,
-)
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.cluster.topics import ConsumerGroup, NewCopyTopic, Topic
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model import record
 from window_consumer.model.errors import (
@@ -182,10 +175,7 @@ class Cluster:
         return sorted(self._metadata("list of topics", timeout_s).topics)
 
     def topics(
-        self,
-        names: Sequence[str],
-        timeout_s: float = _ASK_S,
-        deadline_s: float = NOT_READY_S,
+        self, names: Sequence[str], timeout_s: float = _ASK_S, deadline_s: float = NOT_READY_S
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
 

@@ -10,11 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from window_consumer.kafka import errors
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    RunError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
 
 NOT_READY_S = 20.0
 """A coordinator that loads its groups, or has just moved, is ready after some seconds."""

@@ -12,10 +12,7 @@ from confluent_kafka.admin import AdminClient
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster.answers import in_words
-from window_consumer.kafka.oauth import (
-    OauthToken,
-    token_setting,
-)
+from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import RunError
 

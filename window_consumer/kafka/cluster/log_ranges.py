@@ -15,10 +15,7 @@ from attrs import evolve, field, frozen
 from confluent_kafka import KafkaException
 
 from window_consumer.kafka.cluster.answers import in_words
-from window_consumer.model.errors import (
-    BrokerUnavailableError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import BrokerUnavailableError, WindowConsumerError
 from window_consumer.model.record import TopicPartition
 
 FRESH_S = 10.0

@@ -12,30 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded.capacity import (
-    LIMITS,
-    BrokerUsage,
-    NewRecord,
-)
-from window_consumer.kafka.embedded.mock_cluster import (
-    ApiKey,
-    ErrorCode,
-    MockCluster,
-)
+from window_consumer.kafka.embedded.capacity import LIMITS, BrokerUsage, NewRecord
+from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode, MockCluster
 from window_consumer.kafka.embedded.writing import write
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
-from window_consumer.model.errors import (
-    MissingTopicError,
-    UsageError,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import MissingTopicError, UsageError
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 
 __all__ = ["LIMITS", "ApiKey", "EmbeddedBroker", "ErrorCode", "NewRecord"]
 
@@ -261,9 +244,5 @@ class EmbeddedBroker:
 
     def _reader(self) -> TopicReader:
         self._mock.check_usable()
-        client = {
-            "bootstrap.servers": self.bootstrap,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
+        client = {"bootstrap.servers": self.bootstrap, "fetch.wait.max.ms": 10, "log_level": 0}
         return TopicReader(client, ClientLog(_LOGGER), deadline_s=_ANSWER_S)

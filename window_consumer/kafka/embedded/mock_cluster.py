@@ -17,10 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, cimpl, libversion
 
-from window_consumer.model.errors import (
-    UsageError,
-    WrongProcessError,
-)
+from window_consumer.model.errors import UsageError, WrongProcessError
 
 
 class ApiKey(IntEnum):

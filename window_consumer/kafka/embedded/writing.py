@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, Message, Producer
 
 from window_consumer.kafka import errors
-from window_consumer.kafka.embedded.capacity import (
-    KEPT_BYTES,
-    NewRecord,
-)
+from window_consumer.kafka.embedded.capacity import KEPT_BYTES, NewRecord
 from window_consumer.model.record import TopicPartition
 
 _ACK_MS = 10_000

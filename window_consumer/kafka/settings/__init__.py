@@ -220,11 +220,7 @@ def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
         # A misspelled result topic should fail, not be created with the brokers' defaults.
         "allow.auto.create.topics": False,
     }
-    fixed: Settings = {
-        "acks": "all",
-        "enable.idempotence": True,
-        "partitioner": "murmur2_random",
-    }
+    fixed: Settings = {"acks": "all", "enable.idempotence": True, "partitioner": "murmur2_random"}
     return {**ours, **user, **fixed}
 
 

@@ -10,11 +10,7 @@ from attrs import frozen
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from window_consumer.kafka.settings import (
-    CONSUMER_ONLY,
-    PRODUCER_ONLY,
-    Kind,
-)
+from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Kind
 from window_consumer.model.conditions.tokens import did_you_mean
 
 _NOWHERE = "127.0.0.1:1"

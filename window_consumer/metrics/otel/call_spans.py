@@ -10,28 +10,14 @@ from opentelemetry.trace import Span, set_span_in_context
 
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import propagator
-from window_consumer.metrics.otel.spans import (
-    MOST_LINKS,
-    SpanBudget,
-    Spans,
-    fail,
-)
+from window_consumer.metrics.otel.spans import MOST_LINKS, SpanBudget, Spans, fail
 from window_consumer.metrics.otel.trace_ids import SpanParent
 from window_consumer.model import traceparent
 from window_consumer.model.errors import Skip, meant_by
 from window_consumer.model.fault import Fault
-from window_consumer.model.produce import (
-    Produce,
-    results_of,
-)
-from window_consumer.model.record import (
-    Message,
-    Record,
-)
-from window_consumer.runtime.calls.batch_calls import (
-    HeldResults,
-    failed_of,
-)
+from window_consumer.model.produce import Produce, results_of
+from window_consumer.model.record import Message, Record
+from window_consumer.runtime.calls.batch_calls import HeldResults, failed_of
 
 Describe = Callable[[BaseException, Sequence[Message]], Fault]
 

@@ -24,21 +24,11 @@ from opentelemetry.sdk.metrics.export import Metric as MetricData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from window_consumer.engine.latency_histogram import (
-    BOUNDS_S,
-    Histogram,
-)
+from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.metric import (
-    Metric,
-    MetricKind,
-)
+from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.metrics.otel import attributes as names
-from window_consumer.metrics.otel.instruments import (
-    Figures,
-    conventional_attributes_of,
-    samples,
-)
+from window_consumer.metrics.otel.instruments import Figures, conventional_attributes_of, samples
 
 
 @define(eq=False)

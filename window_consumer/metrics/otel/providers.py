@@ -17,11 +17,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBased, Sampler, TraceIdRatioBased
 from opentelemetry.trace import SpanContext
 
-from window_consumer.metrics.otel.exporting import (
-    CountedProcessor,
-    Exported,
-    WithHistograms,
-)
+from window_consumer.metrics.otel.exporting import CountedProcessor, Exported, WithHistograms
 from window_consumer.metrics.otel.instruments import Figures
 from window_consumer.metrics.otel.spans import RANDOM, GiveIds
 from window_consumer.metrics.otel.trace_ids import LOW

@@ -19,23 +19,10 @@ from opentelemetry.trace import Tracer
 
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import WHY_NOT_AS_ASKED
-from window_consumer.metrics.otel.environment import (
-    ChosenExporters,
-    Signal,
-    missing_files,
-)
-from window_consumer.metrics.otel.instruments import (
-    Figures,
-    instrument,
-)
-from window_consumer.metrics.otel.spans import (
-    GiveIds,
-    no_ids,
-)
-from window_consumer.metrics.otel.trace_ids import (
-    LOW,
-    Keeps,
-)
+from window_consumer.metrics.otel.environment import ChosenExporters, Signal, missing_files
+from window_consumer.metrics.otel.instruments import Figures, instrument
+from window_consumer.metrics.otel.spans import GiveIds, no_ids
+from window_consumer.metrics.otel.trace_ids import LOW, Keeps
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.runtime.log import own_logger
 

@@ -22,23 +22,12 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.metrics.otel import attributes
-from window_consumer.metrics.otel.spans import (
-    SpanBudget,
-    Spans,
-    context_below,
-    links_of,
-)
-from window_consumer.metrics.otel.trace_ids import (
-    LOW,
-    SpanParent,
-)
+from window_consumer.metrics.otel.spans import SpanBudget, Spans, context_below, links_of
+from window_consumer.metrics.otel.trace_ids import LOW, SpanParent
 from window_consumer.model.fault import Failure
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.log import own_logger
 
 _log = own_logger()

@@ -26,10 +26,7 @@ from opentelemetry.trace import (
 
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.attributes import propagator
-from window_consumer.metrics.otel.trace_ids import (
-    SpanParent,
-    Traces,
-)
+from window_consumer.metrics.otel.trace_ids import SpanParent, Traces
 from window_consumer.model import traceparent
 from window_consumer.model.fault import Fault
 from window_consumer.model.record import Message

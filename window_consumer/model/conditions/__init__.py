@@ -8,10 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from window_consumer.model.conditions.expressions import (
-    Expression,
-    Lookup,
-)
+from window_consumer.model.conditions.expressions import Expression, Lookup
 from window_consumer.model.conditions.lookup import RECORD_FIELDS
 from window_consumer.model.conditions.terms import (
     All,

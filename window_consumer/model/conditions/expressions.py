@@ -51,12 +51,7 @@ from window_consumer.model.conditions.tokens import (
     number_of,
     tokens,
 )
-from window_consumer.model.conditions.values import (
-    ORDERS,
-    TEXT_TESTS,
-    Value,
-    moment_ms,
-)
+from window_consumer.model.conditions.values import ORDERS, TEXT_TESTS, Value, moment_ms
 
 __all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "FieldKind", "Lookup", "parse"]
 

@@ -7,17 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from window_consumer.engine.scheduling.slices import Work
-from window_consumer.model.errors import (
-    NotInBatchError,
-    PartialFailure,
-    Skip,
-    meant_by,
-)
+from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip, meant_by
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import (
-    Message,
-    Record,
-)
+from window_consumer.model.record import Message, Record
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot

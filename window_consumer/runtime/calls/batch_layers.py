@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from window_consumer.model.conditions.lookup import (
-    IsCopy,
-    WallMs,
-)
-from window_consumer.model.errors import (
-    Expired,
-    NoHandlerMatched,
-    Skip,
-    Unroutable,
-)
+from window_consumer.model.conditions.lookup import IsCopy, WallMs
+from window_consumer.model.errors import Expired, NoHandlerMatched, Skip, Unroutable
 from window_consumer.model.log_events import Warn
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import (
@@ -29,14 +21,8 @@ from window_consumer.runtime.calls.batch_calls import (
     answers_of,
     failed_of,
 )
-from window_consumer.runtime.calls.batch_steps import (
-    Steps,
-    layered,
-)
-from window_consumer.runtime.calls.expiry import (
-    ExpiryRules,
-    with_expiry,
-)
+from window_consumer.runtime.calls.batch_steps import Steps, layered
+from window_consumer.runtime.calls.expiry import ExpiryRules, with_expiry
 
 if TYPE_CHECKING:
     from window_consumer.runtime.calls.routing import Otherwise

@@ -18,21 +18,11 @@ from typing import Any, Final
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import (
-    Message,
-    Record,
-)
-from window_consumer.runtime.calls.batch_calls import (
-    claim_all,
-    record_answer,
-    record_error,
-)
+from window_consumer.model.record import Message, Record
+from window_consumer.runtime.calls.batch_calls import claim_all, record_answer, record_error
 from window_consumer.runtime.calls.caller import Caller, record_raised
 from window_consumer.runtime.calls.result_guard import record_results
-from window_consumer.runtime.context import (
-    Slot,
-    current_slot,
-)
+from window_consumer.runtime.context import Slot, current_slot
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 

@@ -7,11 +7,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from window_consumer.model.conditions.lookup import (
-    IsCopy,
-    WallMs,
-    first_timestamp,
-)
+from window_consumer.model.conditions.lookup import IsCopy, WallMs, first_timestamp
 from window_consumer.model.conditions.tokens import number_of
 from window_consumer.model.errors import Expired
 from window_consumer.model.header_values import count_of_8_bytes

@@ -10,16 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
-from window_consumer.engine.scheduling.slices import (
-    RecordsReturned,
-    Work,
-)
+from window_consumer.engine.scheduling.slices import RecordsReturned, Work
 from window_consumer.model.produce import results_of
-from window_consumer.model.record import (
-    Call,
-    Message,
-    Record,
-)
+from window_consumer.model.record import Call, Message, Record
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 

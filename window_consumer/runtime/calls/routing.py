@@ -7,10 +7,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from window_consumer.model.errors import (
-    NoHandlerMatched,
-    Unroutable,
-)
+from window_consumer.model.errors import NoHandlerMatched, Unroutable
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Handler
 

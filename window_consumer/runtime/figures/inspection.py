@@ -17,10 +17,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.engine.snapshot import running_calls
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.protocols import Clock
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.poll_loop import PollLoop
 
 

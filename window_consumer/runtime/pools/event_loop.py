@@ -12,10 +12,7 @@ from typing import Any, TypeVar
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.threads import (
-    OnDeath,
-    WatchedThread,
-)
+from window_consumer.runtime.threads import OnDeath, WatchedThread
 
 T = TypeVar("T")
 

@@ -11,19 +11,13 @@ from typing import Any, ClassVar, Final
 
 from attrs import define
 
-from window_consumer.engine.guards.stalls import (
-    Ending,
-    Stalled,
-)
+from window_consumer.engine.guards.stalls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.batch_calls import call_batch
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
-from window_consumer.runtime.context import (
-    Slot,
-    current_slot,
-)
+from window_consumer.runtime.context import Slot, current_slot
 from window_consumer.runtime.error_report import handlers_part
 from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.threads import WatchedThread

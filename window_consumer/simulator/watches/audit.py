@@ -15,19 +15,9 @@ from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
-from window_consumer.audit.balance import (
-    Sum,
-    effective,
-)
-from window_consumer.audit.consumer import (
-    TIERS,
-    AuditRules,
-)
-from window_consumer.audit.count import (
-    AuditCount,
-    CountTier,
-    signed64,
-)
+from window_consumer.audit.balance import Sum, effective
+from window_consumer.audit.consumer import TIERS, AuditRules
+from window_consumer.audit.count import AuditCount, CountTier, signed64
 from window_consumer.audit.sums import id_hash
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.lost_partitions import PartitionOutcomes
@@ -35,16 +25,10 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model.copy_headers import (
-    of_copy,
-    of_source,
-)
+from window_consumer.model.copy_headers import of_copy, of_source
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Member
 from window_consumer.simulator.schedule import GROUP

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from window_consumer.engine.commit_metadata import (
-    CommitNote,
-    decode,
-)
+from window_consumer.engine.commit_metadata import CommitNote, decode
 from window_consumer.model.protocols import Commit
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.log_history import (
-    LogLedger,
-    Member,
-    Tenure,
-)
+from window_consumer.simulator.log_history import LogLedger, Member, Tenure
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.testing.fakes.group import Applied
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Copy,
-    Delivery,
-    Headers,
-)
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.protocols import Copy, Delivery, Headers
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord, Member, Tenure
 from window_consumer.testing.events import DeadLettered
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 MAX_OURS_BYTES = 8 * 1024
 """The size of all our headers together, names and values, over any number of hops."""

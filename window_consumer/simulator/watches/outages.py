@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from window_consumer.engine.guards.departures import MOST
-from window_consumer.simulator.log_history import (
-    Chronicle,
-    Member,
-    SimulatedCall,
-    Tenure,
-)
+from window_consumer.simulator.log_history import Chronicle, Member, SimulatedCall, Tenure
 from window_consumer.testing.events import Result
 
 

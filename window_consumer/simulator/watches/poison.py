@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from window_consumer.engine.guards.departures import HOLD_S
-from window_consumer.simulator.log_history import (
-    Chronicle,
-    Member,
-    SimulatedCall,
-    Tenure,
-)
+from window_consumer.simulator.log_history import Chronicle, Member, SimulatedCall, Tenure
 from window_consumer.simulator.schedule import QUIET
 from window_consumer.testing.events import Result
 

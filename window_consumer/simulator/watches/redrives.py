@@ -12,25 +12,16 @@ from attrs import define, field
 
 from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive import RedriveRules
-from window_consumer.dlq.redrive_state import (
-    Resolved,
-    read_resolved,
-)
+from window_consumer.dlq.redrive_state import Resolved, read_resolved
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord
 from window_consumer.simulator.watches.copies import CopyWatch, differences
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 _GOES_ALONG = (
     names.ID,
@@ -215,12 +206,7 @@ class RedriveWatch:
         log = history.broker.log(message.topic(), message.partition())
         parent = letter.record
         history.produced(
-            log,
-            message,
-            poison=parent.poison,
-            deadly=parent.deadly,
-            copy_of=parent,
-            put_back=True,
+            log, message, poison=parent.poison, deadly=parent.deadly, copy_of=parent, put_back=True
         )
         letter.copies += 1
         again = letter.copies > 1 and not (run.restart and letter not in run.written)

@@ -6,18 +6,10 @@ from attrs import define, field
 
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.produce import Produce
-from window_consumer.model.protocols import (
-    Copy,
-    Delivery,
-)
+from window_consumer.model.protocols import Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.log_history import (
-    Lane,
-    Member,
-    SimulatedCall,
-    Tenure,
-)
+from window_consumer.simulator.log_history import Lane, Member, SimulatedCall, Tenure
 from window_consumer.simulator.schedule import RESULT_TOPICS
 from window_consumer.testing.fakes.log import FakeMessage
 

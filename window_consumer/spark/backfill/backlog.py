@@ -16,27 +16,12 @@ from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.spark.backfill import job as reading
-from window_consumer.spark.backfill.chunk_log import (
-    BackfillIdentity,
-    BackfillLedger,
-)
-from window_consumer.spark.backfill.job import (
-    handled,
-    read_and_handled,
-)
-from window_consumer.spark.backfill.ranges import (
-    Spans,
-    count_of,
-    next_chunk,
-    without,
-)
+from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger
+from window_consumer.spark.backfill.job import handled, read_and_handled
+from window_consumer.spark.backfill.ranges import Spans, count_of, next_chunk, without
 from window_consumer.spark.backfill.shares import shared_out
 from window_consumer.spark.backfill.task import WorkerPlan
-from window_consumer.spark.backfill.task_reports import (
-    Mailbox,
-    ReportAddress,
-    TaskReport,
-)
+from window_consumer.spark.backfill.task_reports import Mailbox, ReportAddress, TaskReport
 
 _CHECK_S: Final = 0.5
 

@@ -12,18 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.config.sections.kafka_properties import as_text
 from window_consumer.spark import sources
 from window_consumer.spark.backfill.ranges import Spans
-from window_consumer.spark.backfill.results import (
-    COLUMNS,
-    FINE,
-)
-from window_consumer.spark.backfill.shares import (
-    Share,
-    ShareTask,
-)
-from window_consumer.spark.backfill.task import (
-    BackfillTask,
-    WorkerPlan,
-)
+from window_consumer.spark.backfill.results import COLUMNS, FINE
+from window_consumer.spark.backfill.shares import Share, ShareTask
+from window_consumer.spark.backfill.task import BackfillTask, WorkerPlan
 
 _CREATE_TIME: Final = 1
 """Spark's timestamp type 0 is 1 in the client."""

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import LostHeaders
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
-from window_consumer.runtime.pools.processes.serialization import (
-    ReceivedMessage,
-    Row,
-)
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.runtime.pools.processes.serialization import ReceivedMessage, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,28 +8,16 @@ from attrs import evolve, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.child_spec import child_spec_of
-from window_consumer.app.plan import (
-    AppPlan,
-    PlannedWorker,
-)
-from window_consumer.app.preflight import (
-    Preparation,
-    PreparedWorker,
-)
-from window_consumer.app.start_timeout import (
-    LOGGER,
-    StartTimeout,
-)
+from window_consumer.app.plan import AppPlan, PlannedWorker
+from window_consumer.app.preflight import Preparation, PreparedWorker
+from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import uses_tokens
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.pools.registry import DEFAULT

@@ -8,10 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
 

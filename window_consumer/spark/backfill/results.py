@@ -15,11 +15,7 @@ from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import JUDGED
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.outcome import OUTCOMES, Outcome
-from window_consumer.model.record import (
-    Message,
-    Record,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, Record, TopicPartition
 from window_consumer.spark.backfill.messages import TaskMessage
 
 if TYPE_CHECKING:

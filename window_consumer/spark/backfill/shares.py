@@ -14,27 +14,12 @@ from attrs import field, frozen
 
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import (
-    Span,
-    TopicReader,
-)
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import RunError
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.spark.backfill.messages import copies_of
-from window_consumer.spark.backfill.ranges import (
-    Spans,
-    count_of,
-)
-from window_consumer.spark.backfill.task import (
-    Piece,
-    WorkerPlan,
-    directories,
-    run,
-    unpacked,
-)
+from window_consumer.spark.backfill.ranges import Spans, count_of
+from window_consumer.spark.backfill.task import Piece, WorkerPlan, directories, run, unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa

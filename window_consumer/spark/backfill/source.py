@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 
 from window_consumer.engine.offsets import after
-from window_consumer.model.errors import (
-    RunError,
-    WindowConsumerError,
-)
+from window_consumer.model.errors import RunError, WindowConsumerError
 from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import (
     Batch,
@@ -24,10 +21,7 @@ from window_consumer.model.protocols import (
     SourceListener,
     TopicFacts,
 )
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 
 Brought = tuple[TopicPartition, list[Message]]
 

@@ -34,36 +34,16 @@ from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.poll_loop import (
-    LoopRules,
-    Phase,
-)
+from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.pools.registry import kind_for
-from window_consumer.runtime.worker import (
-    Worker,
-    WorkerSetup,
-)
-from window_consumer.spark.backfill.held_records import (
-    HeldRecords,
-    HeldRecordsError,
-    HoldRules,
-)
-from window_consumer.spark.backfill.messages import (
-    TaskMessage,
-    ascending,
-    messages_of,
-)
-from window_consumer.spark.backfill.results import (
-    Stopwatches,
-    TaskResults,
-)
+from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.spark.backfill.held_records import HeldRecords, HeldRecordsError, HoldRules
+from window_consumer.spark.backfill.messages import TaskMessage, ascending, messages_of
+from window_consumer.spark.backfill.results import Stopwatches, TaskResults
 from window_consumer.spark.backfill.source import BacklogSource
-from window_consumer.spark.backfill.task_reports import (
-    ReportAddress,
-    Reporter,
-)
+from window_consumer.spark.backfill.task_reports import ReportAddress, Reporter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,10 +193,7 @@ def _worker(
         target_of=lambda _source, level: plan.ladder.target(level),
         ask_topics=lambda: {plan.topic: plan.facts},
         faults=ErrorReports(
-            child_spec.mask,
-            app.redactor,
-            child_spec.errors.message,
-            plan.mask_rules.error_text,
+            child_spec.mask, app.redactor, child_spec.errors.message, plan.mask_rules.error_text
         ),
         loggable_key=lambda topic, key: plan.mask_rules.loggable_key([topic], key),
         logger=LOGGER,

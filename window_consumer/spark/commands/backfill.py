@@ -16,35 +16,16 @@ from attrs import frozen
 from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
 from window_consumer.app.plan import AppPlan
-from window_consumer.cli.output import (
-    INTERRUPTED,
-    OK,
-    duration,
-    explain,
-)
+from window_consumer.cli.output import INTERRUPTED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.backfill import (
-    planning,
-    ranges,
-)
-from window_consumer.spark.backfill.planning import (
-    SampledSizes,
-    sizes_of,
-)
-from window_consumer.spark.backfill.ranges import (
-    Spans,
-    WantedRange,
-    count_of,
-    readable_time,
-)
+from window_consumer.spark.backfill import planning, ranges
+from window_consumer.spark.backfill.planning import SampledSizes, sizes_of
+from window_consumer.spark.backfill.ranges import Spans, WantedRange, count_of, readable_time
 from window_consumer.spark.commands.backfill_progress import ProgressDisplay
-from window_consumer.spark.jars import (
-    default_directory,
-    ready,
-)
+from window_consumer.spark.jars import default_directory, ready
 
 if TYPE_CHECKING:
     from window_consumer.spark.backfill.backlog import BackfillEnd
@@ -190,10 +171,7 @@ def _run(
 ) -> int:
     from window_consumer.spark import session  # noqa: PLC0415 - as above
     from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it imports Spark
-    from window_consumer.spark.backfill.chunk_log import (  # noqa: PLC0415 - as above
-        BackfillIdentity,
-        BackfillLedger,
-    )
+    from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger  # noqa: PLC0415 - as above
 
     worker, topic = chosen.worker, asked.topic
     about = BackfillIdentity(

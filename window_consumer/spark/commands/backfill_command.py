@@ -9,15 +9,9 @@ import click
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Time
-from window_consumer.config.sections.rate import (
-    RATE_UNITS,
-    parse_rate,
-)
+from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError
-from window_consumer.spark.commands.backfill import (
-    BackfillOptions,
-    backfill,
-)
+from window_consumer.spark.commands.backfill import BackfillOptions, backfill
 
 _CHUNK = 500_000
 

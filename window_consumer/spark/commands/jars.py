@@ -10,10 +10,7 @@ import click
 
 from window_consumer.cli.output import OK
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark import (
-    class_archive,
-    jars,
-)
+from window_consumer.spark import class_archive, jars
 
 
 @click.command("jars")

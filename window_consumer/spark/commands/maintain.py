@@ -8,10 +8,7 @@ from pathlib import Path
 import click
 
 from window_consumer.cli.options import pipeline_config
-from window_consumer.cli.output import (
-    OK,
-    explain,
-)
+from window_consumer.cli.output import OK, explain
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.wire import maintenance, plan_of, session_for

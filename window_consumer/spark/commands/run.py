@@ -8,11 +8,7 @@ from typing import Final
 import click
 
 from window_consumer.cli.options import Duration, pipeline_config
-from window_consumer.cli.output import (
-    INTERRUPTED,
-    OK,
-    explain,
-)
+from window_consumer.cli.output import INTERRUPTED, OK, explain
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.runner import runner_of
@@ -34,19 +30,11 @@ _JOBS: Final = ("trace", "audit", "dlq")
     help="Repeat this often: read all available records, and print a line.",
 )
 @click.option(
-    "--restart",
-    is_flag=True,
-    help="Start at Kafka's first record, into the same tables.",
+    "--restart", is_flag=True, help="Start at Kafka's first record, into the same tables."
 )
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def run_command(
-    *,
-    job: str,
-    config: Path,
-    once: bool,
-    every_s: float | None,
-    restart: bool,
-    master: str | None,
+    *, job: str, config: Path, once: bool, every_s: float | None, restart: bool, master: str | None
 ) -> int:
     """Read a topic of events into its table, from where the last run ended.
 

@@ -17,11 +17,7 @@ from attrs import frozen
 from window_consumer.cli.signals import Signals
 from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.cluster.topic_id import (
-    cluster_id,
-    topic_id,
-    topic_ids,
-)
+from window_consumer.kafka.cluster.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import (
     BrokerUnavailableError,
@@ -30,27 +26,15 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.schedule import (
-    BATCH_S,
-    Turn,
-    run_every,
-    run_once,
-)
-from window_consumer.spark.commands.skipped import (
-    Beginnings,
-    SkippedRanges,
-)
+from window_consumer.spark.commands.schedule import BATCH_S, Turn, run_every, run_once
+from window_consumer.spark.commands.skipped import Beginnings, SkippedRanges
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.spark.checkpoints import (
-        JobSource,
-        Place,
-        Spans,
-    )
+    from window_consumer.spark.checkpoints import JobSource, Place, Spans
     from window_consumer.spark.jobs import RunningJob
 
 

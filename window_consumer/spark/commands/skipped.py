@@ -10,10 +10,7 @@ from attrs import frozen
 from window_consumer.model.errors import WindowConsumerError
 
 if TYPE_CHECKING:
-    from window_consumer.spark.checkpoints import (
-        Place,
-        Spans,
-    )
+    from window_consumer.spark.checkpoints import Place, Spans
 
 Beginnings = Callable[[str], Mapping[int, int]]
 """Returns the first offset of each partition of a topic; raises a WindowConsumerError."""

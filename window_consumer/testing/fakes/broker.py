@@ -9,28 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from window_consumer.model.protocols import (
-    Commit,
-    Copy,
-    Headers,
-)
+from window_consumer.model.protocols import Commit, Copy, Headers
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.group import FakeGroup
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
-from window_consumer.testing.fakes.sink import (
-    FakeSink,
-    Fate,
-    FateOf,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
+from window_consumer.testing.fakes.sink import FakeSink, Fate, FateOf
 from window_consumer.testing.fakes.source import FakeSource
-from window_consumer.testing.fakes.topics import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    FakeTopic,
-    FakeTopics,
-)
+from window_consumer.testing.fakes.topics import DEFAULT_MAX_MESSAGE_BYTES, FakeTopic, FakeTopics
 
 
 class FakeBroker:

@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from window_consumer.config.names import wrong_name
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import (
-    ConsumerGroup,
-    NewCopyTopic,
-    Topic,
-)
+from window_consumer.kafka.cluster.topics import ConsumerGroup, NewCopyTopic, Topic
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.broker import FakeBroker

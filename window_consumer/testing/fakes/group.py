@@ -13,10 +13,7 @@ from typing import Protocol
 from attrs import frozen
 
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.protocols import (
-    Commit,
-    CommittedOffset,
-)
+from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 CountPartitions = Callable[[str], int]

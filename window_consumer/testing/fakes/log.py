@@ -8,10 +8,7 @@ from collections.abc import Collection
 from window_consumer.engine.offsets import after
 from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import (
-    TIMESTAMP_NOT_AVAILABLE,
-    TopicPartition,
-)
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
 CREATE_TIME = 1
 """The first field of Message.timestamp() where the producer set the time."""

@@ -12,21 +12,12 @@ from random import Random
 
 from attrs import evolve, frozen
 
-from window_consumer.model.errors import (
-    PublishFailedError,
-    RunError,
-)
-from window_consumer.model.protocols import (
-    Commit,
-    Copy,
-)
+from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.protocols import Commit, Copy
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
-from window_consumer.testing.fakes.sink import (
-    FakeSink,
-    FateOf,
-)
+from window_consumer.testing.fakes.sink import FakeSink, FateOf
 from window_consumer.testing.fakes.topics import FakeTopics
 
 Step = Callable[[], None]

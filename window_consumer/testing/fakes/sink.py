@@ -7,17 +7,10 @@ from collections.abc import Callable
 from enum import Enum
 
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import (
-    Copy,
-    Delivery,
-)
+from window_consumer.model.protocols import Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.log import FakeMessage
-from window_consumer.testing.fakes.topics import (
-    FakeTopics,
-    partition_of,
-    size_of,
-)
+from window_consumer.testing.fakes.topics import FakeTopics, partition_of, size_of
 
 
 class Fate(Enum):

@@ -28,15 +28,9 @@ from window_consumer.model.protocols import (
     SourceListener,
     TopicFacts,
 )
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.fakes.group import FakeGroup
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 from window_consumer.testing.fakes.topics import FakeTopics
 
 Results = dict[TopicPartition, CommitFailedError | None]

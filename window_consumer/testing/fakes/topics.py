@@ -7,15 +7,9 @@ from itertools import count
 from attrs import define, field
 
 from window_consumer.model.errors import BrokerUnavailableError
-from window_consumer.model.protocols import (
-    Headers,
-    TopicFacts,
-)
+from window_consumer.model.protocols import Headers, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.testing.fakes.log import (
-    FakeLog,
-    FakeMessage,
-)
+from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 RECORD_OVERHEAD = 64
 """Bytes per record beside its fields, about those of a Kafka batch with one record."""

@@ -8,14 +8,8 @@ import click
 from attrs import frozen
 
 from window_consumer.cli.options import pipeline_config
-from window_consumer.cli.output import (
-    OK,
-    explain,
-)
-from window_consumer.config.sections.pipeline import (
-    LoadedPipeline,
-    load_pipeline,
-)
+from window_consumer.cli.output import OK, explain
+from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan

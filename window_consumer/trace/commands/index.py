@@ -17,9 +17,7 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 
 indexed_only_option = click.option(
-    "--indexed-only",
-    is_flag=True,
-    help="Use the table alone; skip later events in Kafka.",
+    "--indexed-only", is_flag=True, help="Use the table alone; skip later events in Kafka."
 )
 cluster_option = click.option(
     "--cluster",

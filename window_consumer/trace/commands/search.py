@@ -10,10 +10,7 @@ from typing import Any
 import click
 
 from window_consumer.cli.options import Duration, Time, pipeline_config
-from window_consumer.cli.output import (
-    FOUND,
-    OK,
-)
+from window_consumer.cli.output import FOUND, OK
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.trace.commands.index import (
     cluster_option,

@@ -12,10 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from window_consumer.cli.options import pipeline_config
-from window_consumer.cli.output import (
-    FOUND,
-    OK,
-)
+from window_consumer.cli.output import FOUND, OK
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.redaction import printable_line
@@ -27,18 +24,8 @@ from window_consumer.trace.commands.index import (
     print_json,
     print_notes,
 )
-from window_consumer.trace.event import (
-    Step,
-    TraceEvent,
-)
-from window_consumer.trace.journey import (
-    Journey,
-    JourneyBranch,
-    JourneyHop,
-    Passage,
-    Place,
-    Stop,
-)
+from window_consumer.trace.event import Step, TraceEvent
+from window_consumer.trace.journey import Journey, JourneyBranch, JourneyHop, Passage, Place, Stop
 
 _STYLES_OF_ENDS: Final = {"moved": "yellow", "bad": "bold red"}
 _STYLES: Final[dict[str, str]] = {

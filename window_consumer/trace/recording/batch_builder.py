@@ -8,31 +8,15 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from window_consumer.model import (
-    copy_headers,
-    header_values,
-    headers,
-)
+from window_consumer.model import copy_headers, header_values, headers
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import id_text
-from window_consumer.trace.event import (
-    Role,
-    Step,
-)
-from window_consumer.trace.event_batch import (
-    AnyColumn,
-    Column,
-    KeyColumn,
-    OffsetColumn,
-    encoded,
-)
+from window_consumer.trace.event import Role, Step
+from window_consumer.trace.event_batch import AnyColumn, Column, KeyColumn, OffsetColumn, encoded
 from window_consumer.trace.recording.exporter import Written
-from window_consumer.trace.recording.notes import (
-    EventGroup,
-    TraceNote,
-)
+from window_consumer.trace.recording.notes import EventGroup, TraceNote
 
 MAX_BATCH_BYTES = 500_000
 """Brokers accept 1 MiB by default, and a reader parses a batch at once."""

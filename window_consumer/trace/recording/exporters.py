@@ -17,11 +17,7 @@ from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
-from window_consumer.trace.recording.exporter import (
-    ExporterFigures,
-    TraceExporter,
-    Written,
-)
+from window_consumer.trace.recording.exporter import ExporterFigures, TraceExporter, Written
 from window_consumer.trace.recording.shipper import SpoolShipper
 from window_consumer.trace.recording.spool import Orphans, Spool
 

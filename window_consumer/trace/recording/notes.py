@@ -12,10 +12,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from window_consumer.model.record import Message
-from window_consumer.trace.event import (
-    Role,
-    Step,
-)
+from window_consumer.trace.event import Role, Step
 from window_consumer.trace.recording.exporter import Written
 
 

@@ -16,10 +16,7 @@ from window_consumer.model.record import Message
 from window_consumer.runtime.figures.measures import TraceFigures
 from window_consumer.runtime.log import Trouble
 from window_consumer.trace.recording.batch_builder import BatchBuilder
-from window_consumer.trace.recording.exporter import (
-    TraceExporter,
-    Written,
-)
+from window_consumer.trace.recording.exporter import TraceExporter, Written
 from window_consumer.trace.recording.notes import (
     EventGroup,
     Inbox,

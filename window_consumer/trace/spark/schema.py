@@ -7,10 +7,7 @@ from typing import Final
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
 from window_consumer.spark.tables import CORRUPT, Table
-from window_consumer.trace.event import (
-    FIELDS,
-    EventField,
-)
+from window_consumer.trace.event import FIELDS, EventField
 
 _KINDS: Final[dict[type, T.DataType]] = {
     str: T.StringType(),

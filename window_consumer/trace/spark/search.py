@@ -17,15 +17,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from window_consumer.model.errors import UsageError
-from window_consumer.spark.plan import (
-    BUCKETS,
-    GENERATION,
-    writer_of,
-)
-from window_consumer.trace.event import (
-    FIELDS,
-    TraceEvent,
-)
+from window_consumer.spark.plan import BUCKETS, GENERATION, writer_of
+from window_consumer.trace.event import FIELDS, TraceEvent
 from window_consumer.trace.query import TraceQuery
 
 MOST_STEPS: Final = 10_000

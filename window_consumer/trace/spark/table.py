@@ -13,10 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.spark.plan import BUCKETS
 from window_consumer.spark.tables import CORRUPT, utc_day
-from window_consumer.trace.event import (
-    EventField,
-    TraceEvent,
-)
+from window_consumer.trace.event import EventField, TraceEvent
 from window_consumer.trace.event_batch import FORMAT
 from window_consumer.trace.spark.schema import CARRIED, TRACE_BATCH, TRACE_EVENTS, type_of
 

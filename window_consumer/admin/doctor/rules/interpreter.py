@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from window_consumer.admin.doctor.causes import (
-    CauseKind,
-    LikelyCause,
-)
+from window_consumer.admin.doctor.causes import CauseKind, LikelyCause
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.runtime.pools.registry import KINDS
 

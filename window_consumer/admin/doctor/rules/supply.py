@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from window_consumer.admin.doctor.causes import (
-    BUSY,
-    IDLE,
-    CauseKind,
-    LikelyCause,
-    duration,
-)
+from window_consumer.admin.doctor.causes import BUSY, IDLE, CauseKind, LikelyCause, duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 
 SLOW_TRIP_S: Final = 0.2

@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 
 from attrs import astuple
 
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-)
+from window_consumer.model.fault import Failure, Fault
 
 Kind = tuple[str, str]
 """Module and qualified name of a class."""

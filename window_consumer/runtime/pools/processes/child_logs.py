@@ -7,10 +7,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from window_consumer.runtime.context import (
-    CROSSED,
-    RecordContext,
-)
+from window_consumer.runtime.context import CROSSED, RecordContext
 from window_consumer.runtime.log import with_line
 
 

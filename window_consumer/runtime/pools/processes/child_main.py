@@ -26,34 +26,18 @@ from typing import Any, Final, NamedTuple
 
 from attrs import frozen
 
-from window_consumer.model.errors import (
-    UsageError,
-    WindowConsumerError,
-)
-from window_consumer.model.record import (
-    Message,
-)
+from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.record import Message
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
-from window_consumer.runtime.context import (
-    Slot,
-    current_slot,
-)
+from window_consumer.runtime.context import Slot, current_slot
 from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.processes import child_batch as forks
 from window_consumer.runtime.pools.processes.child_batch import run_batch
-from window_consumer.runtime.pools.processes.child_logs import (
-    LogSettings,
-    logs_apart,
-    to_parent,
-)
+from window_consumer.runtime.pools.processes.child_logs import LogSettings, logs_apart, to_parent
 from window_consumer.runtime.pools.processes.child_slice import ReceivedCall, ReceivedSlice
-from window_consumer.runtime.pools.processes.serialization import (
-    SerializedSlice,
-)
-from window_consumer.runtime.pools.processes.shared_memory import (
-    SharedSlots,
-)
+from window_consumer.runtime.pools.processes.serialization import SerializedSlice
+from window_consumer.runtime.pools.processes.shared_memory import SharedSlots
 
 STACK_SIGNAL: Final = signal.SIGRTMAX - 3
 """Requests the stack. A real-time signal, because applications use the others. The answer comes

@@ -22,15 +22,9 @@ from typing import Any, Final
 
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.pools.processes.child_logs import LogSettings
-from window_consumer.runtime.pools.processes.child_main import (
-    STACK_SIGNAL,
-    ChildBoot,
-)
+from window_consumer.runtime.pools.processes.child_main import STACK_SIGNAL, ChildBoot
 from window_consumer.runtime.pools.processes.remote_slice import Posted
-from window_consumer.runtime.pools.processes.serialization import (
-    packed,
-    pickled,
-)
+from window_consumer.runtime.pools.processes.serialization import packed, pickled
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlots
 
 _PIPE_BYTES: Final = 2**20

@@ -23,10 +23,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
-from window_consumer.engine.guards.stalls import (
-    Ending,
-    Stalled,
-)
+from window_consumer.engine.guards.stalls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     ProcessDiedError,
@@ -34,18 +31,11 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WorkerStoppedError,
 )
-from window_consumer.model.fault import (
-    Failure,
-    Fault,
-    fingerprint,
-)
+from window_consumer.model.fault import Failure, Fault, fingerprint
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
-from window_consumer.runtime.error_report import (
-    class_name,
-    handlers_lines,
-)
+from window_consumer.runtime.error_report import class_name, handlers_lines
 from window_consumer.runtime.figures.stack_dump import ChildPicture
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
 from window_consumer.runtime.pools.processes.child_handle import (
@@ -53,15 +43,9 @@ from window_consumer.runtime.pools.processes.child_handle import (
     ChildHandle,
     ProcessPoolRules,
 )
-from window_consumer.runtime.pools.processes.child_process import (
-    STACK_S,
-    Child,
-)
+from window_consumer.runtime.pools.processes.child_process import STACK_S, Child
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
-from window_consumer.runtime.pools.processes.remote_slice import (
-    RemoteSlice,
-    WatchedCall,
-)
+from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice, WatchedCall
 
 LEAVE_S: Final = 2.0
 """The least time that children get to leave their lifespan."""

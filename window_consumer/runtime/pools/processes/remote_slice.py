@@ -6,27 +6,13 @@ from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import Final, NamedTuple
 
-from window_consumer.engine.scheduling.slices import (
-    Deviations,
-    RecordsReturned,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Deviations, RecordsReturned, Slice
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import (
-    Call,
-    Message,
-)
-from window_consumer.runtime.calls.coroutine_calls import (
-    INTERRUPTED,
-    Interrupted,
-)
+from window_consumer.model.record import Call, Message
+from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED, Interrupted
 from window_consumer.runtime.pools.processes.carried_errors import restored
 from window_consumer.runtime.pools.processes.child_slice import RecordReport
-from window_consumer.runtime.pools.processes.shared_memory import (
-    CANCELLED,
-    TOLD,
-    SharedSlot,
-)
+from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, TOLD, SharedSlot
 
 
 class Posted(NamedTuple):

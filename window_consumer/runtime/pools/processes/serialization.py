@@ -10,10 +10,7 @@ from operator import itemgetter
 from pickle import HIGHEST_PROTOCOL, Pickler
 from typing import Any, NamedTuple
 
-from window_consumer.engine.offsets import (
-    after,
-    is_contiguous,
-)
+from window_consumer.engine.offsets import after, is_contiguous
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import AssignmentEpoch, Message
