@@ -12,14 +12,14 @@ from window_consumer.model import outcome
 from window_consumer.model.outcome import Outcome
 
 if TYPE_CHECKING:
-    from window_consumer.model.outcome import OutcomeCounters
+    from window_consumer.model.outcome import OutcomeCounters as _OutcomeCounters
 else:
     _fields = {name: field(default=0, type=int) for name in outcome.counters()}
-    OutcomeCounters = make_class("OutcomeCounters", _fields, slots=True)
+    _OutcomeCounters = make_class("OutcomeCounters", _fields, slots=True)
 
 
 @define
-class Counters(OutcomeCounters):
+class Counters(_OutcomeCounters):
     """Running totals of one engine. Owner: poll thread; any thread may read (a little stale).
 
     It has a field for each counter in the table of outcomes, such as ``processed``.
