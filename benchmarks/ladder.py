@@ -136,6 +136,8 @@ class _Climbing(_Failing):
     def __init__(self, *arguments: Any, **more: Any):
         super().__init__(*arguments, **more)
         self.lateness_ms = array("d")
+        self.hops: set[tuple[str, int, int]] = set()
+        """The copies that were called: some are called again."""
 
     def handle(self, record: Record) -> None:
         """Take a moment for each record of the source; record when a copy comes."""
@@ -144,15 +146,17 @@ class _Climbing(_Failing):
             if self.draw() < self.share:
                 raise DrawnError
             return
-        due_ms = int(record.header(names.NOT_BEFORE) or b"0")
-        self.lateness_ms.append(time.time() * 1000 - due_ms)
+        place = record.topic, record.partition, record.offset
+        if place not in self.hops:
+            due_ms = int(record.header(names.NOT_BEFORE) or b"0")
+            self.lateness_ms.append(time.time() * 1000 - due_ms)
+            self.hops.add(place)
         if record.attempt < _LAST_CALL:
             raise DrawnError
 
     def finished(self, counters: Counters) -> int:
         """Count source records that were processed or have left, without hops between levels."""
-        hops = len(self.lateness_ms)
-        return counters.processed + counters.moved - hops
+        return counters.processed + counters.moved - len(self.hops)
 
     def wait_for_the_rest(self, running: Running, total: int) -> None:
         """Wait until all records have reached the last level."""

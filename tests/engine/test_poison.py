@@ -193,17 +193,29 @@ def test_copies_that_are_due_hold_up_no_new_records() -> None:
     assert not it.states
 
 
-def test_of_copies_alone_that_always_fail_twenty_climb_on_and_the_rest_after_max_hold() -> None:
+def copies_alone(levels: tuple[Level, ...]) -> Shop:
+    """Return a worker with 500 copies of the first level, which all fail, and nothing else."""
     driven = Laddered(
-        slots=8, breaker=BreakerRules(max_hold_s=30.0), retry=spent_after(1, levels=LEVELS)
+        slots=8, breaker=BreakerRules(max_hold_s=30.0), retry=spent_after(1, levels=levels)
     )
     it = Shop(driven, lambda _: True)
     driven.deliver(*(driven.copy(offset, due_in=0.0) for offset in range(500)), name=RETRIED)
     driven.tick()
+    return it
+
+
+def test_of_copies_alone_that_always_fail_twenty_die_and_the_rest_after_max_hold() -> None:
+    it = copies_alone(LEVELS[:1])
     for _ in range(int(20.0 / CALL_S)):
         it.turn()
     assert len(it.left) == 20
     it.until(lambda: len(it.left) == 500, within_s=30.0 + 4 * 500 * CALL_S)
+
+
+def test_copies_alone_that_fail_climb_to_the_next_level() -> None:
+    it = copies_alone(LEVELS)
+    it.until(lambda: len(it.left) == 500, within_s=20.0)
+    assert not it.states
 
 
 @pytest.mark.parametrize("attempts", [1, 3])

@@ -158,6 +158,7 @@ class CircuitBreaker:
         self._last_error = error
         self._failed_since_ok += 1
         self._new_failed_since_ok += is_new
+        self.departures.new_failed += is_new
         if is_new and not self._lanes.is_repeat(lane, now):
             self._evidence.record(1, now, failed=1)
             if self.lets_start:
@@ -222,7 +223,7 @@ class CircuitBreaker:
             self.since = now
         if self.state is not BreakerState.CLOSED and outlook is not None:
             self._decide(now, outlook)
-        elif self.rules.enabled and self.departures.is_exhausted:
+        elif self.rules.enabled and self.departures.is_refusing:
             self._hold(now, f"{MOST} records left without a success between them")
         news, self._news = self._news, []
         return news

@@ -32,6 +32,9 @@ of many."""
 AT_ONCE = 5
 """How many spent records may leave sooner within SETTLE_S: too few for an outage."""
 
+FEW = 3
+"""New records that fail in a row, and may still be bad ones among few."""
+
 _STEP_S = 0.05
 """One success is kept of each such interval."""
 
@@ -65,6 +68,8 @@ class SpentCall:
     """It asked to be called later: its record would have waited anyway."""
     last: bool = False
     """Its record cannot be called again: it waits until others succeed after it."""
+    climbs: bool = False
+    """Its record is a copy that goes on to another retry level: it had failed before."""
 
     def settled_at(self, state: BreakerState) -> float:
         """Return when its record is to be decided about, in this state of the breaker."""
@@ -91,6 +96,10 @@ class Departures:
     def __init__(self) -> None:
         self.since_success = 0
         """Records without such a proof that left since the last success."""
+        self.new_failed = 0
+        """New records that failed since the last success."""
+        self.is_refusing = False
+        """A record may not leave before the next success."""
         self._successes: deque[_Successes] = deque(maxlen=_KEPT)
         """In order."""
         self._doubt_until = float("-inf")
@@ -108,9 +117,12 @@ class Departures:
             return Departure.WAIT
         if call.alone and self._is_proven(call):
             return Departure.LEAVE
-        if self.is_exhausted:
+        is_closed = state is BreakerState.CLOSED
+        # Copies that fail again say little of an outage, which new records would meet as well.
+        if self.is_exhausted and not (is_closed and call.climbs and self.new_failed < FEW):
+            self.is_refusing = True
             return Departure.WAIT
-        if state is BreakerState.CLOSED:
+        if is_closed:
             settled = in_a_hurry or call.ended <= now - SETTLE_S or self._may_leave_at_once(now)
             self.since_success += settled
             return Departure.LEAVE if settled else Departure.WAIT
@@ -126,7 +138,8 @@ class Departures:
 
     def succeeded(self) -> None:
         """Record that some call has returned."""
-        self.since_success = 0
+        self.since_success = self.new_failed = 0
+        self.is_refusing = False
 
     def began(self, started: float, lane: Hashable) -> None:
         """Record when a call started that has returned; ``lane`` is None without order."""
@@ -151,7 +164,7 @@ class Departures:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing more leaves before the next success."""
+        """So many have left that only copies may, before the next success."""
         return self.since_success >= MOST
 
     def _is_proven(self, call: SpentCall) -> bool:

@@ -184,6 +184,8 @@ class StartGate:
         for slice_ in self._called(dispatcher.slices(now), now):
             self._send(decisions, slice_, now)
         while self._has_any_again and (slice_ := self._again(now)):
+            if turns.is_busy:
+                turns.charge(slice_, dispatcher.cost_s)
             self._send(decisions, slice_, now)
 
     def _send(
@@ -368,6 +370,7 @@ def spent_call(failed: FailedRecord) -> SpentCall:
         not failed.in_batch,
         failed.asks_later,
         not may_be_pardoned(failed),
+        failed.partition.retry_level.level is not None and failed.level is not None,
     )
 
 

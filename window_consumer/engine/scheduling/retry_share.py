@@ -54,6 +54,8 @@ class RetryShare:
         """How many slots new records have kept busy lately, at ``_load_at``; at first all."""
         self._load_at = float("-inf")
         self._now = 0.0
+        self.is_busy = False
+        """New records have kept all slots busy lately: retries are charged, whoever waits."""
 
     def has_room(self, slots: int, idle_slots: int, now: float) -> bool:
         """Return whether another slice of retries may go out while new records may come.
@@ -63,10 +65,13 @@ class RetryShare:
         if self._load_at < 0:
             self._load_at = now
         load = self._load * exp((self._load_at - max(now, self._load_at)) / LOAD_S)
-        least = max(1, int(slots * LEAST_SHARE))
         free = slots - ceil(RESERVE * load)
         are_quick = 0 < self._cost_s <= QUICK_S
         unused = free if are_quick else min(int(slots * IDLE_SHARE), free - 1)
+        self.is_busy = unused < 1
+        # Most of the time that a quick one is out it waits for a slot, or for the poll thread.
+        share = IDLE_SHARE if are_quick and self.is_due else LEAST_SHARE
+        least = max(1, int(slots * share))
         return len(self._out) < (max(least, unused) if idle_slots else least)
 
     @property
