@@ -152,7 +152,7 @@ def main(directory: Path) -> None:
     with EmbeddedBroker() as broker:
         for topic in ("orders", "wc.trace", "wc.audit"):
             broker.create_topic(topic, 1)
-        for text in (b"shelve", b"shelve", b"hang"):
+        for text in (b"hang", b"shelve", b"shelve"):  # the first one keeps the cell open
             broker.produce("orders", text, partition=0)
         kafka = broker.client_settings()
         settings = {

@@ -130,8 +130,8 @@ def test_a_dry_run_tells_counts_sizes_and_time(shop: Commands, embedded: Embedde
     assert ended.code == 0, ended.said
     assert re.search(r"\bpartition 0: .*\b0 to 50\b", ended.out)
     assert re.search(r"\b50 records, 500 B \(10 B\b.*; 3 chunks", ended.out)
-    assert re.search(r"\b5 calls\b", ended.out)
-    assert re.search(r"--rate: 5 s\b", ended.out)
+    assert re.search(r"\b5 concurrent calls\b", ended.out)
+    assert re.search(r"--rate: at least 5 s\b", ended.out)
 
 
 def test_a_missing_extra_is_named_before_missing_connectors(

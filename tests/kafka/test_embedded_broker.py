@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,26 +184,47 @@ def test_deleted_records_are_gone_from_the_beginning(embedded: EmbeddedBroker) -
 # ---- beginning and end
 
 
-def threads_and_files() -> tuple[set[str], set[str]]:
-    threads = {path.name for path in Path("/proc/self/task").iterdir()}
-    files = {path.name for path in Path("/proc/self/fd").iterdir()}
-    return threads, files
+THREADS_AND_FILES = """
+from pathlib import Path
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.model.errors import UsageError
+
+
+def threads_and_files():
+    return [{path.name for path in Path("/proc/self", each).iterdir()} for each in ("task", "fd")]
+
+
+before = threads_and_files()
+"""
+
+
+def run_alone(script: str) -> None:
+    """Run this in a process without clients of other tests, whose connections come and go."""
+    command = [sys.executable, "-c", THREADS_AND_FILES + script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_nothing_is_left_after_close() -> None:
-    before = threads_and_files()
-    with EmbeddedBroker(brokers=3, topics={"orders": 4}) as broker:
-        broker.fill("orders", [NewRecord(b"v")] * 100)
-        assert len(broker.read_all("orders")) == 100
-        assert threads_and_files() != before
-    assert threads_and_files() == before
+    run_alone("""
+with EmbeddedBroker(brokers=3, topics={"orders": 4}) as broker:
+    broker.fill("orders", [NewRecord(b"v")] * 100)
+    assert len(broker.read_all("orders")) == 100
+    assert threads_and_files() != before
+assert threads_and_files() == before, threads_and_files()
+""")
 
 
 def test_nothing_is_left_when_the_start_fails() -> None:
-    before = threads_and_files()
-    with pytest.raises(UsageError, match="no name"):
-        EmbeddedBroker(topics={"orders": 4, "no good name": 1})
-    assert threads_and_files() == before
+    run_alone("""
+try:
+    EmbeddedBroker(topics={"orders": 4, "no good name": 1})
+except UsageError as error:
+    assert "no name" in str(error)
+else:
+    raise AssertionError("it started")
+assert threads_and_files() == before, threads_and_files()
+""")
 
 
 def test_a_cluster_needs_a_broker() -> None:
