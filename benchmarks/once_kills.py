@@ -176,7 +176,7 @@ class Scene:
             _until(lambda: _count(engine, effects) >= records - bad, "all that do not fail")
             _stop(members)
             self._redrive()
-            members.append(self._member(mended=True))
+            members.append(self._member(fixed=True))
             _until(lambda: _count(engine, effects) >= records, "those that were redriven")
             _until(lambda: _count(engine, outbox.table) == 0, "an empty outbox")
             _stop(members)
@@ -209,12 +209,12 @@ class Scene:
             time.sleep(_FROZEN_S)
             frozen.send_signal(signal.SIGCONT)
 
-    def _member(self, *, mended: bool = False) -> subprocess.Popen[bytes]:
+    def _member(self, *, fixed: bool = False) -> subprocess.Popen[bytes]:
         given = {
             "variant": self.variant.name,
             "url": self.url,
             "results": self.results,
-            "mended": mended,
+            "fixed": fixed,
         }
         command = children.command("once_member", file=str(self.file))
         environment = {**os.environ, ENVIRONMENT: json.dumps(given)}

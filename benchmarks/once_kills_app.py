@@ -76,7 +76,7 @@ class _Handler:
 
     variant: Variant
     results: str
-    is_mended: bool
+    is_fixed: bool
 
     def place(self, record: Record) -> Produce:
         self._insert(record)
@@ -112,7 +112,7 @@ class _Handler:
             raise ValueError("a bug that somebody corrects later")
 
     def _fails(self, record: Record) -> bool:
-        if not self.is_mended and is_bad(record.origin.offset):
+        if not self.is_fixed and is_bad(record.origin.offset):
             return True
         stumbles = record.attempt == 1 and record.offset % _STUMBLES_ONE_IN == 1
         return self.variant.has_levels and stumbles
@@ -131,7 +131,7 @@ def _made() -> App:
     once = Once(
         lambda: make(given["url"], pool_size=SLOTS + 2), outbox=outbox, fenced=variant.fenced
     )
-    handler = _Handler(variant, given["results"], given["mended"])
+    handler = _Handler(variant, given["results"], given["fixed"])
     if variant.is_batch:
         app.batch_handler(name=WORKER, max_records=20, once=once)(handler.place_all)
     elif variant.is_async:

@@ -24,8 +24,8 @@ _HELD_OFF = ModuleType("window_consumer")
 _HELD_OFF.__path__ = [str(Path(__file__).parents[2] / "window_consumer")]
 sys.modules["window_consumer"] = _HELD_OFF
 
-from window_consumer.model import outcome  # noqa: E402
-from window_consumer.model.outcome import Outcome  # noqa: E402
+from window_consumer.model import outcome  # noqa: E402 - as above
+from window_consumer.model.outcome import Outcome  # noqa: E402 - as above
 
 SHELVED = outcome.add(
     Outcome(
@@ -45,24 +45,24 @@ SHELVED = outcome.add(
 del sys.modules["window_consumer"]
 
 import yaml  # noqa: E402 - the row comes first
-from rich.console import Console  # noqa: E402
+from rich.console import Console  # noqa: E402 - as above
 
-from window_consumer import App, Record, Skip  # noqa: E402
-from window_consumer.admin.board import CellPlace, WorkersBoard  # noqa: E402
-from window_consumer.admin.commands.live_view import view  # noqa: E402
-from window_consumer.admin.commands.screen import Memory, TopScene  # noqa: E402
-from window_consumer.admin.frames import outcomes_module  # noqa: E402
-from window_consumer.audit.commands.printing import _TERMS  # noqa: E402
-from window_consumer.audit.count import decode  # noqa: E402
-from window_consumer.config.sections.mask import MaskRules  # noqa: E402
-from window_consumer.kafka.embedded import EmbeddedBroker  # noqa: E402
-from window_consumer.metrics.health import Health  # noqa: E402
-from window_consumer.model.record import TopicPartition  # noqa: E402
-from window_consumer.model.redaction import Mask  # noqa: E402
-from window_consumer.testing import TestApp  # noqa: E402
-from window_consumer.trace.event import TraceEvent  # noqa: E402
-from window_consumer.trace.event_batch import decoded  # noqa: E402
-from window_consumer.trace.journey import Journey  # noqa: E402
+from window_consumer import App, Record, Skip  # noqa: E402 - as above
+from window_consumer.admin.board import CellPlace, WorkersBoard  # noqa: E402 - as above
+from window_consumer.admin.commands.live_view import view  # noqa: E402 - as above
+from window_consumer.admin.commands.screen import Memory, TopScene  # noqa: E402 - as above
+from window_consumer.admin.frames import outcomes_module  # noqa: E402 - as above
+from window_consumer.audit.commands.printing import _TERMS  # noqa: E402 - as above
+from window_consumer.audit.count import decode  # noqa: E402 - as above
+from window_consumer.config.sections.mask import MaskRules  # noqa: E402 - as above
+from window_consumer.kafka.embedded import EmbeddedBroker  # noqa: E402 - as above
+from window_consumer.metrics.health import Health  # noqa: E402 - as above
+from window_consumer.model.record import TopicPartition  # noqa: E402 - as above
+from window_consumer.model.redaction import Mask  # noqa: E402 - as above
+from window_consumer.testing import TestApp  # noqa: E402 - as above
+from window_consumer.trace.event import TraceEvent  # noqa: E402 - as above
+from window_consumer.trace.event_batch import decoded  # noqa: E402 - as above
+from window_consumer.trace.journey import Journey  # noqa: E402 - as above
 
 WAIT_S = 30.0
 

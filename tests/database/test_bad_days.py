@@ -222,7 +222,8 @@ def test_a_full_server_is_waited_for(postgres_directory: Path, broker: EmbeddedB
                 for connection in connections:
                     connection.close()
                 hoard.dispose()
-                arrived(broker, TOPIC, 1)
+                (sent,) = arrived(broker, TOPIC, 1)
+                assert sent.value() == b"waits"
 
 
 def test_relays_share_the_shards(in_postgres: OutboxBench, broker: EmbeddedBroker) -> None:
@@ -293,7 +294,7 @@ def test_a_commit_wakes_the_relay_of_its_process(
     with relaying(in_postgres, broker.bootstrap, poll_s=60.0):
         for number in range(1, 4):
             in_postgres.add(TOPIC, b"1", b"%d" % number)
-            arrived(broker, TOPIC, number)
+            assert arrived(broker, TOPIC, number)[-1].value() == b"%d" % number
 
 
 def test_statements_are_not_prepared_where_prepared_ones_get_lost(in_postgres: OutboxBench) -> None:

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from window_consumer import Producer, SendFuture
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 RECORDS = 3_000
 ROUNDS = 3
-
-
-@pytest.fixture
-def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
-    embedded.create_topic("orders", 2)
-    return embedded
-
-
-@pytest.fixture
-def producer(broker: EmbeddedBroker) -> Iterator[Producer]:
-    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
-        yield producer
 
 
 def test_a_forgotten_future_serves_another_record(producer: Producer) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,18 +13,6 @@ from window_consumer import Produce, Producer, SendResult, UsageError
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import BufferFullError, ProducerClosedError
-
-
-@pytest.fixture
-def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
-    embedded.create_topic("orders", 2)
-    return embedded
-
-
-@pytest.fixture
-def producer(broker: EmbeddedBroker) -> Iterator[Producer]:
-    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
-        yield producer
 
 
 def test_a_result_says_where_the_record_is(broker: EmbeddedBroker, producer: Producer) -> None:
