@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from window_consumer.admin.frames import MOST_CALLS, worker_frame
 from window_consumer.admin.history import KEPT, SampleHistory
 from window_consumer.engine.counters import Counters

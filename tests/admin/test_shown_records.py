@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.admin.shown_records import (
     MOST_HEADERS,
     MOST_JSON,

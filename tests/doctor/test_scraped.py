@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.admin.doctor.samples import worker_look
 from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.engine.snapshot import take_snapshot

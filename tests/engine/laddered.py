@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.engine.support import ORDERS, Driven, Note, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
@@ -58,7 +58,3 @@ class Laddered(Driven):
             (names.NOT_BEFORE, b"%d" % (self.wall_ms + due_in * 1000)),
         ]
         return Note(offset, key, topic=RETRIED.topic, headers=headers)
-
-    def published(self) -> FailedRecord:
-        (failed,) = self.tick().publish
-        return failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.engine.support import Driven
+from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice

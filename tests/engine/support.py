@@ -1,17 +1,14 @@
-"""What the tests of the core share: messages, and an Engine that is driven by hand."""
+"""What the tests of the core share: messages, failures and rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from window_consumer.engine.commit_metadata import CommitNote, decode
-from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
-from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure, Fault
-from window_consumer.model.protocols import Batch, Commit
+from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -75,78 +72,6 @@ def failure(error: BaseException | None = None) -> Failure:
 
 def spent_after(attempts: int, **rules: object) -> RetryRules:
     return RetryRules(attempts=attempts, backoff_min_s=1.0, backoff_max_s=8.0, **rules)  # type: ignore[arg-type] # keyword arguments of the class
-
-
-class Driven:
-    """An Engine, its clock, and the slots' part played by hand."""
-
-    def __init__(self, start: int = 0, names: Iterable[TopicPartition] = (ORDERS,), **rules: Any):
-        given = {"slots": 4, **rules}
-        self.engine = Engine(EngineRules(**given), jitter=lambda: 0.0)
-        self.now = 1000.0
-        self.wall_ms = 1_700_000_000_000.0
-        self.out: list[Slice] = []
-        self.last = Decisions()
-        self.engine.on_assigned(
-            [Assigned(name, start, committed=(start, "")) for name in names], self.now
-        )
-
-    def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
-        for message in messages:
-            if isinstance(message, Note):
-                message.belong_to(name)
-        self.engine.on_records(Batch.of(name, list(messages)), self.now, self.wall_ms)
-
-    def tick(self, seconds: float = 0.0) -> Decisions:
-        self.now += seconds
-        self.last = self.engine.on_tick(self.now)
-        self.out.extend(self.last.dispatch)
-        return self.last
-
-    def claim(self, slice_: Slice, count: int | None = None) -> list[Any]:
-        """Let a slot claim records, the way that its loop does."""
-        slice_.started = slice_.started or self.now
-        claimed: list[Any] = []
-        while count is None or len(claimed) < count:
-            message = next(slice_.unclaimed, None)
-            if message is None:
-                break
-            claimed.append(message)
-        return claimed
-
-    def finish(self, slice_: Slice, elapsed: float = 0.001) -> None:
-        """Let a slot run the rest of a slice successfully and report it."""
-        self.claim(slice_)
-        slice_.elapsed = elapsed
-        self.out.remove(slice_)
-        self.engine.on_completion(slice_, self.now)
-
-    def fail(
-        self,
-        slice_: Slice,
-        *offsets: int,
-        error: BaseException | None = None,
-        elapsed: float = 0.001,
-    ) -> None:
-        """Like ``finish``, but these records' handler raised."""
-        for message in self.claim(slice_):
-            if message.offset() in offsets:
-                slice_.deviate().failed.append((message, failure(error)))
-        self.finish(slice_, elapsed)
-
-    def finish_all(self) -> None:
-        while self.out:
-            for slice_ in list(self.out):
-                self.finish(slice_)
-            self.tick()
-
-    @property
-    def running_offsets(self) -> list[int]:
-        return sorted(m.offset() for slice_ in self.out for m in slice_.messages)
-
-    @property
-    def committable(self) -> int:
-        return self.engine.partitions[ORDERS].window.next_offset
 
 
 def note_of(commit: Commit) -> CommitNote:

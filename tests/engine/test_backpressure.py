@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, Driven, Note, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, Note, notes
 from window_consumer.engine.retry.policy import RetryRules
 
 
@@ -93,7 +94,7 @@ def test_copies_are_held_within_the_bound_one_at_least() -> None:
     while driven.out:
         slice_ = driven.out[0]
         driven.fail(slice_, *(message.offset() for message in slice_.messages))
-    (first,) = driven.tick().publish
-    assert driven.tick().publish == []
-    driven.engine.on_published(first, None, driven.now)
-    assert len(driven.tick().publish) == 1
+    first = driven.published_one()
+    assert driven.published() == []
+    driven.copied(first)
+    assert len(driven.published()) == 1

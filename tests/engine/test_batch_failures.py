@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import failure, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.scheduling.batching import BatchRules
@@ -67,7 +68,7 @@ def test_a_batch_that_failed_as_a_whole_comes_back_as_one_and_leaves_record_by_r
     it.tick(1.0)
     assert batches(it) == [(2, [0, 1, 2])]
     end(it, it.out[0], broken(0, 1, 2))
-    left = it.tick(0.1).publish
+    left = it.published(0.1)
     assert [(each.message.offset(), each.reason) for each in left] == [
         (offset, Reason.RETRIES_EXHAUSTED) for offset in range(3)
     ]
@@ -102,7 +103,7 @@ def test_each_failed_record_of_a_batch_goes_its_own_way() -> None:
         2: Expired("old", "drop"),
     }
     end(it, it.out[0], errors)
-    left = it.tick(0.1).publish
+    left = it.published(0.1)
     assert [(each.message.offset(), each.reason) for each in left] == [(0, Reason.FATAL)]
     assert it.engine.counters.expired == 1
     it.tick(2.0)
@@ -150,7 +151,7 @@ def test_in_a_lane_that_blocks_what_is_fatal_leaves_and_later_records_are_done()
     it.deliver(*notes(0, 1, keys=[b"a", b"a"]))
     it.tick()
     end(it, it.out[0], {0: Fatal("never")})
-    left = it.tick(0.1).publish
+    left = it.published(0.1)
     assert [each.message.offset() for each in left] == [0]
     assert it.engine.counters.processed == 1
 
@@ -217,7 +218,7 @@ def test_a_record_that_is_held_back_again_comes_with_the_failed_one() -> None:
     it.tick(9.0)
     assert batches(it) == [(3, [0, 1])]
     end(it, it.out[0], broken(0), 1)
-    left = it.tick(0.1).publish
+    left = it.published(0.1)
     assert [each.message.offset() for each in left] == [0]
     assert batches(it) == [(3 + 0, [1])]
 
@@ -227,7 +228,7 @@ def test_of_a_batch_that_fails_at_most_twenty_records_leave_before_others_succee
     it.deliver(*notes(*range(50)))
     it.tick()
     end(it, it.out[0], broken(*range(50)))
-    left = [each for _ in range(5) for each in it.tick(0.1).publish]
+    left = [each for _ in range(5) for each in it.published(0.1)]
     assert len(left) == 20
     assert it.engine.breaker.state is BreakerState.HOLDING
 
@@ -250,12 +251,12 @@ def test_a_batch_that_hangs_is_given_up_as_a_whole() -> None:
     (stalled,) = it.tick(6.0).stalled
     assert (stalled.offset, stalled.abandon) == (0, True)
     it.engine.on_looked_at(stalled, failure(StalledError("hangs")), it.now)
-    left = it.tick(0.1).publish
+    left = it.published(0.1)
     assert [(each.message.offset(), each.reason) for each in left] == [
         (offset, Reason.STALLED) for offset in range(3)
     ]
     for each in left:
-        it.engine.on_published(each, None, it.now)
+        it.copied(each)
     it.deliver(*notes(3, 4, keys=[b"a", b"c"]))
     it.tick()
     assert batches(it)[1:] == [(1, [4])]

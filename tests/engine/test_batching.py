@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes
 from window_consumer.engine.scheduling.batching import BatchRules
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import notes, spent_after
 from tests.engine.test_outage import LONG_S, fail_all, opened, state, until, worker
 from window_consumer.engine.guards.breaker_state import BreakerAnswer, BreakerRules, BreakerState
 from window_consumer.model.errors import CallAgain
@@ -26,8 +27,8 @@ def failing(driven: Driven, seconds: float) -> list[int]:
         for slice_ in list(driven.out):
             offsets = [each.offset() for each in slice_.messages]
             driven.fail(slice_, *offsets, elapsed=CALL_S * len(offsets))
-        for each in driven.tick(CALL_S).publish:
-            driven.engine.on_published(each, None, driven.now)
+        for each in driven.published(CALL_S):
+            driven.copied(each)
             left.append(each.message.offset())
     return left
 
@@ -47,7 +48,7 @@ def full_of_bad_records(attempts: int = 2) -> Driven:
 def test_all_released_records_leave_although_bad_records_follow_them(before_s: float) -> None:
     driven = full_of_bad_records()
     failing(driven, before_s)
-    held = {each.message.offset() for each in driven.engine.partitions[ORDERS].failed.values()}
+    held = set(driven.failing_offsets())
     assert len(held) > 20
     assert decide(driven, release=True) is BreakerAnswer.OBEYED
     left = set(failing(driven, 5.0))
@@ -59,13 +60,13 @@ def test_all_released_records_leave_although_bad_records_follow_them(before_s: f
 def test_what_is_released_leaves_when_it_fails_and_is_done_when_it_returns() -> None:
     driven = opened(2, records=60)
     failing(driven, 5.0)
-    held = {each.message.offset() for each in driven.engine.partitions[ORDERS].failed.values()}
+    held = set(driven.failing_offsets())
     decide(driven, release=True)
     good, left = min(held), []
     for _ in range(1000):
         for slice_ in list(driven.out):
             driven.fail(slice_, *(m.offset() for m in slice_.messages if m.offset() != good))
-        left += [each.message.offset() for each in driven.tick(LONG_S).publish]
+        left += [each.message.offset() for each in driven.published(LONG_S)]
     assert good not in left
     assert held - {good} <= set(left)
 
@@ -73,14 +74,10 @@ def test_what_is_released_leaves_when_it_fails_and_is_done_when_it_returns() -> 
 def test_spent_records_that_are_released_leave_at_once() -> None:
     driven = worker(1)
     until(driven, BreakerState.HOLDING)
-    spent = [
-        each.message.offset()
-        for each in driven.engine.partitions[ORDERS].failed.values()
-        if each.reason is not None
-    ]
+    spent = [each.message.offset() for each in driven.failing() if each.reason is not None]
     assert spent
     assert decide(driven, release=True) is BreakerAnswer.OBEYED
-    left = [each.message.offset() for each in driven.tick().publish]
+    left = [each.message.offset() for each in driven.published()]
     assert set(spent) <= set(left)
 
 
@@ -89,7 +86,7 @@ def test_a_call_that_was_not_made_does_not_end_the_release() -> None:
     failing(driven, 5.0)
     decide(driven, release=True)
     driven.tick(10.0)
-    held = driven.engine.partitions[ORDERS].failed
+    held = {each.seq: each for each in driven.failing()}
     again = [each for each in driven.out if any(seq in held for seq in each.seqs)]
     assert again
     for slice_ in again:
@@ -133,7 +130,7 @@ def test_where_nothing_is_held_there_is_nothing_to_release() -> None:
     driven = worker(2)
     fail_all(driven, driven.out[0])
     assert decide(driven, release=True) is BreakerAnswer.NOTHING_HELD
-    assert not any(each.released for each in driven.engine.partitions[ORDERS].failed.values())
+    assert not any(each.released for each in driven.failing())
 
 
 @pytest.mark.parametrize("release", [True, False])

@@ -4,7 +4,8 @@ from typing import Literal
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.cell_details import (
     MOST_FAILING,
     MOST_RECORDS,

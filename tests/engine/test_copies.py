@@ -8,7 +8,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.support import ORDERS, Driven, Note, failure
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note, failure
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, cut, cut_front
 from window_consumer.engine.retry.policy import Detail, FailedRecord
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel

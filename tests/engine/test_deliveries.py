@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, Note, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, Note, notes
 from window_consumer.engine.deliveries import REMEMBERED_HOLES, ImpossibleRecordsError
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition

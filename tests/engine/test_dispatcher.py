@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 
 TEN_MS = 0.010
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 
 

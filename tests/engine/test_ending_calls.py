@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ONE_BY_ONE, ORDERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ONE_BY_ONE, ORDERS, failure, notes, spent_after
 from tests.engine.test_stalls import hanging
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
@@ -66,9 +67,9 @@ def test_a_call_that_does_not_return_is_ended_and_its_record_leaves_as_stalled_w
     driven, slice_ = stalled_worker()
     (stalled,) = seen(driven, driven.tick(AFTER_S))
     assert (stalled.end, stalled.abandon, stalled.offset) == (True, False, 0)
-    assert driven.tick().publish == []
+    assert driven.published() == []
     ended(driven, slice_)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.reason, failed.attempts) == (Reason.STALLED, 1)
     counters = driven.engine.counters
     assert (counters.stalled, counters.abandoned, counters.late) == (1, 0, 0)
@@ -78,7 +79,7 @@ def test_an_ended_record_climbs_to_the_next_level() -> None:
     driven, slice_ = stalled_worker(levels=(Level("10s", 10.0),))
     seen(driven, driven.tick(AFTER_S))
     ended(driven, slice_)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert failed.level == Level("10s", 10.0)
 
 
@@ -88,8 +89,8 @@ def test_with_order_the_lane_is_free_as_soon_as_the_call_has_ended_and_its_copy_
     driven.tick(1.0)
     assert driven.running_offsets == [0]
     ended(driven, slice_)
-    (failed,) = driven.tick().publish
-    driven.engine.on_published(failed, None, driven.now)
+    failed = driven.published_one()
+    driven.copied(failed)
     driven.tick()
     assert driven.running_offsets == [1]
 
@@ -100,7 +101,7 @@ def test_a_blocking_lane_calls_the_record_again_after_its_call_was_ended(orderin
     (stalled,) = seen(driven, driven.tick(AFTER_S))
     assert stalled.end
     ended(driven, slice_)
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert driven.running_offsets == []
     driven.tick(1.0)
     assert driven.running_offsets == [0]
@@ -125,9 +126,9 @@ def test_a_call_that_has_not_ended_in_time_is_abandoned() -> None:
     seen(driven, driven.tick(AFTER_S))
     (stalled,) = seen(driven, driven.tick(ENDING_S))
     assert (stalled.end, stalled.abandon) == (False, True)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert failed.reason is Reason.STALLED
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.committable == 3
     slice_.elapsed = 99.0
     driven.engine.on_completion(slice_, driven.now)
@@ -201,7 +202,7 @@ def test_a_call_of_a_partition_that_was_lost_meanwhile_changes_nothing() -> None
     seen(driven, driven.tick(AFTER_S))
     driven.engine.on_lost([ORDERS], driven.now)
     ended(driven, slice_)
-    assert driven.tick(ENDING_S).publish == []
+    assert driven.published(ENDING_S) == []
     assert driven.engine.counters.late == 1
 
 
@@ -215,7 +216,7 @@ def test_a_head_that_holds_up_a_full_window_is_ended_where_records_may_overtake(
     assert (stalled.end, stalled.is_relief) == (True, True)
     assert seen(driven, driven.tick(1.0)) == []
     ended(driven, slice_)
-    assert driven.tick().publish[0].reason is Reason.STALLED
+    assert driven.published()[0].reason is Reason.STALLED
 
 
 def test_calls_that_were_ended_count_as_failed_for_the_breaker() -> None:

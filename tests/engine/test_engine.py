@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, failure, notes, spent_after
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.policy import Detail
@@ -298,10 +299,10 @@ def test_a_spent_record_is_finished_when_its_copy_is_acked_and_not_before() -> N
     driven.fail(driven.out[0], 0)
     driven.tick(1.0)
     driven.fail(driven.out[0], 0)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.attempts, failed.reason) == (2, Reason.RETRIES_EXHAUSTED)
     assert driven.tick(5.0).commit == []
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert [commit.next_offset for commit in driven.tick(1.0).commit] == [1]
     assert driven.engine.counters.dead_lettered == 1
 
@@ -311,13 +312,13 @@ def test_a_copy_that_is_not_acked_is_sent_again_and_the_offset_is_held() -> None
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     for _ in range(5):
-        driven.engine.on_published(failed, PublishFailedError("broker gone"), driven.now)
-        assert driven.tick().publish == []
-        assert driven.tick(10.0).publish == [failed]
+        driven.copied(failed, PublishFailedError("broker gone"))
+        assert driven.published() == []
+        assert driven.published(10.0) == [failed]
     assert driven.committable == 0
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.committable == 1
     assert driven.engine.budget.used == 0
 
@@ -338,13 +339,11 @@ def test_a_copy_that_is_too_large_is_cut_step_by_step(
     driven.fail(driven.out[0], 0)
     driven.tick()
     for detail in details:
-        (failed,) = driven.last.publish
+        (failed,) = driven.last_published
         assert failed.detail is detail
-        driven.engine.on_published(
-            failed, PublishFailedError("too large", too_large=True), driven.now
-        )
+        driven.copied(failed, PublishFailedError("too large", too_large=True))
         driven.tick()
-        if not driven.last.publish:
+        if not driven.last_published:
             driven.tick(20.0)
     assert driven.committable == 0
 
@@ -356,8 +355,8 @@ def test_an_oversized_copy_stops_the_worker_where_the_rule_says_so() -> None:
     driven.fail(driven.out[0], 0)
     too_large = PublishFailedError("too large", too_large=True)
     for _ in range(2):
-        (failed,) = driven.tick().publish
-        driven.engine.on_published(failed, too_large, driven.now)
+        failed = driven.published_one()
+        driven.copied(failed, too_large)
     stop = driven.tick().stop
     assert stop is not None
     assert "orders[0]@0" in str(stop)
@@ -368,7 +367,7 @@ def test_when_spent_is_drop_the_record_is_finished_and_counted() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert (driven.engine.counters.dropped, driven.committable) == (1, 1)
 
 
@@ -388,7 +387,7 @@ def test_fatal_leaves_without_a_retry() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0, error=Fatal("no customer"))
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.attempts, failed.reason) == (1, Reason.FATAL)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.decisions import Assigned
 
@@ -26,11 +27,11 @@ def test_an_ack_of_an_earlier_epoch_changes_nothing() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     driven.engine.on_lost([ORDERS], driven.now)
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.engine.counters.dead_lettered == 0
-    assert driven.engine.failures.unacked == 0
+    assert driven.unacked == 0
 
 
 def test_a_revoke_takes_back_what_has_not_started_and_waits_for_what_runs() -> None:

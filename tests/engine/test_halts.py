@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.snapshot import take_snapshot
@@ -70,7 +71,7 @@ def test_copies_of_what_had_failed_leave_during_a_pause() -> None:
     driven.tick()
     driven.fail(driven.out[0], 0)
     halt(driven)
-    assert len(driven.tick().publish) == 1
+    assert len(driven.published()) == 1
 
 
 def test_a_batch_that_was_gathered_waits_and_does_not_wake_anybody() -> None:

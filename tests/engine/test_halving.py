@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, failure, notes
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batch_bisection import parted
@@ -54,9 +55,9 @@ def run(it: Driven, *deadly: int) -> list[list[int]]:
         else:
             it.tick(8.0)
         it.tick()
-        for failed in it.last.publish:
+        for failed in it.last_published:
             assert failed.reason is Reason.CRASHED
-            it.engine.on_published(failed, None, it.now)
+            it.copied(failed)
         if not it.engine.partitions[ORDERS].window.open:
             break
     return deaths
@@ -290,7 +291,7 @@ def test_a_first_half_that_is_taken_back_goes_before_the_second(ordering: str) -
     die(it, it.out[0])
     it.tick()
     (first,) = it.out
-    assert it.engine.completion.take_back(first, it.now) == 2
+    assert it.take_back(first) == 2
     it.finish(first)
     it.tick()
     assert out(it) == [(1, [0, 1, 2, 3])]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.model.record import TopicPartition

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, failure, note_of, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, failure, note_of, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.observer import Observer
@@ -69,11 +70,11 @@ def test_a_record_sent_to_the_dead_letters_is_finished_by_the_ack_of_its_copy() 
     heard = Leaving()
     driven.engine.observe(heard)
     assert intervene(driven, 0, DEAD_LETTER) is InterventionResult.LEAVING
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.reason, failed.level, failed.end) == (Reason.MANUAL, None, "dead_letter")
     assert intervene(driven, 0) is InterventionResult.IN_FLIGHT
     assert driven.committable == 0
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     driven.finish_all()
     driven.tick()
     driven.finish_all()
@@ -87,15 +88,15 @@ def test_a_record_whose_copy_is_refused_can_be_skipped() -> None:
     driven = with_a_failed_record(retry=spent_after(1))
     too_large = PublishFailedError("too large", too_large=True)
     for _ in range(3):
-        (failed,) = driven.last.publish
-        driven.engine.on_published(failed, too_large, driven.now)
+        (failed,) = driven.last_published
+        driven.copied(failed, too_large)
         driven.tick(20.0)
-    (failed,) = driven.last.publish
-    driven.engine.on_published(failed, too_large, driven.now)
+    (failed,) = driven.last_published
+    driven.copied(failed, too_large)
     assert driven.committable == 0
     assert intervene(driven, 0) is InterventionResult.SKIPPED
     assert driven.committable == 3
-    assert driven.tick(20.0).publish == []
+    assert driven.published(20.0) == []
 
 
 def test_a_retry_that_waits_or_is_due_or_is_held_by_a_pause_can_be_skipped() -> None:
@@ -165,11 +166,10 @@ def test_who_is_sent_away_by_hand_leaves_while_the_breaker_is_open() -> None:
         for slice_ in list(driven.out):
             driven.fail(slice_, *range(200))
     assert not driven.engine.breaker.lets_start
-    assert driven.tick().publish == []
-    partition = driven.engine.partitions[ORDERS]
-    last = max(each.message.offset() for each in partition.failed.values())
+    assert driven.published() == []
+    last = max(driven.failing_offsets())
     assert intervene(driven, last, DEAD_LETTER) is InterventionResult.LEAVING
-    assert [each.message.offset() for each in driven.tick().publish] == [last]
+    assert [each.message.offset() for each in driven.published()] == [last]
 
 
 def test_of_a_batch_that_is_called_again_one_record_is_taken_out() -> None:

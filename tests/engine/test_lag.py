@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED_LATER, Laddered
-from tests.engine.support import ORDERS, Driven, Note, spent_after
+from tests.engine.support import ORDERS, Note, spent_after
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.windows_snapshot import Lag
 from window_consumer.model.record import TopicPartition

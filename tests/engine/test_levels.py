@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import LEVELS, LONG, MIDDLE, RETRIED, RETRIED_LATER, SHORT, Laddered
-from tests.engine.support import ORDERS, Driven, Note, notes, spent_after
+from tests.engine.support import ORDERS, Note, notes, spent_after
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import Detail, Retry, RetryRules, Spent
 from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, next_level
@@ -93,10 +94,10 @@ def test_a_spent_record_is_finished_when_its_copy_in_the_level_is_acked() -> Non
     driven.deliver(Note(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    failed = driven.published()
+    failed = driven.published_one()
     assert failed.level == SHORT
     assert driven.committable == 0
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.committable == 1
     assert (driven.engine.counters.moved, driven.engine.counters.dead_lettered) == (1, 0)
 
@@ -106,9 +107,9 @@ def test_a_copy_that_the_broker_refuses_holds_the_offset_and_is_tried_again() ->
     driven.deliver(Note(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    driven.engine.on_published(driven.published(), PublishFailedError("no answer"), driven.now)
+    driven.copied(driven.published_one(), PublishFailedError("no answer"))
     assert driven.committable == 0
-    assert driven.tick(1.0).publish[0].level == SHORT
+    assert driven.published(1.0)[0].level == SHORT
 
 
 def test_a_value_that_no_level_takes_becomes_a_dead_letter_with_a_reference() -> None:
@@ -118,11 +119,11 @@ def test_a_value_that_no_level_takes_becomes_a_dead_letter_with_a_reference() ->
     driven.tick()
     driven.fail(driven.out[0], 0)
     for detail, level in ((Detail.FULL, SHORT), (Detail.WITHOUT_ERROR_TEXTS, SHORT)):
-        failed = driven.published()
+        failed = driven.published_one()
         assert (failed.detail, failed.level) == (detail, level)
         too_large = PublishFailedError("too large", too_large=True)
-        driven.engine.on_published(failed, too_large, driven.now)
-    failed = driven.published()
+        driven.copied(failed, too_large)
+    failed = driven.published_one()
     assert (failed.detail, failed.level) == (Detail.REFERENCE, None)
 
 
@@ -131,11 +132,11 @@ def test_drop_drops_only_at_the_end_of_the_ladder() -> None:
     driven.deliver(Note(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    assert driven.published().level == SHORT
+    assert driven.published_one().level == SHORT
     driven.deliver(driven.copy(0, due_in=0.0), name=RETRIED)
     driven.tick()
     driven.fail(driven.out[0], 0)
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert driven.engine.counters.dropped == 1
 
 
@@ -147,7 +148,7 @@ def headers_after(driven: Laddered, message: Note, name: TopicPartition) -> dict
     driven.deliver(message, name=name)
     driven.tick()
     driven.fail(driven.out[0], message.offset())
-    copy = copy_of(driven.published(), ORIGIN, Target("t", 1, 1), wall_offset_ms=0.0)
+    copy = copy_of(driven.published_one(), ORIGIN, Target("t", 1, 1), wall_offset_ms=0.0)
     found = dict(copy.headers)
     assert len(found) == len(copy.headers)
     return found
@@ -187,7 +188,7 @@ def test_ten_hops_replace_our_headers_and_keep_the_users() -> None:
         driven.tick(MIDDLE.delay_s + MAX_SKEW_S)
         driven.tick()
         driven.fail(driven.out[0], 7)
-        copy = copy_of(driven.published(), ORIGIN, Target("t", 1, 1), 0.0)
+        copy = copy_of(driven.published_one(), ORIGIN, Target("t", 1, 1), 0.0)
         message = Note(7, topic=RETRIED.topic, headers=list(copy.headers))
     headers = message.headers() or []
     assert [each for each in headers if not each[0].startswith(names.PREFIX)] == user

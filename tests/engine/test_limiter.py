@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.engine.scheduling.adaptive_concurrency import (
     AdaptiveConcurrency,
     LimitCause,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import failure, notes, spent_after
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import Detail
 from window_consumer.engine.retry.retry_topics import Level
@@ -34,10 +35,10 @@ def test_it_leaves_for_the_dead_letters_at_once_whatever_the_ladder_says(
     error: NotCalled, reason: Reason, when_spent: str, on_failure: str
 ) -> None:
     driven = after(error, when_spent=when_spent, on_failure=on_failure)
-    (failed,) = driven.last.publish
+    (failed,) = driven.last_published
     assert (failed.reason, failed.attempts) == (reason, 0)
     assert driven.committable == 0, "not before the ack"
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     counters = driven.engine.counters
     assert driven.committable == 1
     assert (counters.expired, counters.dead_lettered, counters.unroutable, counters.dropped) == (
@@ -53,7 +54,7 @@ def test_it_is_counted_when_its_copy_is_acked_and_not_before() -> None:
 def test_an_expired_record_may_be_dropped_and_is_counted() -> None:
     driven = after(Expired("old", "drop"))
     counters = driven.engine.counters
-    assert driven.last.publish == []
+    assert driven.last_published == []
     assert (counters.expired, counters.dropped, counters.dead_lettered) == (1, 0, 0)
     assert driven.committable == 1
 
@@ -74,7 +75,7 @@ def test_a_record_that_expires_between_its_attempts_keeps_those_it_had() -> None
     driven.fail(driven.out[0], 0)
     driven.tick(1.0)
     driven.fail(driven.out[0], 0, error=Expired("old"))
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.reason, failed.attempts) == (Reason.EXPIRED, 1)
 
 
@@ -96,19 +97,19 @@ def test_a_fatal_error_still_follows_the_rules_of_the_ladder() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0, error=Fatal("no"))
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert (driven.engine.counters.dropped, driven.engine.counters.expired) == (1, 0)
 
 
 @pytest.mark.parametrize(("handler", "named"), [("refunded", b"refunded"), ("", b"paid,refunded")])
 def test_a_copy_names_the_handler_that_failed(handler: str, named: bytes) -> None:
     driven = after(Unroutable("odd"))
-    (failed,) = driven.last.publish
+    (failed,) = driven.last_published
     failed.failure = Failure(ValueError(), Fault("ValueError", "", "", "f"), handler)
     origin = CopyOrigin("shop", "paid,refunded")
     copy = copy_of(failed, origin, Target("shop.orders.dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-handler"] == named
-    assert driven.engine.partitions[ORDERS].failed
+    assert driven.failing()
 
 
 @pytest.mark.parametrize("when_spent", ["dead_letter", "drop"])
@@ -116,14 +117,14 @@ def test_a_copy_that_is_too_large_may_refer_to_its_value(when_spent: str) -> Non
     driven = after(Expired("old"), when_spent=when_spent, on_oversize="reference")
     too_large = PublishFailedError("too large", too_large=True)
     for _ in range(2):
-        (failed,) = driven.last.publish
-        driven.engine.on_published(failed, too_large, driven.now)
+        (failed,) = driven.last_published
+        driven.copied(failed, too_large)
         driven.tick()
-    (failed,) = driven.last.publish
+    (failed,) = driven.last_published
     assert failed.detail is Detail.REFERENCE
 
 
 def test_it_does_not_climb_to_a_retry_level() -> None:
     driven = after(Unroutable("odd"), levels=(Level("10s", 10.0),))
-    (failed,) = driven.last.publish
+    (failed,) = driven.last_published
     assert (failed.level, failed.reason) == (None, Reason.UNROUTABLE)

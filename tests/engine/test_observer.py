@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
 from window_consumer.engine.guards.stalls import Stalled, StallRules
@@ -117,9 +118,9 @@ def test_a_record_that_fails_is_heard_of_at_each_call_and_when_it_has_left() -> 
     for _ in range(2):
         driven.tick(10.0)
         driven.fail(driven.out[0], 0)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert not ear.of("left")
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert ear.of("failed", "left") == [
         ("failed", 0, 1),
         ("failed", 0, 2),

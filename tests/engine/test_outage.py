@@ -6,7 +6,8 @@ from typing import Literal
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, failure, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.departures import AT_ONCE, SETTLE_S
 from window_consumer.engine.retry.retry_topics import Level
@@ -41,8 +42,8 @@ def outage(driven: Driven, calls: int) -> int:
         for slice_ in list(driven.out):
             failed += len(slice_.messages)
             fail_all(driven, slice_)
-        for each in driven.tick(LONG_S).publish:
-            driven.engine.on_published(each, None, driven.now)
+        for each in driven.published(LONG_S):
+            driven.copied(each)
             moved += 1
     return moved
 
@@ -101,7 +102,7 @@ def test_the_spent_records_of_one_long_slice_are_held_at_once() -> None:
     driven.tick()
     for slice_ in list(driven.out):
         fail_all(driven, slice_)
-    assert driven.tick(LONG_S).publish == []
+    assert driven.published(LONG_S) == []
 
 
 def test_a_few_spent_records_leave_at_once_further_ones_after_a_moment() -> None:
@@ -110,21 +111,21 @@ def test_a_few_spent_records_leave_at_once_further_ones_after_a_moment() -> None
     while driven.out:
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
-        left += driven.tick().publish
+        left += driven.published()
     assert len(left) == AT_ONCE
     assert driven.engine.wait_s(driven.now, 60.0) <= SETTLE_S
-    assert len(driven.tick(SETTLE_S).publish) == 2
+    assert len(driven.published(SETTLE_S)) == 2
 
 
 def test_records_that_always_fail_leave_though_nothing_else_is_left_to_call() -> None:
     """... as at the end of a topic, where their last attempts are all that there is to call."""
     driven = worker(2, records=400)
     moved = []
-    while driven.out or driven.engine.partitions[ORDERS].failed:
+    while driven.out or driven.failing():
         for slice_ in list(driven.out):
             driven.fail(slice_, *(offset for offset in range(0, 400, 10)))
-        for each in driven.tick(LONG_S).publish:
-            driven.engine.on_published(each, None, driven.now)
+        for each in driven.published(LONG_S):
+            driven.copied(each)
             moved.append(each.message.offset())
         assert driven.now < 1010.0, f"{len(moved)} of 40 have left, it is {state(driven)}"
     assert sorted(moved) == list(range(0, 400, 10))
@@ -150,8 +151,8 @@ def test_of_windows_with_fewer_records_than_tell_something_at_most_twenty_leave(
     for _ in range(3000):
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
-        for each in driven.tick(0.1).publish:
-            driven.engine.on_published(each, None, driven.now)
+        for each in driven.published(0.1):
+            driven.copied(each)
             moved += 1
     assert 0 < moved <= 20
     assert state(driven) is not BreakerState.CLOSED
@@ -214,12 +215,12 @@ def test_records_that_were_held_are_called_once_more_and_done() -> None:
 
 def test_a_record_that_was_held_and_fails_again_beside_others_leaves() -> None:
     driven = opened(records=400)
-    offset = max(each.message.offset() for each in driven.engine.partitions[ORDERS].failed.values())
+    offset = max(driven.failing_offsets())
     left = []
     for _ in range(400):
         for slice_ in list(driven.out):
             driven.fail(slice_, offset)
-        left += driven.tick(LONG_S).publish
+        left += driven.published(LONG_S)
     ours = [each for each in left if each.message.offset() == offset]
     assert len(ours) == 1
     assert len(left) == 1
@@ -286,7 +287,7 @@ def test_fatal_errors_and_skips_never_open_it() -> None:
     while driven.out:
         for slice_ in list(driven.out):
             fail_all(driven, slice_, Fatal("no"))
-        published += len(driven.tick(LONG_S).publish)
+        published += len(driven.published(LONG_S))
     assert (state(driven), published) == (BreakerState.CLOSED, 200)
     driven.deliver(*notes(*range(200, 300)))
     driven.tick()
@@ -313,7 +314,7 @@ def test_when_most_new_records_ask_to_be_called_later_nothing_starts_and_nobody_
         for slice_ in list(driven.out):
             calls += len(slice_.messages)
             fail_all(driven, slice_, RetryLater(10.0))
-        published += len(driven.tick(LONG_S).publish)
+        published += len(driven.published(LONG_S))
     assert published == 0
     assert driven.engine.counters.breaker_opened == 0
     assert calls <= 60 + 600 / 10.0
@@ -350,7 +351,7 @@ def test_what_is_spent_leaves_at_once_when_its_partition_is_about_to_go() -> Non
     driven.engine.on_revoking([ORDERS], driven.now)
     slice_.deviate().failed.append((message, failure()))
     driven.finish(slice_)
-    assert len(driven.tick().publish) == 1
+    assert len(driven.published()) == 1
 
 
 def test_a_sample_of_a_lost_partition_is_followed_by_another() -> None:
@@ -391,9 +392,9 @@ def test_what_always_fails_at_the_end_leaves_after_max_hold_one_at_a_time() -> N
             if moved > 20:
                 assert [len(each.messages) for each in driven.out] == [1]
             fail_all(driven, slice_)
-        for each in driven.tick(LONG_S).publish:
+        for each in driven.published(LONG_S):
             assert moved < 20 or driven.now - began >= 30.0
-            driven.engine.on_published(each, None, driven.now)
+            driven.copied(each)
             moved += 1
         assert driven.now - began < 60.0
     assert moved == 60
@@ -415,7 +416,7 @@ def test_a_new_record_ends_the_departures_after_max_hold() -> None:
     for _ in range(100):
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
-        left += driven.tick(LONG_S).publish
+        left += driven.published(LONG_S)
     assert len(left) <= 1  # the one that was being called
 
 
@@ -426,8 +427,8 @@ def test_a_user_releases_what_is_held() -> None:
     while driven.engine.partitions[ORDERS].window.open:
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
-        for each in driven.tick(LONG_S).publish:
-            driven.engine.on_published(each, None, driven.now)
+        for each in driven.published(LONG_S):
+            driven.copied(each)
             moved += 1
         assert driven.now < 1100.0
     assert driven.engine.counters.dead_lettered == 60

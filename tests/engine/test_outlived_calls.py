@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED, Laddered
-from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
+from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.scheduling.slices import Slice

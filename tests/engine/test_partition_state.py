@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED, Laddered
-from tests.engine.support import ONE_BY_ONE, ORDERS, Driven, notes
+from tests.engine.support import ONE_BY_ONE, ORDERS, notes
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.start_gate import WorkerHold
@@ -130,13 +131,12 @@ def test_retries_that_are_due_while_it_is_paused_wait_in_the_partition() -> None
     driven.deliver(*notes(0))
     (slice_,) = driven.tick().dispatch
     driven.fail(slice_, 0)
-    partition = the_partition(driven)
     driven.engine.on_halted(ORDERS, driven.now, halted=True)
     assert not driven.tick(60.0).dispatch
-    assert [each.seq for each in partition.held_calls] == [0]
+    assert driven.held_offsets() == [0]
     driven.engine.on_halted(ORDERS, driven.now, halted=False)
     assert [slice_.seqs for slice_ in driven.tick().dispatch] == [[0]]
-    assert not partition.held_calls
+    assert driven.held_offsets() == []
 
 
 def test_a_partition_with_suspects_starts_nothing_by_itself() -> None:
@@ -155,7 +155,7 @@ def test_nothing_holds_a_worker_back_at_first() -> None:
 
 def test_unacked_results_hold_the_whole_worker_back() -> None:
     driven = Driven()
-    driven.engine.producing.bytes = 10**12
+    driven.unacked_bytes = 10**12
     assert driven.engine.start_gate.holds(driven.now) == [WorkerHold.UNACKED_RESULTS]
     driven.deliver(*notes(0))
     assert not driven.tick().dispatch

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import ENTRY, LEVELS, RETRIED, Laddered
-from tests.engine.support import ORDERS, Driven, failure, notes, spent_after
+from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.departures import HOLD_S, SETTLE_S
 from window_consumer.engine.retry.retry_topics import Level
@@ -36,9 +37,9 @@ class Shop:
         for slice_ in list(driven.out)[: driven.engine.rules.slots]:
             bad = [m.offset() for m in slice_.messages if self.is_bad(m)]
             self.fail(slice_, bad)
-        for failed in driven.tick(CALL_S).publish:
+        for failed in driven.published(CALL_S):
             self.left.setdefault(failed.message.offset(), driven.now)
-            driven.engine.on_published(failed, None, driven.now)
+            driven.copied(failed)
         self.states |= {news.state for news in driven.last.breaker}
 
     def fail(self, slice_: Slice, bad: Sequence[int]) -> None:
@@ -104,9 +105,9 @@ def test_bad_records_that_fail_at_once_are_heard_of_first_and_are_no_outage(
     left: dict[int, float] = {}
     began = driven.now
     while driven.engine.partitions[ORDERS].window.open:
-        for failed in driven.tick(0.001).publish:
+        for failed in driven.published(0.001):
             left[failed.message.offset()] = driven.now
-            driven.engine.on_published(failed, None, driven.now)
+            driven.copied(failed)
         assert driven.engine.breaker.state is not BreakerState.OPEN
         for slice_ in driven.out[:64]:
             if slice_ not in ends:
@@ -152,7 +153,7 @@ def test_the_calls_made_again_come_back_slowly_after_an_outage() -> None:
     it = shop(share=1, records=2000, slots=8, retry=spent_after(1))
     it.is_bad = lambda _: is_down
     it.until(lambda: it.driven.engine.breaker.state is BreakerState.OPEN, within_s=5.0)
-    held = len(it.driven.engine.partitions[ORDERS].failed)
+    held = len(it.driven.failing())
     is_down = False
     it.until(lambda: it.driven.engine.breaker.state is BreakerState.CLOSED, within_s=40.0)
     new = again = 0
@@ -282,7 +283,7 @@ def test_an_outage_opens_it_although_hot_keys_have_failed_before(keys: int) -> N
     """... be there many keys, or so few that each of their failures counts."""
     it = hot(records=20_000, keys=keys)
     it.until(lambda: processed(it) > 5_000, within_s=60.0)
-    known = {each.message.offset() for each in it.driven.engine.partitions[ORDERS].failed.values()}
+    known = set(it.driven.failing_offsets())
     known |= it.left.keys()
     it.is_bad = lambda _message: True
     it.until(lambda: BreakerState.OPEN in it.states, within_s=60.0)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, failure, notes
 from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
@@ -59,8 +60,8 @@ def test_when_a_process_dies_what_was_over_counts_and_only_its_record_is_charged
     die(driven, slice_, 2)
     driven.tick()
     assert driven.engine.counters.processed == 3
-    assert sorted(partition.failed) == [3]
-    assert partition.failed[3].deaths == 1
+    (failed,) = driven.failing()
+    assert (failed.seq, failed.deaths) == (3, 1)
     driven.finish_all()
     assert driven.engine.counters.processed == 5
 
@@ -70,14 +71,14 @@ def test_after_its_last_death_a_record_leaves_as_crashed() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     for _ in range(3):
-        assert not driven.last.publish
+        assert not driven.last_published
         (slice_,) = driven.out
         die(driven, slice_, 0)
         driven.tick()
-        if driven.last.publish:
+        if driven.last_published:
             break
         driven.tick(10.0)
-    (failed,) = driven.last.publish
+    (failed,) = driven.last_published
     assert (failed.reason, failed.attempts, failed.deaths) == (Reason.CRASHED, 3, 3)
 
 
@@ -86,7 +87,6 @@ def test_records_that_failed_before_are_called_again_when_their_process_dies_on_
     driven.deliver(*notes(0))
     driven.tick()
     driven.fail(driven.out[0], 0)
-    partition = driven.engine.partitions[ORDERS]
     driven.deliver(*notes(1, 2))
     driven.tick()
     while driven.out:
@@ -94,11 +94,7 @@ def test_records_that_failed_before_are_called_again_when_their_process_dies_on_
         driven.fail(slice_, *[message.offset() for message in slice_.messages])
         driven.tick()
     driven.tick(0.0)
-    records = [partition.failed[seq] for seq in (0, 1, 2)]
-    driven.engine.failures._due.clear()
-    slice_ = driven.engine.dispatcher.again(records, driven.now)
-    driven.out.append(slice_)
-    die(driven, slice_, 1)
+    die(driven, driven.call_again(0, 1, 2), 1)
     driven.tick()
     assert offsets(driven.out) == [[2]]
-    assert sorted(partition.failed) == [1, 2]
+    assert driven.failing_offsets() == [1, 2]

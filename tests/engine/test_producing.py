@@ -158,10 +158,10 @@ def test_a_result_that_is_refused_is_a_failed_call_and_the_fault_says_which() ->
     assert again.call.attempt == 2
     driven.produce_all(invoice(2))
     driven.answer(REFUSED)
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert failed.reason is Reason.RETRIES_EXHAUSTED
     assert failed.failure.fault.message == "the result for invoices, was refused: unknown topic"
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.committable == 1
     assert driven.engine.budget.used == 0
 
@@ -177,7 +177,7 @@ def test_a_record_that_failed_before_is_finished_by_the_acks_of_its_results() ->
     driven.answer()
     driven.tick()
     assert driven.running_offsets == [1]
-    assert driven.engine.partitions[ORDERS].failed == {}
+    assert driven.failing() == []
 
 
 def test_what_is_lost_is_sent_again_later_and_the_handler_is_not_called_again() -> None:
@@ -241,7 +241,7 @@ def test_nothing_new_starts_while_too_much_waits_for_its_ack() -> None:
     for _ in range(50):
         driven.tick()
         driven.produce_all(large)
-        held = max(held, driven.engine.producing.bytes)
+        held = max(held, driven.unacked_bytes)
     assert driven.out == []
     room = 0.25 * 100_000
     assert held <= room + 2 * 2 * COPIES_HELD * 11_000  # what two slots had, queued ones included
@@ -250,7 +250,7 @@ def test_nothing_new_starts_while_too_much_waits_for_its_ack() -> None:
         driven.tick()
         driven.produce_all(large)
     assert driven.engine.counters.processed == 100
-    assert (driven.engine.budget.used, driven.engine.producing.bytes) == (0, 0)
+    assert (driven.engine.budget.used, driven.unacked_bytes) == (0, 0)
 
 
 def test_slices_are_short_where_what_their_calls_return_is_large() -> None:
@@ -308,7 +308,7 @@ def test_the_ack_of_a_result_of_a_lost_partition_changes_nothing() -> None:
     assert driven.committable == 0
     counters = driven.engine.counters
     assert (counters.processed, counters.late) == (0, 3)
-    assert (driven.engine.budget.used, driven.engine.producing.bytes) == (0, 0)
+    assert (driven.engine.budget.used, driven.unacked_bytes) == (0, 0)
 
 
 def test_results_of_a_lost_partition_that_wait_are_not_sent() -> None:
@@ -320,7 +320,7 @@ def test_results_of_a_lost_partition_that_wait_are_not_sent() -> None:
     driven.engine.on_lost([ORDERS], driven.now)
     driven.tick(20.0)
     assert driven.sent == []
-    assert driven.engine.producing.bytes == 0
+    assert driven.unacked_bytes == 0
 
 
 # ---- the breaker

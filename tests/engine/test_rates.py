@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.rate_limit import FORGET_AT, RateRules, TokenBucket

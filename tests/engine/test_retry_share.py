@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, failure, notes, spent_after
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import TopicPartition
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.support import Driven, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import failure, notes
 from window_consumer.engine.scheduling.slices import Slice, SliceLength
 from window_consumer.model.errors import Skip
 

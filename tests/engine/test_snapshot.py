@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from window_consumer.engine.snapshot import SHOWN_HOVERING_S, take_snapshot
 from window_consumer.engine.windows_snapshot import CellState, PartitionSnapshot
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED, Laddered
-from tests.engine.support import ONE_BY_ONE, ORDERS, Driven, failure, notes, spent_after
+from tests.engine.support import ONE_BY_ONE, ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.head_of_line import DEADLINE_S, MOST_TOKENS, SUCCESSES_PER_TOKEN
@@ -80,9 +81,9 @@ def test_an_abandoned_call_is_told_and_its_record_leaves_as_stalled() -> None:
     (slice_,) = hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
     assert slice_.call.cancelled
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.reason, failed.attempts) == (Reason.STALLED, 1)
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert driven.committable == 3
     counters = driven.engine.counters
     assert (counters.stalled, counters.abandoned, counters.dead_lettered) == (1, 1, 1)
@@ -94,7 +95,7 @@ def test_a_stalled_record_climbs_to_the_next_level() -> None:
     driven.tick()
     hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert failed.level == Level("10s", 10.0)
 
 
@@ -113,7 +114,7 @@ def test_a_list_of_fatal_classes_does_not_make_a_stall_fatal() -> None:
     driven.tick()
     hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    assert driven.tick().publish[0].reason is Reason.STALLED
+    assert driven.published()[0].reason is Reason.STALLED
 
 
 @pytest.mark.parametrize("first_over", ["retry", "copy"])
@@ -130,16 +131,16 @@ def test_a_lane_waits_for_all_of_its_records_that_failed(ordering: str, first_ov
     driven.tick(1.0)
     assert look(driven, driven.tick(AFTER_S)) == [1]
     late(driven, slice_)
-    (stalled,) = driven.tick(AFTER_S).publish
+    stalled = driven.published_one(AFTER_S)
     (again,) = driven.out
     assert (stalled.message.offset(), again.messages) == (1, [first])
     if first_over == "retry":
         driven.finish(again)
         driven.tick()
         assert driven.running_offsets == []
-        driven.engine.on_published(stalled, None, driven.now)
+        driven.copied(stalled)
     else:
-        driven.engine.on_published(stalled, None, driven.now)
+        driven.copied(stalled)
         driven.tick()
         assert driven.running_offsets == [0]
         driven.finish(again)
@@ -156,7 +157,7 @@ def test_the_slot_of_an_abandoned_call_is_free_again() -> None:
     look(driven, driven.tick(AFTER_S))
     assert driven.engine.dispatcher.idle_slots == 4
     assert not driven.engine.busy([ORDERS])
-    assert [each.message.offset() for each in driven.tick().publish] == [0, 1, 2, 3]
+    assert [each.message.offset() for each in driven.published()] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("with_error", [False, True])
@@ -225,8 +226,8 @@ def test_the_lane_of_an_abandoned_call_waits_until_the_thread_has_ended(ordering
     driven.tick()
     (slice_,) = hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    (failed,) = driven.tick().publish
-    driven.engine.on_published(failed, None, driven.now)
+    failed = driven.published_one()
+    driven.copied(failed)
     assert driven.tick(100.0).dispatch == []
     assert driven.engine.unfinished() == 1
     late(driven, slice_)
@@ -241,10 +242,10 @@ def test_the_lane_waits_for_the_ack_as_well_as_for_the_thread() -> None:
     driven.tick()
     (slice_,) = hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     late(driven, slice_)
     assert driven.tick(1.0).dispatch == []
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     assert len(driven.tick().dispatch) == 1
 
 
@@ -265,7 +266,7 @@ def test_a_blocking_worker_only_reports() -> None:
     decisions = driven.tick(AFTER_S)
     assert [stalled.abandon for stalled in decisions.stalled] == [False]
     look(driven, decisions)
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert driven.engine.counters.abandoned == 0
 
 
@@ -290,7 +291,7 @@ def test_a_call_of_a_record_that_failed_before_is_abandoned_as_well() -> None:
     driven.tick(2.0)
     hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    (failed,) = driven.tick().publish
+    failed = driven.published_one()
     assert (failed.reason, failed.attempts) == (Reason.STALLED, 2)
 
 
@@ -306,11 +307,11 @@ def test_unstarted_and_finished_records_of_its_slice_are_not_lost() -> None:
     look(driven, driven.tick(AFTER_S))
     left: list[FailedRecord] = []
     for _ in range(10):
-        left += driven.tick(0.01).publish
+        left += driven.published(0.01)
         for each in list(driven.out):
             driven.finish(each)
     for failed in left:
-        driven.engine.on_published(failed, None, driven.now)
+        driven.copied(failed)
     assert [failed.message.offset() for failed in left] == [1]
     assert driven.committable == 6
 
@@ -332,8 +333,8 @@ def test_a_revoke_does_not_wait_for_abandoned_calls_and_names_them() -> None:
     driven.tick()
     (slice_,) = hanging(driven, 0)
     look(driven, driven.tick(AFTER_S))
-    (failed,) = driven.tick().publish
-    driven.engine.on_published(failed, None, driven.now)
+    failed = driven.published_one()
+    driven.copied(failed)
     driven.engine.on_revoking([ORDERS], driven.now)
     assert not driven.engine.busy([ORDERS])
     commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
@@ -354,7 +355,7 @@ def test_a_stalled_call_counts_for_the_breaker() -> None:
     driven.tick()
     hanging(driven, 0, 1, 2, 3)
     look(driven, driven.tick(AFTER_S))
-    assert driven.tick().publish == []
+    assert driven.published() == []
     assert driven.engine.breaker.state is BreakerState.HOLDING
 
 
@@ -398,7 +399,7 @@ def test_a_slow_head_is_moved_when_its_window_is_almost_full_and_done() -> None:
     assert (stalled.offset, stalled.abandon, stalled.is_relief) == (0, True, True)
     look(driven, decisions)
     assert slice_.call.cancelled
-    assert driven.tick().publish[0].reason is Reason.STALLED
+    assert driven.published()[0].reason is Reason.STALLED
     assert driven.engine.counters.stalled == 0
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import ORDERS, Driven, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes, spent_after
 
 DOUBT_S = 1.0
 

@@ -28,7 +28,7 @@ def driven(
 
 
 def home_going(found: Laddered) -> FailedRecord:
-    failed = found.published()
+    failed = found.published_one()
     assert failed.is_stray
     return failed
 
@@ -46,7 +46,7 @@ def test_a_stray_moves_as_it_is_to_the_partition_of_its_sources_number(
     assert (copy.topic, copy.partition) == (name.topic, 0)
     assert (copy.key, copy.value, list(copy.headers)) == (b"k", message.value(), message.headers())
     assert found.out == []
-    found.engine.on_published(stray, None, found.now)
+    found.copied(stray)
     assert found.engine.partitions[name].window.next_offset == 6
     assert found.engine.counters.moved == 0
 
@@ -54,7 +54,7 @@ def test_a_stray_moves_as_it_is_to_the_partition_of_its_sources_number(
 def test_a_stray_waits_until_it_is_due() -> None:
     found = driven()
     found.deliver(found.copy(5, due_in=2.0), name=HERE)
-    assert found.tick(1.0).publish == []
+    assert found.published(1.0) == []
     found.now += 1.5
     assert home_going(found).message.offset() == 5
 
@@ -79,10 +79,10 @@ def test_a_stray_whose_move_fails_is_moved_again() -> None:
     found = driven()
     found.deliver(found.copy(5, due_in=0.0), name=HERE)
     for error in (PublishFailedError("no"), PublishFailedError("large", too_large=True)):
-        found.engine.on_published(home_going(found), error, found.now)
+        found.copied(home_going(found), error)
         found.now += 60.0
         assert found.engine.partitions[HERE].window.next_offset == 5
-    found.engine.on_published(home_going(found), None, found.now)
+    found.copied(home_going(found))
     assert found.engine.partitions[HERE].window.next_offset == 6
 
 
@@ -90,4 +90,4 @@ def test_a_stray_of_a_partition_that_is_lost_changes_nothing() -> None:
     found = driven()
     found.deliver(found.copy(5, due_in=0.0), name=HERE)
     found.engine.on_lost([HERE], found.now)
-    assert found.tick().publish == []
+    assert found.published() == []

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, OTHERS, Driven, Note, note_of, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, Note, note_of, notes
 from window_consumer.engine.commit_metadata import CommitNote, encode
 from window_consumer.engine.decisions import Assigned, Decisions
 from window_consumer.engine.guards.crash_history import (
@@ -291,7 +292,7 @@ def test_a_record_on_which_the_process_ended_crash_attempts_times_leaves_uncalle
     assert "ended 2 times while offset 0 was the only record" in fault.message
     assert fault.error_class == "window_consumer.model.errors.ProcessCrashedError"
     assert fault.stack == ""
-    life.engine.on_published(failed, None, life.now)
+    life.copied(failed)
     assert life.until_out() == [1]
 
 
@@ -304,7 +305,7 @@ def test_the_lane_of_a_crashed_record_waits_for_the_ack_of_its_copy(ordering: st
     for _ in range(5):
         life.go()
         assert life.out == []
-    life.engine.on_published(failed, None, life.now)
+    life.copied(failed)
     assert life.until_out() == [1]
 
 
@@ -376,7 +377,7 @@ def test_retries_go_on_when_the_suspects_have_passed() -> None:
         for slice_ in list(life.out):
             life.finish(slice_)
     assert life.committable == FIRST_SUSPECTS
-    assert life.engine.failures.next_due() is None
+    assert life.failing() == []
 
 
 def test_a_charged_record_runs_while_nothing_else_of_the_worker_does() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.engine.support import Driven, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import failure, notes
 from window_consumer.engine.retry.policy import RetryRules
 
 

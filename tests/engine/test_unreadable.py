@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
@@ -46,7 +47,7 @@ def run_all(driven: Driven) -> tuple[list[int], list[int]]:
             assert failed.reason is Reason.DECODE
             assert failed.attempts == 0
             left.append(failed.message.offset())
-            driven.engine.on_published(failed, None, driven.now)
+            driven.copied(failed)
         for slice_ in list(driven.out):
             called += [each.offset() for each in slice_.messages]
             driven.finish(slice_)
@@ -80,10 +81,10 @@ def test_they_leave_and_all_others_are_called_in_order(
 def test_a_lane_waits_until_the_copy_is_acked(way: dict[str, Any]) -> None:
     driven = Driven(**way)
     deliver(driven, [lost(0), plain(1)])
-    (failed,) = driven.tick(0.5).publish
+    failed = driven.published_one(0.5)
     ordered = way["ordering"] != "unordered"
     assert driven.running_offsets == ([] if ordered else [1])
-    driven.engine.on_published(failed, None, driven.now)
+    driven.copied(failed)
     driven.tick(0.5)
     assert driven.running_offsets == [1]
 
@@ -120,7 +121,7 @@ def test_when_spent_says_what_becomes_of_them(end: Any) -> None:
 def test_the_copy_says_that_headers_are_lost_and_keeps_the_rest() -> None:
     driven = Driven()
     deliver(driven, [Note(7, b"\xff", headers=LostHeaders.new(), value=b"\x00\xfe")])
-    (failed,) = driven.tick(0.5).publish
+    failed = driven.published_one(0.5)
     copy = copy_of(failed, CopyOrigin("shop", "charge"), Target("dlq", 1, 1), 0.0)
     headers = dict(copy.headers)
     assert (copy.key, copy.value) == (b"\xff", b"\x00\xfe")
@@ -139,7 +140,7 @@ def test_a_copy_that_is_put_back_and_fails_again_still_says_so() -> None:
     driven.deliver(Note(7, b"k", headers=[("wc-headers-lost", b"1"), ("wc-level", b"1m")]))
     driven.tick()
     driven.fail(driven.out[0], 7)
-    (failed,) = driven.tick(5.0).publish
+    failed = driven.published_one(5.0)
     copy = copy_of(failed, CopyOrigin("shop", "charge"), Target("dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-headers-lost"] == b"1"
     assert "wc-level" not in dict(copy.headers)

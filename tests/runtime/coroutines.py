@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, Self
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from tests.logged import events_in
 from tests.runtime.coroutines import DEADLINE_S, Coroutines, failed
 from window_consumer.engine.scheduling.slices import Slice

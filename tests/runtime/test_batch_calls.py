@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from tests.runtime.coroutines import Coroutines, failed, stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PartialFailure, StalledError

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.pools.processes.remote_slice import WatchedCall

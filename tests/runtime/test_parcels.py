@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, failure, notes
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.produce import Produce

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
 from tests.runtime.test_process_pool import offsets, wait_until
@@ -195,9 +196,9 @@ def test_a_batch_is_halved_until_the_record_that_ends_processes_is_alone(
         it.tick()
         for slice_ in it.last.dispatch:
             pool.submit(slice_)
-        for failed in it.last.publish:
+        for failed in it.last_published:
             left.append(failed)
-            it.engine.on_published(failed, None, it.now)
+            it.copied(failed)
         if it.engine.dispatcher.out:
             it.engine.on_completion(completions.get(timeout=DEADLINE_S), it.now)
     ((message, reason, attempts),) = [(each.message, each.reason, each.attempts) for each in left]

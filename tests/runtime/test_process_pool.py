@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note
 from tests.logged import events_in, fields_of
 from tests.runtime import children
 from tests.runtime.holdings import Holdings

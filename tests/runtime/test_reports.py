@@ -8,7 +8,8 @@ import re
 import pytest
 from attrs import evolve
 
-from tests.engine.support import ORDERS, Driven, Note, failure, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note, failure, notes
 from tests.logged import events_in, fields_of, lines_of
 from window_consumer.engine.decisions import Outlived, OwnerAway
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
@@ -117,9 +118,9 @@ def test_lines_of_an_outage_count_attempts_and_name_no_end_of_records_that_stay(
     driven.deliver(*notes(*range(200)))
     left = set()
     for _ in range(4000):
-        for failed in driven.tick(0.01).publish:
+        for failed in driven.published(0.01):
             left.add(failed.message.offset())
-            driven.engine.on_published(failed, None, driven.now)
+            driven.copied(failed)
         reports.calls.failed(driven.last.failed, rules, driven.now)
         for slice_ in list(driven.out):
             for message in driven.claim(slice_):
@@ -181,12 +182,9 @@ def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
 ) -> None:
     driven = Driven(retry=RetryRules(attempts=1, crash_attempts=3))
     driven.deliver(*notes(0))
-    partition = driven.engine.partitions[ORDERS]
     (message,) = notes(0)
-    driven.engine.completion.crashed(partition, message, 0, crashed(0, 3), 3, driven.now)
-    reports.calls.failed(
-        driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now
-    )
+    driven.crash(message, crashed(0, 3), 3)
+    reports.calls.failed(driven.take_news(), driven.engine.rules.retry, driven.now)
     (text,) = caplog.messages
     assert "failed at attempt 3 (its crash_attempts are spent) with " in text
 
@@ -233,9 +231,7 @@ def test_lines_about_a_record_say_to_which_trace_it_belongs(
     )
     slice_.deviate().failed.append((slice_.messages[0], failure()))
     driven.finish(slice_)
-    reports.calls.failed(
-        driven.engine.completion.take_news(), driven.engine.rules.retry, driven.now
-    )
+    reports.calls.failed(driven.take_news(), driven.engine.rules.retry, driven.now)
     assert len(caplog.records) == 2
     for line in map(vars, caplog.records):
         assert (line["offset"], line["trace_id"], line["span_id"]) == (0, "a" * 32, "b" * 16)

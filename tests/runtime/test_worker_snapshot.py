@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.engine.support import ORDERS, OTHERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import LimitSnapshot, WindowsSnapshot
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, from_json, to_json

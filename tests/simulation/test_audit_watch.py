@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import Note
 from tests.simulation import audit_mutants as mutants
 from tests.simulation.schedules import lost_partitions
 from window_consumer.audit.consumer import ConsumerAudit

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import Driven, Note
+from tests.engine.driver import Driven
+from tests.engine.support import Note
 from window_consumer.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.audit.count import CountTier, latency_bucket, signed64
 from window_consumer.audit.pending import PendingCounts

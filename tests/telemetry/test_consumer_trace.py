@@ -59,8 +59,8 @@ def test_every_failed_call_and_the_end_are_told_with_the_error() -> None:
     for _ in range(2):
         driven.tick(10.0)
         driven.fail(driven.out[0], 0)
-    (copy,) = driven.tick().publish
-    driven.engine.on_published(copy, None, driven.now)
+    copy = driven.published_one()
+    driven.copied(copy)
     first, second, dead = traced.events()[1:]
     assert [e.step for e in (first, second, dead)] == ["failed", "failed", "dead_lettered"]
     assert [e.attempt for e in (first, second, dead)] == [1, 2, 2]
@@ -73,8 +73,8 @@ def test_who_moves_to_a_retry_topic_is_retried_and_who_is_dropped_says_so() -> N
     traced.driven.deliver(*notes(0))
     traced.driven.tick()
     traced.driven.fail(traced.driven.out[0], 0)
-    (copy,) = traced.driven.tick().publish
-    traced.driven.engine.on_published(copy, None, traced.driven.now)
+    copy = traced.driven.published_one()
+    traced.driven.copied(copy)
     assert [e.step for e in traced.events()] == ["received", "failed", "retried"]
     traced = Traced(slots=1, retry=spent_after(1, when_spent="drop"))
     traced.driven.deliver(*notes(0))
@@ -90,10 +90,10 @@ def test_what_expires_is_told_apart_whether_a_copy_is_kept_or_not() -> None:
         traced.driven.deliver(*notes(0))
         traced.driven.tick()
         traced.driven.fail(traced.driven.out[0], 0, error=error)
-        copies = traced.driven.tick(1.0).publish
+        copies = traced.driven.published(1.0)
         assert bool(copies) is keeps
         for copy in copies:
-            traced.driven.engine.on_published(copy, None, traced.driven.now)
+            traced.driven.copied(copy)
         *_, last = traced.events()
         assert (last.step, last.status) == ("expired", "EXPIRED")
 

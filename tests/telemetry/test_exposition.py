@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause, LimitRules
 from window_consumer.engine.snapshot import take_snapshot

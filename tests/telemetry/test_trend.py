@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from tests.engine.support import ORDERS, Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.figures.trend import Trend, TrendSample

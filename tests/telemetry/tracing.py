@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from tests.engine.support import Driven
+from tests.engine.driver import Driven
 from window_consumer.model.key_forms import KeyForm, as_text
 from window_consumer.trace.event import Role, TraceEvent
 from window_consumer.trace.event_batch import decoded

@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import define
 
-from tests.engine.support import Driven, notes
+from tests.engine.driver import Driven
+from tests.engine.support import notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.http_server import HttpServer

@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import TraceFlags
 
-from tests.engine.support import Driven, Note, failure, notes, spent_after
+from tests.engine.driver import Driven
+from tests.engine.support import Note, failure, notes, spent_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
 from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.metrics.otel.slice_spans import (
@@ -151,9 +152,9 @@ def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_written: N
     leaving: list[Any] = []
     while driven.out:
         driven.fail(driven.out[0], 0, 1)
-        leaving += driven.tick(1.0).publish
+        leaving += driven.published(1.0)
     for failed in leaving:
-        driven.engine.on_published(failed, None, driven.now)
+        driven.copied(failed)
     spans = [each for each in written(memory, notes_written) if each.name.startswith("send")]
     assert [(each.name, trace_of(each)) for each in spans] == [("send shop.orders.dlq", TRACE)]
     (sent,) = spans

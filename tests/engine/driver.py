@@ -1,0 +1,159 @@
+"""An Engine that is driven by hand: every test of the engine goes through it.
+
+What a test asks of the engine's inside has a name here, so that only this file knows where records
+lie. Events of the Engine's own interface (``on_revoking``, ``on_halted`` ...) are called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.engine.support import ORDERS, Note, failure
+from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
+from window_consumer.model.protocols import Batch
+from window_consumer.model.record import TopicPartition
+
+
+class Driven:
+    """An Engine, its clock, and the slots' part played by hand."""
+
+    def __init__(self, start: int = 0, names: Iterable[TopicPartition] = (ORDERS,), **rules: Any):
+        given = {"slots": 4, **rules}
+        self.engine = Engine(EngineRules(**given), jitter=lambda: 0.0)
+        self.now = 1000.0
+        self.wall_ms = 1_700_000_000_000.0
+        self.out: list[Slice] = []
+        self.last = Decisions()
+        self.engine.on_assigned(
+            [Assigned(name, start, committed=(start, "")) for name in names], self.now
+        )
+
+    def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
+        for message in messages:
+            if isinstance(message, Note):
+                message.belong_to(name)
+        self.engine.on_records(Batch.of(name, list(messages)), self.now, self.wall_ms)
+
+    def tick(self, seconds: float = 0.0) -> Decisions:
+        self.now += seconds
+        self.last = self.engine.on_tick(self.now)
+        self.out.extend(self.last.dispatch)
+        return self.last
+
+    def claim(self, slice_: Slice, count: int | None = None) -> list[Any]:
+        """Let a slot claim records, the way that its loop does."""
+        slice_.started = slice_.started or self.now
+        claimed: list[Any] = []
+        while count is None or len(claimed) < count:
+            message = next(slice_.unclaimed, None)
+            if message is None:
+                break
+            claimed.append(message)
+        return claimed
+
+    def finish(self, slice_: Slice, elapsed: float = 0.001) -> None:
+        """Let a slot run the rest of a slice successfully and report it."""
+        self.claim(slice_)
+        slice_.elapsed = elapsed
+        self.out.remove(slice_)
+        self.engine.on_completion(slice_, self.now)
+
+    def fail(
+        self,
+        slice_: Slice,
+        *offsets: int,
+        error: BaseException | None = None,
+        elapsed: float = 0.001,
+    ) -> None:
+        """Like ``finish``, but these records' handler raised."""
+        for message in self.claim(slice_):
+            if message.offset() in offsets:
+                slice_.deviate().failed.append((message, failure(error)))
+        self.finish(slice_, elapsed)
+
+    def finish_all(self) -> None:
+        while self.out:
+            for slice_ in list(self.out):
+                self.finish(slice_)
+            self.tick()
+
+    @property
+    def running_offsets(self) -> list[int]:
+        return sorted(m.offset() for slice_ in self.out for m in slice_.messages)
+
+    @property
+    def committable(self) -> int:
+        return self.engine.partitions[ORDERS].window.next_offset
+
+    # ---- records that left the normal path
+
+    def failing(self, name: TopicPartition = ORDERS) -> list[FailedRecord]:
+        """Return the failed records of a partition without an outcome, in order of failure."""
+        return list(self.engine.partitions[name].failed.values())
+
+    def failing_offsets(self, name: TopicPartition = ORDERS) -> list[int]:
+        return sorted(failed.message.offset() for failed in self.failing(name))
+
+    def held_offsets(self, name: TopicPartition = ORDERS) -> list[int]:
+        """Return the failed records whose next call waits for their partition."""
+        return [failed.message.offset() for failed in self.engine.partitions[name].held_calls]
+
+    @property
+    def unacked(self) -> int:
+        """How many copies the broker has not answered."""
+        return self.engine.failures.unacked
+
+    @property
+    def unacked_bytes(self) -> int:
+        """The bytes of all results that the broker has not answered."""
+        return self.engine.producing.bytes
+
+    @unacked_bytes.setter
+    def unacked_bytes(self, size: int) -> None:
+        self.engine.producing.bytes = size
+
+    @property
+    def last_published(self) -> list[FailedRecord]:
+        """The records whose copies were sent in the last tick."""
+        return self.last.publish
+
+    def published(self, seconds: float = 0.0) -> list[FailedRecord]:
+        """Return the records whose copies are sent in the next tick."""
+        return self.tick(seconds).publish
+
+    def published_one(self, seconds: float = 0.0) -> FailedRecord:
+        """Return the one record whose copy is sent in the next tick."""
+        (failed,) = self.published(seconds)
+        return failed
+
+    def copied(self, failed: FailedRecord, error: PublishFailedError | None = None) -> None:
+        """Let the broker answer for a copy."""
+        self.engine.on_published(failed, error, self.now)
+
+    def take_news(self) -> list[FailedRecord]:
+        """Return the calls that failed since the last tick."""
+        return self.engine.completion.take_news()
+
+    def take_back(self, slice_: Slice) -> int:
+        """Take the unclaimed records of a slice back; return how many there were."""
+        return self.engine.completion.take_back(slice_, self.now)
+
+    def call_again(self, *offsets: int) -> Slice:
+        """Dispatch failed records in one slice, whatever they wait for."""
+        records = [each for each in self.failing() if each.message.offset() in offsets]
+        for failed in records:
+            assert self.engine.failures.take_out(failed)
+        slice_ = self.engine.dispatcher.again(records, self.now)
+        self.out.append(slice_)
+        return slice_
+
+    def crash(self, message: Any, failure: Failure, times: int) -> None:
+        """Let a record leave on which the process ended."""
+        partition, seq = self.engine.partitions[ORDERS], 0
+        self.engine.completion.crashed(partition, message, seq, failure, times, self.now)
