@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App, Record
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import RunError
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark import jars, session
 from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.backlog import BackfillRun

@@ -17,10 +17,10 @@ from benchmarks.calls import AsyncHandler, BatchHandler, Calls, Handler
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.engine.counters import Counters
 from window_consumer.model.errors import RunError
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.running import Running
 
 WORKER = "work"

@@ -8,9 +8,9 @@ import pytest
 
 from tests.engine.support import Note
 from window_consumer import App, Record, UsageError
-from window_consumer.app.handlers import Layer, with_middleware
-from window_consumer.app.lifespans import as_context
 from window_consumer.model.record import Call
+from window_consumer.plan.handlers import Layer, with_middleware
+from window_consumer.plan.lifespans import as_context
 
 
 def a_record(**fields: Any) -> Record:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, ConfigError, Record, UsageError
-from window_consumer.app.handlers import is_async
-from window_consumer.app.lifespans import is_async_lifespan
 from window_consumer.app.limits import bounds_of
+from window_consumer.plan.handlers import is_async
+from window_consumer.plan.lifespans import is_async_lifespan
 from window_consumer.runtime.pools.registry import KINDS
 from window_consumer.testing import DONE, TestApp
 

@@ -14,11 +14,11 @@ from opentelemetry.trace import Tracer
 
 from tests.telemetry.otel.memory import SAMPLED, Memory, record
 from window_consumer import App, Record
-from window_consumer.app.plan import AppPlan
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.otel.instruments import Figures
 from window_consumer.metrics.otel.sdk import Sdk
 from window_consumer.metrics.otel.wire import metering, spanning
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.error_report import ErrorReports
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from window_consumer.app.topics.patterns import matching, matching_topics
 from window_consumer.config import Config, TopicsConfig, WorkerConfig
+from window_consumer.plan.topics.patterns import matching, matching_topics
 
 THERE = ["orders", "shop.orders.dlq", "shop.orders.retry.now", "shop.orders.retry.10s"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from window_consumer import App, ConfigError, Record, UsageError, header
-from window_consumer.app.plan import PlannedWorker
+from window_consumer.plan.app_plan import PlannedWorker
 
 
 def shop(*, last: Any = None) -> App:

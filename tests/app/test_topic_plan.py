@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.app.topics.ladder_topics import Model
+from window_consumer.plan.ladder_topics import Model
 from window_consumer.topics.plan import _states
 
 

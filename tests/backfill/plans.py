@@ -11,14 +11,14 @@ from attrs import evolve
 
 from tests.backfill.shop import app
 from window_consumer import App
-from window_consumer.app.preflight import PreparedWorker
-from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.copy_topics import Ladder
-from window_consumer.app.topics.problems import TopicTroubles
 from window_consumer.engine.retry.copy_record import Target
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.protocols import TopicFacts
+from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.copy_topics import Ladder
+from window_consumer.plan.topics.problems import TopicTroubles
 from window_consumer.spark.backfill import planning
 from window_consumer.spark.backfill.messages import COLUMNS
 from window_consumer.spark.backfill.task import WorkerPlan

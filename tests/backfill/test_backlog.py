@@ -17,7 +17,6 @@ from tests.backfill.shop import app
 from tests.integration.members import wait_until
 from tests.logged import events_in
 from tests.raw_records import write_raw
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.cli.options import since_1970
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import Span, TopicReader
@@ -25,6 +24,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.held_records import AtEnd
 from window_consumer.testing.real_kafka import RealKafka

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive_state import PutBack, Resolution, put_back
 from window_consumer.engine.retry.retry_topics import state_topic
@@ -12,6 +11,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
+from window_consumer.plan.start_timeout import LOGGER
 
 LOG = ClientLog(LOGGER)
 

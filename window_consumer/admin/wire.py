@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from window_consumer.app.plan import AppPlan
 from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.model.errors import ConfigError, UsageError
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.replica import ReplicaIdentity
 
 if TYPE_CHECKING:

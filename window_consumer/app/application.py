@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
-from window_consumer.app.calls import refuse_mixtures, refuse_once
-from window_consumer.app.child_spec import ChildSpec, blueprints_of
-from window_consumer.app.definition import AppDefinition, Token
 from window_consumer.app.embedding import OnFailure, embedded
-from window_consumer.app.handler_types.batch_parameters import batch_parameters_of
-from window_consumer.app.handler_types.parameters import parameters_of
-from window_consumer.app.handlers import (
+from window_consumer.app.startup import start
+from window_consumer.config.handler_keys import defaults_of
+from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
+from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition, Token
+from window_consumer.plan.handler_types.batch_parameters import batch_parameters_of
+from window_consumer.plan.handler_types.parameters import parameters_of
+from window_consumer.plan.handlers import (
     Around,
     HandlerSpec,
     Layer,
@@ -27,20 +30,9 @@ from window_consumer.app.handlers import (
     name_of,
     refuse_unbound_method,
 )
-from window_consumer.app.lifespans import Lifespan, refuse_what_opens_nothing
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.planning import make_plan
-from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
-from window_consumer.app.start_timeout import StartTimeout
-from window_consumer.app.startup import start
-from window_consumer.app.wiring import setup_of
-from window_consumer.config.handler_keys import defaults_of
-from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
-from window_consumer.model.errors import UsageError
-from window_consumer.model.protocols import Clock
+from window_consumer.plan.lifespans import Lifespan, refuse_what_opens_nothing
 from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.worker import WorkerSetup
 
 # Type checkers refuse functions of another form, and keep the types of decorated ones.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
@@ -220,30 +212,6 @@ class App(AppDefinition):
         self._redact = function
         return function
 
-    def plan(
-        self,
-        config: str | Path,
-        *,
-        only: Sequence[str] = (),
-        overrides: Sequence[str] = (),
-        for_cluster: bool = False,
-    ) -> AppPlan:
-        """Check everything that can be checked without a cluster; raise ConfigError.
-
-        ``for_cluster`` also requires the brokers' addresses, which a test or a simulation does not
-        need. Raises UsageError if middleware cannot wrap its handlers.
-        """
-        plan = make_plan(
-            config=Path(config),
-            handlers=self._handlers,
-            only=only,
-            overrides=overrides,
-            for_cluster=for_cluster,
-        )
-        refuse_mixtures(plan.workers, self._middleware)
-        refuse_once(plan.workers)
-        return plan
-
     def start(
         self,
         config: str | Path,
@@ -304,33 +272,3 @@ class App(AppDefinition):
         ``copy``, a replica answers its supervisor instead.
         """
         return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
-
-    def blueprints(self, plan: AppPlan) -> Mapping[str, ChildSpec]:
-        """Return the child specs of workers whose pools have child processes, by worker.
-
-        Raises UsageError if child processes could not import the application.
-        """
-        return blueprints_of(self, plan)
-
-    def prepare(
-        self,
-        plan: AppPlan,
-        *,
-        start_timeout: float | None = None,
-        stop_asked: Callable[[], bool] = lambda: False,
-        dry: bool = False,
-    ) -> Prepared:
-        """Query the cluster for everything needed before the first record, see ``prepare``.
-
-        Creates missing dead-letter topics, except in a ``dry`` run, which changes nothing.
-        """
-        return prepare(plan, self._oauth_token, StartTimeout(start_timeout, stop_asked), dry=dry)
-
-    def setup_of(
-        self, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
-    ) -> WorkerSetup:
-        """Return everything that defines a worker except its connections, middleware included.
-
-        ``clock`` replaces the process's clock.
-        """
-        return setup_of(self, plan, worker, clock)

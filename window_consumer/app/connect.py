@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from attrs import evolve, frozen
 
-from window_consumer.app.application import App
 from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, GroupTimes, group_times
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import PreparedWorker
-from window_consumer.app.topics.event_topics import event_place, event_topics
-from window_consumer.app.topics.problems import wider_copies
 from window_consumer.engine.commit_metadata import MAX_BYTES
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.event_topics import event_place, event_topics
+from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.problems import wider_copies
 
 
 @frozen
@@ -69,7 +69,7 @@ _LIMITS = (
 
 
 def findings_of(
-    app: App, plan: AppPlan, start_timeout: float | None
+    app: AppDefinition, plan: AppPlan, start_timeout: float | None
 ) -> tuple[ClusterFindings, ...]:
     """Query the cluster for everything that a start checks, and for its limits.
 

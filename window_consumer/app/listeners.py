@@ -12,10 +12,6 @@ from typing import Protocol
 
 from attrs import frozen
 
-from window_consumer.app.clients import Clients
-from window_consumer.app.definition import AppDefinition
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.audit.wire import Auditing, auditing_of, counting_redrives
 from window_consumer.config import Config, LoadedConfig
 from window_consumer.database.wire import RelayThread, backlog_of, relay_beside
@@ -23,6 +19,10 @@ from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.metrics.otel.wire import Spanning, spanning
 from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.figures.measures import OutboxBacklog, ProcessFigures
 from window_consumer.trace.wire import Tracing, tracing_of
 

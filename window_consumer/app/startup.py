@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from window_consumer.admin.wire import admin_board
-from window_consumer.app.child_spec import blueprints_of
-from window_consumer.app.definition import AppDefinition
-from window_consumer.app.lifespans import resources_on
 from window_consumer.app.limits.warnings import process_warnings
 from window_consumer.app.listeners import listeners_of
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import prepare
-from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.app.wiring import source_maker, wire
 from window_consumer.database.wire import once_beside
-from window_consumer.metrics.otel.wire import metering
+from window_consumer.metrics.otel.wire import metering, spans_of_child
 from window_consumer.metrics.wire import health_of
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.child_spec import blueprints_of
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.lifespans import resources_on
+from window_consumer.plan.preflight import prepare
+from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
@@ -34,7 +35,7 @@ def start(
     copy: ReplicaIdentity | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
-    blueprints = blueprints_of(app, plan)
+    blueprints = blueprints_of(app, plan, partial(spans_of_child, app.name, plan))
     for worker in plan.workers:
         for warning in process_warnings(worker):
             LOGGER.warning(

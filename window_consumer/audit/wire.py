@@ -11,11 +11,6 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.app.clients import Clients
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.event_topics import audit_topic, event_place, event_properties
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
 from window_consumer.audit.process_audit import Audit, AuditSettings
@@ -28,6 +23,11 @@ from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.event_topics import audit_topic, event_place, event_properties
+from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 

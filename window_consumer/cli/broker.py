@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from window_consumer.app.application import App
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.signals import Signals
 from window_consumer.kafka.embedded import LIMITS, EmbeddedBroker
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
 
 PARTITIONS = 4
 
@@ -60,7 +60,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def run_embedded(
-    app: App,
+    app: AppDefinition,
     config: Path,
     only: Sequence[str],
     overrides: Sequence[str],

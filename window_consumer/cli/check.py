@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from attrs import frozen
 
-from window_consumer.app.application import App
 from window_consumer.app.connect import ClusterFindings, findings_of
 from window_consumer.app.limits import RetryWait, WorkerBounds, bounds_of
 from window_consumer.app.limits.process import ProcessBounds, container_limit, process_bounds_of
-from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import brief_duration, format_duration, format_size
 from window_consumer.database.wire import database_findings, database_warnings
 from window_consumer.metrics.otel.wire import export_problems
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
 
 if TYPE_CHECKING:
     from window_consumer.database.wire import DatabaseFindings
@@ -78,7 +78,7 @@ class CheckReport:
 
 
 def check(
-    app: App,
+    app: AppDefinition,
     plan: AppPlan,
     *,
     connect: bool,

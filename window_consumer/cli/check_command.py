@@ -8,9 +8,10 @@ from typing import Any, Final
 import click
 
 from window_consumer.admin.wire import check_certificate
-from window_consumer.app.loading import load_app
 from window_consumer.cli import options
 from window_consumer.cli.check import check
+from window_consumer.plan.child_spec import blueprints_of
+from window_consumer.plan.loading import load_app
 
 _WAIT_S: Final = 30.0
 """A person, or a deployment, waits for the answer."""
@@ -51,7 +52,7 @@ def check_command(**given: Any) -> int:
     app = load_app(given["application"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
-    app.blueprints(plan)  # refuses what child processes could not import
+    blueprints_of(app, plan)  # refuses what child processes could not import
     check_certificate(plan)
     report = check(
         app,

@@ -18,11 +18,11 @@ from typing import Final
 
 from window_consumer.admin.wire import admin_of_copies
 from window_consumer.app.limits import STOP_GRACE_S
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from window_consumer.metrics.wire import health_of_copies
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.processes.child_process import end_in_words
 from window_consumer.runtime.replica import NUMBER, PARENT, SOCKETS, admin_socket_of, socket_of

@@ -9,8 +9,7 @@ from time import monotonic
 
 import click
 
-from window_consumer.app.application import App
-from window_consumer.app.plan import AppPlan
+from window_consumer.app.startup import start
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
@@ -18,6 +17,8 @@ from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel.wire import FLUSH_S, set_up
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
 from window_consumer.runtime.figures.stack_dump import CallPositions, stack_of_thread
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import number_of_this_copy, this_copy
@@ -32,7 +33,7 @@ _AFTER_STOP_S = 4.5
 
 
 def run_until_stopped(
-    app: App, plan: AppPlan, formatter: MaskedFormatter, start_timeout: float | None
+    app: AppDefinition, plan: AppPlan, formatter: MaskedFormatter, start_timeout: float | None
 ) -> int:
     """Run the plan until a signal or a failure ends it; return the exit code."""
     formatter.mask = plan.mask
@@ -40,8 +41,8 @@ def run_until_stopped(
     logger = own_logger()
     opentelemetry = set_up(app.name)
     try:
-        running = app.start_plan(
-            plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set, copy=this_copy()
+        running = start(
+            app, plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set, copy=this_copy()
         )
     except StartStoppedError as error:
         logger.info("%s", error, extra={"event": LogEvent.START_CANCELLED})

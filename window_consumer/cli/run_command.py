@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-from window_consumer.app.loading import load_app
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli import options
 from window_consumer.cli.broker import run_embedded
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
@@ -15,6 +13,8 @@ from window_consumer.cli.options import Duration
 from window_consumer.cli.replicas import run_copies
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.loading import load_app
 from window_consumer.runtime.replica import number_of_this_copy
 
 

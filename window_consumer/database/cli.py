@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from window_consumer.app.clients import check_tokens
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import FAILED, OK, duration, explain
@@ -22,6 +20,8 @@ from window_consumer.database.wire import start_relay
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.clients import check_tokens
+from window_consumer.plan.start_timeout import LOGGER
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
-from window_consumer.app.plan import PlannedWorker
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import PlannedWorker
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.figures.measures import OutboxBacklog, OutboxFigures
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from rich.table import Table
 
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.screen import Memory, TopScene
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.cli.output import FAILED, OK
 from window_consumer.demo.checker import DemoReport, DemoRun, judge
@@ -26,6 +25,7 @@ from window_consumer.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, orders
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model import headers as names
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.running import Running
 
 LONGEST_S = 28.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from window_consumer.app.application import App
+from window_consumer import App
 from window_consumer.model.record import Record
 
 TOPIC = "orders"

@@ -6,16 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 
-from window_consumer.app.application import App
-from window_consumer.app.handlers import HandlerSpec
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.handlers import HandlerSpec
 
 _LINE = 60
 """Bytes of a value per line of a test."""
 
 
-def handler_for(letter: DeadLetter, app: App, chosen: str | None = None) -> HandlerSpec:
+def handler_for(letter: DeadLetter, app: AppDefinition, chosen: str | None = None) -> HandlerSpec:
     """Return the chosen handler, or else the one in which the record failed.
 
     Raises UsageError if the application does not have it.

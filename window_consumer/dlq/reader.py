@@ -12,8 +12,6 @@ from typing import Any, Self
 import attrs
 from attrs import evolve, field, frozen
 
-from window_consumer.app.clients import check_tokens
-from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.config import WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import DeadLetter, Position, read_dead_letter
@@ -30,6 +28,8 @@ from window_consumer.model.errors import MissingTopicError, RunError, UsageError
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from window_consumer.model.record_contents import content_of, header_text
+from window_consumer.plan.clients import check_tokens
+from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 
 _PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
 _POSITION = re.compile(_PLACE)

@@ -11,10 +11,7 @@ from itertools import chain
 
 from attrs import frozen
 
-from window_consumer.app.clients import Clients
 from window_consumer.app.listeners import counted_redrive
-from window_consumer.app.topics.copy_topics import missing_right
-from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import read_dead_letter
@@ -29,6 +26,9 @@ from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.topics.copy_topics import missing_right
+from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.worker import SystemClock
 
 _BATCH_BYTES = 1_000_000

@@ -7,14 +7,6 @@ from time import monotonic
 
 from attrs import frozen
 
-from window_consumer.app.topics.copy_topics import missing_right
-from window_consumer.app.topics.ladder_topics import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    SEE_PLAN,
-    Model,
-    new_entry,
-    new_state,
-)
 from window_consumer.config import ENTRY, LoadedConfig, WorkerConfig
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.engine.retry.retry_topics import state_topic
@@ -27,6 +19,14 @@ from window_consumer.model.errors import (
     UsageError,
     WindowConsumerError,
 )
+from window_consumer.plan.ladder_topics import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    SEE_PLAN,
+    Model,
+    new_entry,
+    new_state,
+)
+from window_consumer.plan.topics.copy_topics import missing_right
 
 _APPEARS_S = 10.0
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.app.application import App
-from window_consumer.app.loading import load_without_handlers
 from window_consumer.config import Config, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.loading import load_without_handlers
 
 
 @frozen
@@ -47,7 +47,7 @@ class DeadLetterSource:
         cls,
         file: Path,
         *,
-        app: App | None = None,
+        app: AppDefinition | None = None,
         workers: Sequence[str] = (),
         topics: Sequence[str] = (),
         overrides: Sequence[str] = (),

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from window_consumer.app.plan import AppPlan
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.http_server import HttpServer, Routes
 from window_consumer.metrics.replica_health import ReplicasHealth
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import HttpAnswer, ReplicaIdentity
 

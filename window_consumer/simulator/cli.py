@@ -14,13 +14,13 @@ from typing import Any
 import click
 from attrs import define, field, frozen
 
-from window_consumer.app.application import App
-from window_consumer.app.loading import load_app
-from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.cli import options
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.loading import load_app
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import SchedulePlan as Schedule
@@ -124,7 +124,7 @@ def simulate_command(**given: Any) -> int:
     return run(app, plan, task)
 
 
-def run(app: App, plan: AppPlan, task: SimulatedWorker) -> int:
+def run(app: AppDefinition, plan: AppPlan, task: SimulatedWorker) -> int:
     """Simulate the workers of a plan; return the exit code."""
     kept = []
     with (
@@ -195,7 +195,7 @@ class _Tally:
 
 
 def _fault_plan(  # noqa: PLR0913 - what is known before, and the schedule
-    app: App,
+    app: AppDefinition,
     plan: AppPlan,
     worker: PlannedWorker,
     state: Any,

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from window_consumer.app.application import App
-from window_consumer.app.loading import load_app
-from window_consumer.app.plan import AppPlan
 from window_consumer.config.units import parse_duration
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Call, Record
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.loading import load_app
 from window_consumer.testing.application_process import ApplicationProcess, CrashedError
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.findings import GuaranteeFindings
@@ -64,7 +64,7 @@ class TestApp(GuaranteeFindings):
 
     def __init__(
         self,
-        app: App | str,
+        app: AppDefinition | str,
         config: str | Path | Mapping[str, Any] = "workers.yaml",
         *,
         only: Sequence[str] = (),
@@ -317,7 +317,10 @@ class TestApp(GuaranteeFindings):
 
 
 def _plan_of(
-    app: App, config: str | Path | Mapping[str, Any], only: Sequence[str], overrides: Sequence[str]
+    app: AppDefinition,
+    config: str | Path | Mapping[str, Any],
+    only: Sequence[str],
+    overrides: Sequence[str],
 ) -> AppPlan:
     if not isinstance(config, Mapping):
         return app.plan(config, only=only, overrides=overrides)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
-from window_consumer.app.application import App
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import Preparation
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.preflight import Preparation
+from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.fakes.cluster import FakeCluster
 from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
@@ -36,7 +37,9 @@ class CrashedError(BaseException):
 class ApplicationProcess:
     """The workers of an application and its lifespan. Owner: one thread."""
 
-    def __init__(self, app: App, plan: AppPlan, setting: SteppedSetting, lifespans: ExitStack):
+    def __init__(
+        self, app: AppDefinition, plan: AppPlan, setting: SteppedSetting, lifespans: ExitStack
+    ):
         self._setting = setting
         self.failure: BaseException | None = None
         """Why it ended by itself, else None."""
@@ -49,7 +52,7 @@ class ApplicationProcess:
         loop = lifespans.enter_context(InlineEventLoop())
         state = lifespans.enter_context(app.resources(loop.run))
         self.workers = [
-            SteppedWorker(app.setup_of(plan, each, setting.clock), setting, state, loop)
+            SteppedWorker(setup_of(app, plan, each, setting.clock), setting, state, loop)
             for each in prepared
         ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from window_consumer.app.plan import AppPlan
 from window_consumer.config import ENTRY
 from window_consumer.dlq.dead_letter import DeadLetter, Position
 from window_consumer.dlq.redrive_copy import (
@@ -15,6 +14,7 @@ from window_consumer.dlq.redrive_copy import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
 from window_consumer.testing.fakes.topics import partition_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from window_consumer.app.plan import AppPlan
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.journal import DeliveryPosition, Handling
 

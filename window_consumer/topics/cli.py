@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from window_consumer.app.loading import load_app
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.loading import load_app
 from window_consumer.topics.formats.kafka_scripts import as_shell
 from window_consumer.topics.formats.strimzi import as_strimzi
 from window_consumer.topics.formats.terraform import as_terraform

@@ -12,18 +12,6 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from window_consumer.app.application import App
-from window_consumer.app.clients import Clients
-from window_consumer.app.topics.event_topics import event_properties, event_topics
-from window_consumer.app.topics.ladder_topics import (
-    Model,
-    copy_topics,
-    new_copy_topic,
-    new_entry,
-    new_state,
-    writes_dead_letters,
-)
-from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
@@ -35,6 +23,18 @@ from window_consumer.model.errors import (
     NotPermittedError,
     UsageError,
 )
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.event_topics import event_properties, event_topics
+from window_consumer.plan.ladder_topics import (
+    Model,
+    copy_topics,
+    new_copy_topic,
+    new_entry,
+    new_state,
+    writes_dead_letters,
+)
+from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.topics.acls import (
     AclRule,
     merged,
@@ -107,7 +107,7 @@ class Planner:
     @classmethod
     def of_application(
         cls,
-        app: App,
+        app: AppDefinition,
         file: Path,
         *,
         only: Sequence[str] = (),

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.event_topics import event_place, event_properties, trace_topic
 from window_consumer.config import TraceConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.event_topics import event_place, event_properties, trace_topic
+from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporter import TraceExporter
 from window_consumer.trace.recording.exporters import CLIENT_ID, Acks, way_out

@@ -15,9 +15,7 @@ from window_consumer.admin.cli import authority_option, token_option
 from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
 from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
-from window_consumer.app.clients import Clients
 from window_consumer.app.listeners import outbox_backlog
-from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
@@ -29,6 +27,8 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.redaction import printable
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.loading import load_app, load_without_handlers
 from window_consumer.runtime.figures.measures import RELAY_FAILED
 
 _SHORTEST_S = 2.0

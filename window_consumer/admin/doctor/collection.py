@@ -23,11 +23,11 @@ from window_consumer.admin.doctor.samples import (
     worker_look,
 )
 from window_consumer.admin.doctor.scraped import worker_looks
-from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import Config, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.topics.patterns import matching_topics
 
 EVERY_S: Final = 1.0
 _PING_S: Final = 2.0

@@ -16,7 +16,6 @@ from window_consumer.app.limits.warnings import (
     producer_warnings,
     retry_warnings,
 )
-from window_consumer.app.plan import PlannedWorker
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.ttl import ttl_kind
 from window_consumer.engine.commit_metadata import MAX_BYTES, worst_case_bytes
@@ -25,6 +24,7 @@ from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.backpressure import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.engine.guards.crash_history import most_ends
 from window_consumer.kafka import settings
+from window_consumer.plan.app_plan import PlannedWorker
 
 RESIDENT_FACTOR = 1.5
 RESIDENT_BYTES_PER_RECORD = 600

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from window_consumer.app.plan import PlannedWorker
 from window_consumer.config import RetryConfig, format_duration
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import brief_duration
 from window_consumer.model.headers import MAX_SKEW_S
+from window_consumer.plan.app_plan import PlannedWorker
 
 _DEFAULTS = RetryConfig()
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import click
 
-from window_consumer.app.loading import load_app
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli import options as common
 from window_consumer.cli.output import OK, WRONG_USAGE, explain, print_error
 from window_consumer.database.wire import once_workers
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.loading import load_app
 
 _WAIT_S: Final = 30.0
 """Short, as a person waits for the result."""

@@ -14,9 +14,6 @@ from typing import Any
 
 import click
 
-from window_consumer.app.application import App
-from window_consumer.app.handlers import HandlerSpec
-from window_consumer.app.loading import load_app
 from window_consumer.cli.options import application as application_argument
 from window_consumer.cli.output import FAILED, OK
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options_without_app
@@ -29,6 +26,9 @@ from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.errors import LifespanError, Skip
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record, TopicPartition
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.loading import load_app
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 
 
@@ -127,7 +127,7 @@ def debug_command(*, name: str, application: str, handler: str | None, **options
     return _debug(app, handler_for(found[0], app, handler), found[0]) if found else code
 
 
-def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
+def _debug(app: AppDefinition, handler: HandlerSpec, letter: DeadLetter) -> int:
     debugger = Debugger(nosigint=True)
 
     def stepping(given: Any) -> object:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from window_consumer.app.loading import load_app
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration, optional_application
 from window_consumer.cli.output import explain
@@ -18,6 +17,7 @@ from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression, ExpressionError
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.loading import load_app
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

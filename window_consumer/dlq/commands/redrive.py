@@ -11,7 +11,6 @@ import attrs
 import click
 from attrs import define, field
 
-from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
@@ -22,6 +21,7 @@ from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import RedriveJob, RedriveRequest, redrive_jobs
 from window_consumer.kafka.cluster.groups import groups_reading
 from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.plan.loading import load_app, load_without_handlers
 
 _SAY_S = 5.0
 _LEFT = (

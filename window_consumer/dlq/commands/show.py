@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 import click
 
-from window_consumer.app.loading import load_app
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
 from window_consumer.dlq.dead_letter import DeadLetter
@@ -20,6 +19,7 @@ from window_consumer.dlq.reader import DeadLetterTopics, view_of
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.errors import NotPermittedError, UsageError
 from window_consumer.model.redaction import printable
+from window_consumer.plan.loading import load_app
 
 _HEX_LINE = 32
 _MOST_HEX = 4096

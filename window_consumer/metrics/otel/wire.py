@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.preflight import PreparedWorker
 from window_consumer.config import OpenTelemetryConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
@@ -26,6 +24,8 @@ from window_consumer.metrics.otel.instruments import InstrumentedWorkers
 from window_consumer.metrics.otel.slice_spans import NoteTaker, SliceSpans
 from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.measures import SpanFigures
 

@@ -12,9 +12,9 @@ from attrs import evolve, field, frozen
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark.backfill import job as reading
 from window_consumer.spark.backfill.chunk_log import BackfillIdentity, BackfillLedger
 from window_consumer.spark.backfill.job import handled, read_and_handled

@@ -6,12 +6,6 @@ from math import inf
 
 from attrs import evolve, frozen
 
-from window_consumer.app.application import App
-from window_consumer.app.child_spec import child_spec_of
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.preflight import Preparation, PreparedWorker
-from window_consumer.app.start_timeout import LOGGER, StartTimeout
-from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -20,6 +14,12 @@ from window_consumer.kafka.settings import admin_settings
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.child_spec import child_spec_of
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.preflight import Preparation, PreparedWorker
+from window_consumer.plan.start_timeout import LOGGER, StartTimeout
+from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.spark.backfill.held_records import MAX_HOLD_S, AtEnd, HoldRules
 from window_consumer.spark.backfill.ranges import Spans
@@ -110,13 +110,13 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
     return evolve(worker, config=config, retry=evolve(worker.retry, levels=()))
 
 
-def worker_plan(app: App, chosen: ChosenHandler, *, at_end: AtEnd = "fail") -> WorkerPlan:
+def worker_plan(app: AppDefinition, chosen: ChosenHandler, *, at_end: AtEnd = "fail") -> WorkerPlan:
     """Return what a task needs; raises UsageError if executors cannot import the application."""
     plan, planned = chosen.plan, chosen.worker
     breaker, path = planned.engine.breaker, ("workers", planned.name, "breaker", "max_hold")
     max_hold_s = breaker.max_hold_s if plan.loaded.is_set(path) else MAX_HOLD_S
     return WorkerPlan(
-        child_spec=evolve(child_spec_of(app, plan, planned), spans=None),
+        child_spec=child_spec_of(app, plan, planned),
         origin=CopyOrigin(planned.config.group, planned.handler_names, app.version),
         # The task ends the hold itself: the Engine does not know when the range is exhausted.
         engine=evolve(planned.engine, breaker=evolve(breaker, max_hold_s=inf)),

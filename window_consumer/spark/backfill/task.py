@@ -20,10 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.app.child_spec import ChildSpec
-from window_consumer.app.loading import load_app
-from window_consumer.app.start_timeout import LOGGER
-from window_consumer.app.topics.copy_topics import Ladder
 from window_consumer.config import MaskRules
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.copy_record import CopyOrigin
@@ -32,6 +28,10 @@ from window_consumer.kafka.sink import KafkaSink
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.child_spec import ChildSpec
+from window_consumer.plan.loading import load_app
+from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.copy_topics import Ladder
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import LoopRules, Phase

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 import click
 from attrs import frozen
 
-from window_consumer.app.application import App
-from window_consumer.app.loading import load_app
-from window_consumer.app.plan import AppPlan
 from window_consumer.cli.output import INTERRUPTED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.loading import load_app
 from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.planning import SampledSizes, sizes_of
 from window_consumer.spark.backfill.ranges import Spans, WantedRange, count_of, readable_time
@@ -122,7 +122,7 @@ def backfill(asked: BackfillOptions) -> int:
         return explain(error, plan.mask)
 
 
-def _backfill(app: App, plan: AppPlan, asked: BackfillOptions) -> int:
+def _backfill(app: AppDefinition, plan: AppPlan, asked: BackfillOptions) -> int:
     wanted, properties = asked.wanted, asked.properties
     jars: Sequence[Path] = ()
     if not asked.dry_run:
@@ -162,7 +162,7 @@ def _check_spark() -> None:
 
 
 def _run(
-    app: App,
+    app: AppDefinition,
     asked: BackfillOptions,
     chosen: planning.ChosenHandler,
     spans: Spans,

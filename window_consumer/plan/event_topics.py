@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.preflight import Prepared
 from window_consumer.config import Config, KafkaConfig, WorkerConfig, effective_kafka
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import NewCopyTopic
 from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Kind, admin_settings
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.preflight import Prepared
 
 _ASK_S: Final = 5.0
 """How long a start waits for the cluster's answer about the topic, on which nothing depends."""

@@ -11,12 +11,12 @@ from collections.abc import Container, Sequence
 
 from attrs import frozen
 
-from window_consumer.app.plan import AppPlan, PlannedWorker
 from window_consumer.config import ENTRY
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel, is_read_on
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import NotPermittedError, RunError
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 
 
 @frozen

@@ -7,14 +7,12 @@ comes from the parent, because the file may have changed before a child is repla
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from attrs import evolve, frozen
 
-from window_consumer.app.definition import AppDefinition
-from window_consumer.app.handlers import PlannedRoute
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import (
     ErrorsConfig,
     KafkaConfig,
@@ -25,17 +23,31 @@ from window_consumer.config import (
     WorkerConfig,
 )
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.metrics.otel.wire import SpansOfChild, spans_of_child
 from window_consumer.model.conditions import Condition
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.handlers import PlannedRoute
+from window_consumer.plan.loading import load_app
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.spans import spanned
+from window_consumer.runtime.calls.spans import CallSpans, spanned
 from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.child_main import ChildTools
 from window_consumer.runtime.worker import SystemClock
+
+
+class ChildSpans(Protocol):
+    """How a child process makes the spans of its calls. Pickled."""
+
+    def begin(self, faults: ErrorReports) -> CallSpans | None:
+        """Return the spans of the child's calls, None if nothing exports them."""
+
+    def around(self, lifespan: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        """Return the child's lifespan, after which what is left is sent."""
 
 
 @frozen
@@ -51,14 +63,12 @@ class ChildSpec:
     mask: Mask
     mask_rules: MaskRules
     errors: ErrorsConfig
-    spans: SpansOfChild | None
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child must have the same."""
+    spans: ChildSpans | None = None
 
     def __call__(self) -> ChildTools:
         """Import the application and build the handler, as in the parent."""
-        from window_consumer.app.loading import load_app  # noqa: PLC0415 - it imports what imports this
-
         app = load_app(self.application)
         missing = [name for name in self.config.handlers if name not in app.handlers]
         if missing:
@@ -87,9 +97,9 @@ class ChildSpec:
         )
         resources = app.resources_of_child()
         calls = None if self.spans is None else self.spans.begin(faults)
-        if calls is not None:
+        if self.spans is not None and calls is not None:
             handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
-            resources = SpansOfChild.around(resources)
+            resources = self.spans.around(resources)
         rules = self.mask_rules
         whose = RecordOwner(
             self.config.name,
@@ -100,19 +110,25 @@ class ChildSpec:
         return ChildTools(caller, resources, attempts_before, self.config.handlers)
 
 
-def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
+def blueprints_of(
+    app: AppDefinition,
+    plan: AppPlan,
+    spans_of: Callable[[PlannedWorker], ChildSpans | None] = lambda _worker: None,
+) -> Mapping[str, ChildSpec]:
     """Return the child specs of workers whose pools have child processes, by worker.
 
     Raises UsageError if child processes could not import the application.
     """
     return {
-        worker.name: child_spec_of(app, plan, worker)
+        worker.name: child_spec_of(app, plan, worker, spans_of(worker))
         for worker in plan.workers
         if worker.pool.has_children
     }
 
 
-def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> ChildSpec:
+def child_spec_of(
+    app: AppDefinition, plan: AppPlan, worker: PlannedWorker, spans: ChildSpans | None = None
+) -> ChildSpec:
     """Return a worker's child spec; raise UsageError if a child could not import it."""
     conditions = {
         route.handler.name: route.when
@@ -130,8 +146,8 @@ def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> C
         plan.mask,
         plan.config.mask_rules,
         plan.config.errors,
-        spans_of_child(app.name, plan, worker),
         app.surroundings,
+        spans,
     )
 
 

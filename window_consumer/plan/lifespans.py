@@ -13,11 +13,11 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.handlers import expect_arguments, place_of
-from window_consumer.app.plan import AppPlan
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.handlers import expect_arguments, place_of
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.event_loop import EventLoop
 

@@ -8,10 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from window_consumer.app.handlers import HandlerSpec, planned_routes
-from window_consumer.app.kafka_properties import kafka_problems, missing_brokers
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.topics.ladder_topics import levels_of
 from window_consumer.config import (
     BatchConfig,
     LoadedConfig,
@@ -23,6 +19,10 @@ from window_consumer.config import (
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.handlers import HandlerSpec, planned_routes
+from window_consumer.plan.kafka_properties import kafka_problems, missing_brokers
+from window_consumer.plan.ladder_topics import levels_of
 
 
 def check_batches(

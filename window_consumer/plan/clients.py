@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.start_timeout import LOGGER, StartTimeout
 from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
@@ -15,6 +14,7 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken, OAuthTokens, uses_tokens
 from window_consumer.kafka.settings.client_files import unusable_files
 from window_consumer.model.errors import ConfigError
+from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 
 
 @frozen

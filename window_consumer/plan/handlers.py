@@ -10,12 +10,12 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from attrs import field, frozen
 
-from window_consumer.app.handler_types.batch_parameters import BatchParameters
-from window_consumer.app.handler_types.parameters import Parameters
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.batch_parameters import BatchParameters
+from window_consumer.plan.handler_types.parameters import Parameters
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.result_guard import demanding, noting
 from window_consumer.runtime.pools.registry import kind_for

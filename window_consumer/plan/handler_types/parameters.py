@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.handler_types.decoders import Decoder, decoder_by, decoder_of, name_of
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.decoders import Decoder, decoder_by, decoder_of, name_of
 
 _FORMS = "(record: Record), (value: Order) or (value: Order, record: Record)"
 

@@ -11,14 +11,6 @@ from time import monotonic
 
 from attrs import evolve, frozen
 
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.topics.ladder_topics import (
-    SEE_PLAN,
-    CopyTopic,
-    Model,
-    copy_topics,
-    new_copy_topic,
-)
 from window_consumer.config.names import wrong_name
 from window_consumer.engine.retry.copy_record import Target
 from window_consumer.engine.retry.retry_topics import Level
@@ -30,6 +22,14 @@ from window_consumer.model.errors import (
     MissingTopicError,
     NotPermittedError,
     WindowConsumerError,
+)
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.ladder_topics import (
+    SEE_PLAN,
+    CopyTopic,
+    Model,
+    copy_topics,
+    new_copy_topic,
 )
 
 _CREATE_AGAIN_S = 10.0

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
-from window_consumer.app.calls import (
+from window_consumer.config import TopicsConfig
+from window_consumer.model.conditions.lookup import WallMs
+from window_consumer.model.log_events import Warn
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.calls import (
     batch_handler_of,
     handler_of,
     refuse_batch_mixture,
     refuse_mixture,
+    refuse_mixtures,
+    refuse_once,
 )
-from window_consumer.app.handlers import (
+from window_consumer.plan.handlers import (
     Handler,
     HandlerSpec,
     Layer,
     with_batch_middleware,
     with_middleware,
 )
-from window_consumer.app.lifespans import (
+from window_consumer.plan.lifespans import (
     Lifespan,
     Run,
     as_context,
@@ -27,10 +34,9 @@ from window_consumer.app.lifespans import (
     entered_by,
     is_async_lifespan,
 )
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.config import TopicsConfig
-from window_consumer.model.conditions.lookup import WallMs
-from window_consumer.model.log_events import Warn
+from window_consumer.plan.planning import make_plan
+from window_consumer.plan.preflight import Prepared, prepare
+from window_consumer.plan.start_timeout import StartTimeout
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.error_report import Redact
 
@@ -39,7 +45,7 @@ Token = tuple[str, float]
 
 
 class AppDefinition:
-    """The part of an ``App`` that other modules need, without decorators and start."""
+    """The part of an ``App`` that features need, without decorators and start."""
 
     def __init__(self, name: str, *, version: str = ""):
         self.name = name
@@ -64,6 +70,44 @@ class AppDefinition:
     def redactor(self) -> Redact | None:
         """The function decorated with ``redact``, None without one."""
         return self._redact
+
+    def plan(
+        self,
+        config: str | Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        for_cluster: bool = False,
+    ) -> AppPlan:
+        """Check everything that can be checked without a cluster; raise ConfigError.
+
+        ``for_cluster`` also requires the brokers' addresses, which a test or a simulation does not
+        need. Raises UsageError if middleware cannot wrap its handlers.
+        """
+        plan = make_plan(
+            config=Path(config),
+            handlers=self._handlers,
+            only=only,
+            overrides=overrides,
+            for_cluster=for_cluster,
+        )
+        refuse_mixtures(plan.workers, self._middleware)
+        refuse_once(plan.workers)
+        return plan
+
+    def prepare(
+        self,
+        plan: AppPlan,
+        *,
+        start_timeout: float | None = None,
+        stop_asked: Callable[[], bool] = lambda: False,
+        dry: bool = False,
+    ) -> Prepared:
+        """Query the cluster for everything needed before the first record, see ``prepare``.
+
+        Creates missing dead-letter topics, except in a ``dry`` run, which changes nothing.
+        """
+        return prepare(plan, self._oauth_token, StartTimeout(start_timeout, stop_asked), dry=dry)
 
     def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
         """Return a handler wrapped in the application's middleware, as workers call it.

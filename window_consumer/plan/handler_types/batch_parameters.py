@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.handler_types.decoders import Decoder, decoder_by, decoder_of
-from window_consumer.app.handler_types.parameters import hints_of, required
 from window_consumer.model.errors import HandlerSignal, NotInBatchError, PartialFailure, UsageError
 from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.decoders import Decoder, decoder_by, decoder_of
+from window_consumer.plan.handler_types.parameters import hints_of, required
 from window_consumer.runtime.calls.batch_calls import (
     BatchHandler,
     Failed,

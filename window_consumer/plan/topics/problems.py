@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from window_consumer.app.start_timeout import LOGGER
 from window_consumer.config import WorkerConfig
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.start_timeout import LOGGER
 
 _NOT_READ = "%s: topic %s is not read until this is fixed; all others are: %s"
 _STILL_READ = "%s: topic %s is read as before until this is fixed: %s"

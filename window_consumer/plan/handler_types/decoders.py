@@ -23,10 +23,10 @@ from typing import Any, Union
 import cattrs
 from attrs import frozen
 
-from window_consumer.app.handler_types.structures import structure_of
 from window_consumer.model.conditions.lookup import first_topic
 from window_consumer.model.errors import HandlerSignal, Undecodable, UsageError
 from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.structures import structure_of
 
 _BUILT_IN = (ConnectionError, TimeoutError, socket.gaierror)
 # By name, because a library is imported only where it was used for a request.

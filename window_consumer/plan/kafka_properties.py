@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from window_consumer.app.plan import PlannedWorker
 from window_consumer.config import LoadedConfig
 from window_consumer.kafka import settings
 from window_consumer.kafka.settings.check import probably_meant, refused_by_client
 from window_consumer.kafka.settings.client_files import names_a_file, unusable_files
+from window_consumer.plan.app_plan import PlannedWorker
 
 
 def kafka_problems(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]:

@@ -7,8 +7,6 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.app.handlers import PlannedRoute
-from window_consumer.app.topics.ladder_topics import writes_dead_letters
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.concurrency import AutoConcurrency
@@ -22,6 +20,8 @@ from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.kafka import settings
+from window_consumer.plan.handlers import PlannedRoute
+from window_consumer.plan.ladder_topics import writes_dead_letters
 from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader
 from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.pools.registry import kind_for

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from window_consumer.app.handlers import (
+from window_consumer.config import TopicsConfig
+from window_consumer.model.conditions import Condition
+from window_consumer.model.conditions.lookup import IsCopy, RecordLookup, WallMs
+from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import Warn
+from window_consumer.model.record import Record
+from window_consumer.plan.app_plan import PlannedWorker
+from window_consumer.plan.handlers import (
     Handler,
     Layer,
     PlannedRoute,
@@ -13,13 +20,6 @@ from window_consumer.app.handlers import (
     with_batch_middleware,
     with_middleware,
 )
-from window_consumer.app.plan import PlannedWorker
-from window_consumer.config import TopicsConfig
-from window_consumer.model.conditions import Condition
-from window_consumer.model.conditions.lookup import IsCopy, RecordLookup, WallMs
-from window_consumer.model.errors import UsageError
-from window_consumer.model.log_events import Warn
-from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.batch_layers import (
     BatchRoute,

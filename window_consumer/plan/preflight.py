@@ -10,12 +10,6 @@ from collections.abc import Container, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from window_consumer.app.plan import AppPlan, PlannedWorker
-from window_consumer.app.start_timeout import LOGGER, StartTimeout
-from window_consumer.app.topics.copy_topics import CopyTopics, Ladder, missing_right
-from window_consumer.app.topics.orphan_topics import OrphanTopic, leftovers
-from window_consumer.app.topics.patterns import matching_topics
-from window_consumer.app.topics.problems import TopicTroubles, wider_copies
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -31,6 +25,12 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import TopicFacts
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.start_timeout import LOGGER, StartTimeout
+from window_consumer.plan.topics.copy_topics import CopyTopics, Ladder, missing_right
+from window_consumer.plan.topics.orphan_topics import OrphanTopic, leftovers
+from window_consumer.plan.topics.patterns import matching_topics
+from window_consumer.plan.topics.problems import TopicTroubles, wider_copies
 
 Errors = dict[str, WindowConsumerError]
 """Why topics cannot be made ready, by name."""

@@ -1,0 +1,87 @@
+"""Loading the user's application, ``module:app``, and its configuration."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from window_consumer.config import LoadedConfig, load
+from window_consumer.model.errors import ConfigError, UsageError
+from window_consumer.plan.definition import AppDefinition
+
+_MISSING = ": is missing"
+
+
+def load_app(spec: str) -> AppDefinition:
+    """Return the App that ``module:attribute`` names; a UsageError says what failed and where.
+
+    Searches the current directory first. ``:app`` is optional.
+    """
+    module_name, _, attribute = spec.partition(":")
+    attribute = attribute or "app"
+    if not module_name or "/" in module_name or module_name.endswith(".py"):
+        raise UsageError(
+            f"{spec!r} is not an application: write MODULE:APP with the module's dotted name, as in"
+            " shop:app"
+        )
+    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has strings
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
+            raise UsageError(
+                f"{spec}: there is no module {error.name!r} in {os.getcwd()} or the rest of"  # noqa: PTH109 - as above
+                " sys.path"
+            ) from error
+        raise UsageError(_broken(spec, error)) from error
+    except UsageError as error:
+        raise UsageError(f"{spec}: {error}") from error
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise UsageError(_broken(spec, error)) from error
+    found: object = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, AppDefinition):
+        apps = sorted(
+            name for name, value in vars(module).items() if isinstance(value, AppDefinition)
+        )
+        there = f"it has {', '.join(apps)}" if apps else "it has none"
+        raise UsageError(f"{spec}: {module_name} has no App named {attribute!r}; {there}")
+    return found
+
+
+def load_without_handlers(
+    file: Path, app: AppDefinition | None, overrides: Sequence[str]
+) -> LoadedConfig:
+    """Load a configuration for a command that calls no handler, with or without its application.
+
+    Raises ConfigError, which asks for the application if it may supply what is missing.
+    """
+    defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
+    try:
+        return load(file, defaults, overrides, without_handlers=True)
+    except ConfigError as error:
+        if app is not None or _MISSING not in str(error):
+            raise
+        hint = (
+            "(where decorators give what is missing, name the application: MODULE:APP, or"
+            " --app MODULE:APP)"
+        )
+        raise ConfigError(f"{error}\n{hint}") from error
+
+
+def _broken(spec: str, error: BaseException) -> str:
+    """Describe where in the user's code the import failed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+    place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f" at {error.filename}:{error.lineno}"
+    return f"{spec}: the module cannot be imported{place}: {type(error).__name__}: {error}"
