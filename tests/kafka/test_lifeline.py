@@ -20,7 +20,6 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.reconnecting_producer import ReconnectingProducer
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.watchdogs.client import (
@@ -31,6 +30,7 @@ from window_consumer.kafka.watchdogs.client import (
     MakeClientWatchdog,
     has_brokers,
 )
+from window_consumer.kafka.writing.copy_writer import CopyWriter
 from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.protocols import Copy
 
@@ -258,30 +258,32 @@ def test_producers_go_on_after_the_cluster_had_no_brokers(
         "log_level": 0,
         "topic.metadata.refresh.interval.ms": REFRESH_MS,
     }
-    producers = [
-        ReconnectingProducer(settings, LOG, lambda _: None, make_watchdog) for _ in range(CLIENTS)
-    ]
-    for producer in producers:
-        producer.produce("orders", value=b"before")
-        assert producer.wait(DEADLINE_S) == 0
-    _until_fenced(producers, fenced)
-    for producer in producers:
-        _until_written(producer)
+    writers = [CopyWriter(settings, LOG, make_watchdog=make_watchdog) for _ in range(CLIENTS)]
+    for writer in writers:
+        writer.write(copy_of(b"before"), lambda _: None)
+        assert writer.close(DEADLINE_S) == 0
+    _until_fenced(writers, fenced)
+    for writer in writers:
+        _until_written(writer)
 
 
-def _until_written(producer: ReconnectingProducer) -> None:
+def copy_of(value: bytes) -> Copy:
+    return Copy("orders", None, None, value, ())
+
+
+def _until_written(writer: CopyWriter) -> None:
     """Send a message until it is acked; each that was sent has its answer before the next."""
     deadline = time.monotonic() + DEADLINE_S
     acked: list[bool] = [False]
     while not acked[-1]:
         answered = len(acked)
-        producer.produce("orders", value=b"it", on_delivery=lambda *it: acked.append(it[0] is None))
+        writer.write(copy_of(b"it"), lambda failure: acked.append(failure is None))
         while len(acked) == answered:
             assert time.monotonic() < deadline
-            producer.poll(0.05)
+            writer.serve(0.05)
 
 
-def _until_fenced(producers: list[ReconnectingProducer], fenced: FencedBroker) -> None:
+def _until_fenced(writers: list[CopyWriter], fenced: FencedBroker) -> None:
     """Wait until each client had time to ask, and as many answers as there are clients were given.
 
     What a client reports is nothing to wait for: some report nothing.
@@ -290,6 +292,6 @@ def _until_fenced(producers: list[ReconnectingProducer], fenced: FencedBroker) -
     begun = time.monotonic()
     while fenced.answers < CLIENTS or time.monotonic() < begun + 5 * REFRESH_MS / 1000:
         assert time.monotonic() < begun + DEADLINE_S
-        for producer in producers:
-            producer.poll(0.05)
+        for writer in writers:
+            writer.serve(0.05)
     fenced.is_fenced = False

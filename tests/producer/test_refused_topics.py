@@ -19,8 +19,8 @@ from window_consumer import Producer, SendFuture
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
-from window_consumer.kafka.sending_client import SendingClient
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import (
     InvalidRecordError,

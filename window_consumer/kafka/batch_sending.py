@@ -24,12 +24,12 @@ from typing import Any, Final
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from window_consumer.kafka import errors, sending_client, settings
+from window_consumer.kafka import errors, settings
 from window_consumer.kafka.batch_answers import Answer, AnsweredBatch, RefusedRecord, SendingFailure
 from window_consumer.kafka.batch_limits import BatchLimits
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.kafka.sending_client import SendingClient
+from window_consumer.kafka.writing.client import SendingClient, has_topic, new_client, size_limit
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
@@ -139,10 +139,10 @@ class BatchSender:
         if self._client is not None:
             return self._client
         conf = {**self._conf, **self._limits.properties}
-        client = SendingClient(conf, self._log, self._on_error)
+        client = new_client(conf, self._log, self._on_error)
         # Connects it: a client that has no connection yet looks for its coordinator, and then again
         # after half a second.
-        sending_client.has_topic(client, batch.copies[parts[0][0]].topic)
+        has_topic(client, batch.copies[parts[0][0]].topic)
         try:
             client.init_transactions(max(_POLL_S, deadline - time.monotonic()))
         except KafkaException as exception:
@@ -179,7 +179,7 @@ class BatchSender:
         return [again] if again else []
 
     def _limit_of(self, topic: str) -> int | None:
-        return sending_client.size_limit(self._conf, topic)
+        return size_limit(self._conf, topic)
 
     def close(self) -> None:
         """End the client; nothing is on its way between batches."""

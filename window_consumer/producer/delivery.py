@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from window_consumer.kafka import errors, sending_client
+from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.sending_client import SendingClient
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.kafka.watchdogs.login import LoginWatchdog
+from window_consumer.kafka.writing.client import SendingClient, has_topic, new_client, size_limit
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer.errors import BufferFullError, TooLargeError, TransactionAbortedError
@@ -129,11 +129,11 @@ class Delivery:
     def _new_client(self) -> SendingClient:
         self._is_ready = False
         sizes = {**buffer_properties(self.memory), **self._unsent.limits.properties}
-        return SendingClient({**self._properties, **sizes}, self._log, self._on_client_error)
+        return new_client({**self._properties, **sizes}, self._log, self._on_client_error)
 
     def _new_refused_client(self) -> SendingClient:
         sizes = buffer_properties(self.memory)
-        return SendingClient(
+        return new_client(
             {**self._properties, **sizes, **OF_REFUSED}, self._log, self._on_client_error
         )
 
@@ -183,7 +183,7 @@ class Delivery:
             future.produce_with(client, future)
         except Exception as exception:
             self.on_left(future)
-            error = sending_client.cause_of(exception)
+            error = errors.cause_of(exception)
             if error is None:
                 raise
             if errors.is_fatal(error):
@@ -441,7 +441,7 @@ class Delivery:
             return
         for topic in self._unsent.missing.due():
             client = self.client
-            is_there = isinstance(client, SendingClient) and sending_client.has_topic(client, topic)
+            is_there = isinstance(client, SendingClient) and has_topic(client, topic)
             if is_there:
                 with self._serve_alone(), self._ordering:
                     self._unsent.add(*self._unsent.missing.release(topic))
@@ -518,7 +518,7 @@ class Delivery:
         self._replaced_at = time.monotonic()
 
     def _limit_of(self, topic: str) -> int | None:
-        return sending_client.size_limit(self._properties, topic)
+        return size_limit(self._properties, topic)
 
     def _empty(self, client: SendingClient) -> None:
         """Take all records back from a client; in-flight ones get a moment to complete."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from window_consumer.kafka import sending_client
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.writing.client import log_ranges
 from window_consumer.model import traceparent
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Bytes, HeaderPairs, Serializer, Tags, with_wishes
@@ -198,7 +198,7 @@ class Producer:
         AuthenticationError.
         """
         self._delivery.check_usable()
-        return sending_client.log_ranges(self._properties, topics, _VERIFY_S)
+        return log_ranges(self._properties, topics, _VERIFY_S)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from window_consumer.kafka import errors, sending_client
-from window_consumer.kafka.sending_client import SendingClient
+from window_consumer.kafka import errors
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
+from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.producer.errors import TooLargeError
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.memory_limit import MemoryLimit
@@ -142,7 +142,7 @@ class RefusedTopics:
         except BufferError:
             self._again.append(future)
         except Exception as exception:
-            error = sending_client.cause_of(exception)
+            error = errors.cause_of(exception)
             if error is None:
                 raise
             self._failed.append((future, error))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from window_consumer.kafka import sending_client
+from window_consumer.kafka.writing.client import TransactionFailure
 from window_consumer.model.errors import WrongProcessError
 from window_consumer.model.headers import ID
 from window_consumer.producer.errors import ProducerClosedError, TransactionAbortedError
@@ -49,7 +49,7 @@ def transaction_errors() -> Iterator[None]:
     """Turn the client's failures into TransactionAbortedError."""
     try:
         yield
-    except sending_client.TransactionFailure as error:
+    except TransactionFailure as error:
         raise TransactionAbortedError(f"{error}; retry the transaction") from None
 
 

@@ -1,4 +1,7 @@
-"""The client of ``window_consumer.Producer``: confluent-kafka's, whose end is noticed."""
+"""The client that sends: confluent-kafka's, whose fatal errors are noticed; and what it asks for.
+
+``produce`` belongs to any thread, everything else to the one that drives the client.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,13 @@ _ROUNDS: Final = 10
 
 
 class SendingClient(Producer):
-    """``produce`` is confluent_kafka's own and belongs to any thread, the rest to one."""
+    """A Producer of confluent_kafka that remembers why it has given up."""
 
     def __init__(
         self, settings: Mapping[str, Any], log: ClientLog, on_error: Callable[[KafkaError], None]
     ):
-        """Make the client; raises UsageError for settings that librdkafka does not know."""
-        try:
-            super().__init__({**settings, "error_cb": on_error}, logger=_WithoutGaps(log))
-        except KafkaException as exception:
-            raise UsageError(f"Producer: {exception.args[0]}") from None
+        """Create the client; raises KafkaException for settings that librdkafka refuses."""
+        super().__init__({**settings, "error_cb": on_error}, logger=_WithoutGaps(log))
         self.fatal: KafkaError | None = None
         """Why it has given up; nothing but a new client can send then."""
 
@@ -110,6 +110,16 @@ class SendingClient(Producer):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
+def new_client(
+    settings: Mapping[str, Any], log: ClientLog, on_error: Callable[[KafkaError], None]
+) -> SendingClient:
+    """Create a client; raises UsageError for settings that librdkafka refuses."""
+    try:
+        return SendingClient(settings, log, on_error)
+    except KafkaException as exception:
+        raise UsageError(f"Producer: {exception.args[0]}") from None
+
+
 class TransactionFailure(Exception):  # noqa: N818 - the producer raises its own for it
     """A transaction did not begin, or was not committed."""
 
@@ -139,11 +149,6 @@ class _WithoutGaps:
         if "gapless" not in text and "Gap-less" not in text:
             pass_on = self._log.log
             pass_on(level, message, *args, **more)
-
-
-def cause_of(exception: BaseException) -> KafkaError | None:
-    """Return the client's error, None where the exception is of another kind."""
-    return errors.cause_of(exception)
 
 
 def has_topic(client: SendingClient, topic: str) -> bool:

@@ -1,0 +1,167 @@
+"""The life of the client that sends: when it is replaced, how it is emptied, when the next is made.
+
+No client, thread or clock: whoever drives the client reports what happens, with the time.
+
+    phase      event           next
+    WAITING    on_made         OPEN       there is no client; a new one has to wait for its time
+    OPEN       on_failed       EMPTYING   its records are taken back
+    OPEN       on_lost         EMPTYING
+    EMPTYING   on_failed       EMPTYING   it had no fatal error before
+    EMPTYING   on_emptied      WAITING    with a pause after a fatal error
+    any        on_close        CLOSED     a client that is left gives its records back at once
+
+Where a new client need not wait for the old one to be empty, EMPTYING is left at once. Errors of a
+client that is being replaced anyway change nothing. Any other event is a bug and raises.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from attrs import frozen
+
+Fatal = TypeVar("Fatal")
+"""What a client's fatal error is to the user."""
+
+KEEPING_PAUSES_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
+"""Pauses of those that send records again: they wait only for a client that fails again."""
+
+REPORTING_PAUSES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
+"""Pauses of those whose records fail: the sender tries again by itself."""
+
+DRAIN_S: Final = 5.0
+"""How long a client that is being replaced waits for its in-flight records."""
+
+_CALM_S: Final = 60.0
+"""A client that worked this long did not fail for the same reason as the previous one."""
+
+
+class ClientPhase(Enum):
+    """Whether there is a client that takes records."""
+
+    WAITING = "no client"
+    OPEN = "a client takes records"
+    EMPTYING = "a client gives its records back"
+    CLOSED = "closed"
+
+
+class Emptying(Enum):
+    """How a client gives its records back."""
+
+    WAIT = "for delivery reports"
+    PURGE_QUEUED = "fail what is not in flight"
+    PURGE_ALL = "fail everything"
+
+
+@frozen
+class ReplacementRules:
+    """How a user replaces its client."""
+
+    waits_for_old: bool
+    """Whether a new client sends only once the old one is empty: for the order of keys."""
+    drain_s: float
+    """How long in-flight records of a replaced client may take."""
+    pauses_s: tuple[float, ...]
+    """Before the client after a first, second, ... fatal error in a row."""
+
+
+KEEPING: Final = ReplacementRules(waits_for_old=True, drain_s=DRAIN_S, pauses_s=KEEPING_PAUSES_S)
+"""For records that are sent again, in order."""
+
+REPORTING: Final = ReplacementRules(waits_for_old=False, drain_s=0.0, pauses_s=REPORTING_PAUSES_S)
+"""For records whose failure is reported."""
+
+
+class UnexpectedEventError(Exception):
+    """An event that cannot happen in this phase: a bug of the driver."""
+
+
+class ClientState(Generic[Fatal]):
+    """Decides about one user's client. Owner: the thread that drives the client.
+
+    ``on_failed`` and ``on_lost`` may be called by any thread.
+    """
+
+    def __init__(self, rules: ReplacementRules):
+        self._rules = rules
+        self.phase = ClientPhase.WAITING
+        self.failure: Fatal | None = None
+        """The fatal error of the last client, until a later one has worked."""
+        self._is_failed = False
+        """Whether the client to be replaced had a fatal error."""
+        self._due = 0.0
+        self._failed_at = 0.0
+        self._failures = 0
+        self._drained_at = 0.0
+
+    def may_make(self, now: float) -> bool:
+        """Return whether it is time for a new client."""
+        return self.phase is ClientPhase.WAITING and now >= self._due
+
+    def on_made(self) -> None:
+        """Record that a new client takes records."""
+        self._check_phase(ClientPhase.WAITING)
+        self.phase, self._is_failed = ClientPhase.OPEN, False
+
+    def on_worked(self) -> None:
+        """Record an acknowledgement: the last fatal error is over."""
+        self.failure, self._failures, self._due = None, 0, 0.0
+
+    def on_failed(self, failure: Fatal, now: float) -> bool:
+        """Record a fatal error of the client; return whether that is new."""
+        if self.phase is ClientPhase.OPEN:
+            self._leave(now)
+        elif self.phase is not ClientPhase.EMPTYING or self._is_failed:
+            return False
+        self.failure, self._is_failed = failure, True
+        if not self._rules.waits_for_old:
+            self._pause(now)
+        return True
+
+    def on_lost(self, now: float) -> bool:
+        """Record that the client must be replaced for another reason; return whether it will be."""
+        if self.phase is not ClientPhase.OPEN:
+            return False
+        self._leave(now)
+        return True
+
+    def _leave(self, now: float) -> None:
+        waits = self._rules.waits_for_old
+        self.phase = ClientPhase.EMPTYING if waits else ClientPhase.WAITING
+        self._drained_at = now + self._rules.drain_s
+        self._due = now
+
+    def _pause(self, now: float) -> None:
+        if now - self._failed_at > _CALM_S:
+            self._failures = 0
+        pauses_s = self._rules.pauses_s
+        self._due = now + pauses_s[min(self._failures, len(pauses_s) - 1)]
+        self._failures += 1
+        self._failed_at = self._due
+
+    def emptying(self, now: float) -> Emptying:
+        """Return how the client gives its records back at this time."""
+        if self.phase is ClientPhase.CLOSED or now >= self._drained_at:
+            return Emptying.PURGE_ALL
+        return Emptying.PURGE_QUEUED if self._is_failed else Emptying.WAIT
+
+    def on_emptied(self, now: float, *, is_explained: bool = False) -> bool:
+        """Record that the client has no records; return whether its failure is to be reported.
+
+        ``is_explained`` says that a refused record caused the fatal error: then there is no pause.
+        """
+        self._check_phase(ClientPhase.EMPTYING)
+        self.phase = ClientPhase.WAITING
+        if is_explained or not self._is_failed:
+            return False
+        self._pause(now)
+        return True
+
+    def _check_phase(self, expected: ClientPhase) -> None:
+        if self.phase is not expected:
+            raise UnexpectedEventError(f"in phase {self.phase.name}, not {expected.name}")
+
+    def on_close(self) -> None:
+        """Record that nothing is sent any more."""
+        self.phase = ClientPhase.CLOSED
