@@ -20,12 +20,16 @@ CALL_S = 0.01
 
 HELD_S = 30.0
 
+LATE_S = 1.0
+"""How late a dead letter may come after the policy's time, while slots are free for its calls."""
+
 
 class Shop:
-    """A worker whose calls take ``CALL_S`` each; those of bad records fail."""
+    """A worker whose calls take ``call_s`` each; those of bad records fail."""
 
-    def __init__(self, driven: Driven, is_bad: Callable[[Any], bool]):
+    def __init__(self, driven: Driven, is_bad: Callable[[Any], bool], call_s: float = CALL_S):
         self.driven = driven
+        self.call_s = call_s
         self.is_bad = is_bad
         self.left: dict[int, float] = {}
         """When records left, by offset."""
@@ -37,7 +41,7 @@ class Shop:
         for slice_ in list(driven.out)[: driven.engine.rules.slots]:
             bad = [m.offset() for m in slice_.messages if self.is_bad(m)]
             self.fail(slice_, bad)
-        for failed in driven.published(CALL_S):
+        for failed in driven.published(self.call_s):
             self.left.setdefault(failed.message.offset(), driven.now)
             driven.copied(failed)
         self.states |= {news.state for news in driven.last.breaker}
@@ -46,7 +50,7 @@ class Shop:
         for message in self.driven.claim(slice_):
             if message.offset() in bad:
                 slice_.deviate().failed.append((message, failure()))
-        self.driven.finish(slice_, elapsed=CALL_S * len(slice_.messages))
+        self.driven.finish(slice_, elapsed=self.call_s * len(slice_.messages))
 
     def until(self, is_over: Callable[[], bool], within_s: float) -> float:
         """Go on until something is the case; return how long that took."""
@@ -102,6 +106,7 @@ def test_bad_records_that_fail_at_once_are_heard_of_first_and_are_no_outage(
     keys = [b"%d" % offset for offset in range(3000)]
     driven.deliver(*notes(*range(3000), keys=keys))
     ends: dict[Slice, float] = {}
+    first_failed: dict[int, float] = {}
     left: dict[int, float] = {}
     began = driven.now
     while driven.engine.partitions[ORDERS].window.open:
@@ -117,10 +122,15 @@ def test_bad_records_that_fail_at_once_are_heard_of_first_and_are_no_outage(
         for slice_ in [each for each in driven.out if ends.get(each, 1e9) <= driven.now]:
             bad_ones = [m for m in slice_.messages if m.offset() in bad]
             slice_.deviate().failed.extend((message, failure()) for message in bad_ones)
-            driven.finish(slice_, elapsed=0.2)
+            for message in bad_ones:
+                first_failed.setdefault(message.offset(), driven.now)
+            driven.finish(slice_, elapsed=0.001 if bad_ones else 0.2)
         assert driven.now - began < 60.0
     assert left.keys() == bad
     assert driven.now - began < 1.2 * 3000 / 64 * 0.2 + 3.0
+    local_s = retry.schedule()[0].longest_s
+    late = sorted(left[each] - first_failed[each] - local_s for each in bad)
+    assert late[-1] <= LATE_S, (late[-20:], driven.engine.breaker.state)
 
 
 def test_who_comes_now_finds_a_slot_though_bad_records_take_long_to_fail() -> None:
@@ -288,3 +298,21 @@ def test_an_outage_opens_it_although_hot_keys_have_failed_before(keys: int) -> N
     it.is_bad = lambda _message: True
     it.until(lambda: BreakerState.OPEN in it.states, within_s=60.0)
     assert len(it.left.keys() - known) <= 20
+
+
+def test_calls_that_failed_while_it_held_are_charged_when_it_finds_poison() -> None:
+    """... so that no bad record is called more often than its attempts say."""
+    driven = Driven(slots=64, retry=spent_after(3), breaker=BreakerRules(), ordering="key")
+    it = Shop(
+        driven, lambda message: message.offset() % 30 < 10 or 300 <= message.offset() < 330, 0.2
+    )
+    calls: dict[int, int] = {}
+    for first in range(0, 900, 30):  # few enough come that a round of calls takes its time
+        offsets = range(first, first + 30)
+        driven.deliver(*notes(*offsets, keys=[b"%d" % offset for offset in offsets]))
+        it.turn()
+        calls |= {each.message.offset(): each.attempts for each in driven.last.publish}
+    assert it.states >= {BreakerState.HOLDING, BreakerState.POISON}
+    assert BreakerState.OVERLOAD not in it.states
+    assert len(calls) > 100
+    assert set(calls.values()) == {3}

@@ -149,7 +149,9 @@ class Engine:
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
         self.dispatcher.rates = self.rates
         self.failures.ready.rates = self.rates
-        self.breaker = CircuitBreaker(rules.breaker, self._slots_now, self._calls_running)
+        self.breaker = CircuitBreaker(
+            rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
+        )
         self.producing = Output(rules.slots, self.budget, jitter, self.counters)
         self.completion = Completion(
             self.breaker, self.dispatcher, self.failures, self.producing, self.counters

@@ -73,10 +73,19 @@ _NEVER = float("-inf")
 class CircuitBreaker:
     """Records all calls of one worker and decides what may proceed. Owner: poll thread."""
 
-    def __init__(self, rules: BreakerRules, slots: Callable[[], int], running: Callable[[], int]):
-        """``slots`` tells how many calls may run at most, ``running`` how many do."""
+    def __init__(
+        self,
+        rules: BreakerRules,
+        slots: Callable[[], int],
+        running: Callable[[], int],
+        running_since: Callable[[float, float], int] = lambda _first, _last: 0,
+    ):
+        """``slots`` tells how many calls may run at most, ``running`` how many do.
+
+        ``running_since`` tells how many slices of new records run that began between two times.
+        """
         self.rules = rules
-        self._slots, self._running = slots, running
+        self._slots, self._running, self._running_since = slots, running, running_since
         self.state = BreakerState.CLOSED
         self.since = _NEVER
         """When it entered this state; initially the first ``advance``."""
@@ -88,6 +97,8 @@ class CircuitBreaker:
         self._lanes = FailedLanes()
         self._crowds: deque[int] = deque(maxlen=rules.min_calls)
         """How many calls ran when the last new records failed, while all slots may run."""
+        self._took_s: deque[float] = deque(maxlen=rules.min_calls)
+        """How long the last new records were called that failed."""
         self._cause = CauseSearch(rules)
         self._watch: CallRound | None = None
         """The present round of calls in poison: if those of no place succeed, it holds again."""
@@ -151,6 +162,7 @@ class CircuitBreaker:
         *,
         is_new: bool = True,
         lane: Hashable = None,
+        took_s: float = 0.0,
     ) -> None:
         """Record a failure that another call could resolve; ``error`` is its text."""
         if not self.rules.enabled:
@@ -163,6 +175,7 @@ class CircuitBreaker:
             self._evidence.record(1, now, failed=1)
             if self.lets_start:
                 self._crowds.append(self._running())
+            self._took_s.append(took_s)
             self._judge(now)
         for each in self._rounds():
             each.failed(source, lane)
@@ -307,7 +320,7 @@ class CircuitBreaker:
 
     def _judge(self, now: float) -> None:
         """Decide after a new record that did not return."""
-        if not self._evidence.is_bad:
+        if not (self._evidence.is_bad and self._evidence.is_bad_beside(self._outlasting(now))):
             return
         self._last_bad = now
         seen = self._evidence.last
@@ -315,6 +328,16 @@ class CircuitBreaker:
             self._hold(now, f"{seen.bad} of the last {seen.calls} new records failed")
         if self.state is BreakerState.HOLDING and seen.later > self.rules.failures * seen.calls:
             self._pause(now, f"{seen.later} of {seen.calls} new records asked to be called later")
+
+    def _outlasting(self, now: float) -> int:
+        """Return how many calls have run longer than those that failed, but less than HOLD_S.
+
+        Where bad records fail sooner than good ones return, those that failed are known first.
+        """
+        if not self._took_s:
+            return 0
+        usual_s = sorted(self._took_s)[len(self._took_s) // 2]
+        return self._running_since(now - HOLD_S, now - usual_s)
 
     def _decide(self, now: float, outlook: Outlook) -> None:
         match self.state:

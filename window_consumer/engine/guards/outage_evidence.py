@@ -88,7 +88,11 @@ class OutageEvidence:
     @property
     def is_bad(self) -> bool:
         """At least ``min_calls`` of the last ones did not return, and more than allowed."""
-        bad, known = (self._failed | self._later).bit_count(), self._known
+        return self.is_bad_beside(0)
+
+    def is_bad_beside(self, undecided: int) -> bool:
+        """Return whether it is bad even if as many calls that still run will return."""
+        bad, known = (self._failed | self._later).bit_count(), self._known + undecided
         return bad >= self._min_calls and (bad > self._failures * known or bad == known)
 
     @property

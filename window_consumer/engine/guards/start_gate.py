@@ -121,7 +121,9 @@ class StartGate:
             for partition in self._partitions.values():
                 self._failures.spare(partition.failed.values())
         if news.pardon:
-            self._failures.pardon()
+            self._failures.pardon(self._partitions.values())
+        elif news.state is BreakerState.POISON:
+            self._failures.charge(self._partitions.values())
         self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
         if news.limits:
             self._dispatcher.break_all_up()

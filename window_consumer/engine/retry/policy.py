@@ -92,6 +92,8 @@ class FailedRecord:
     """Handler calls that asked for a later one; the attempts include them."""
     spared: int = 0
     """Attempts that are not charged: the breaker was finding out why many calls fail."""
+    in_doubt: int = 0
+    """Those of them that are charged after all if the breaker finds poison."""
     uncalled: int = 0
     """Those of the attempts for which no handler was called: see ``CallAgain``."""
     is_stray: bool = False
@@ -113,6 +115,11 @@ class FailedRecord:
     def hop(self) -> Hop:
         """Its history before this delivery."""
         return self.partition.retry_level.hop_of(self.message)
+
+    @property
+    def charged(self) -> int:
+        """The attempts since it was delivered that count."""
+        return self.attempts - self.spared - self.uncalled
 
     @property
     def calls(self) -> int:

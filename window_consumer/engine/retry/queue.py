@@ -138,6 +138,11 @@ class RetryQueue:
             failed.due = now + step.delay_s
             self._wait(failed)
             return failed
+        self._leave(failed, step)
+        return failed
+
+    def _leave(self, failed: FailedRecord, step: Spent) -> None:
+        """Let a record go where the rules say, as soon as the breaker allows it."""
         failed.reason, failed.end, failed.level = step.reason, step.end, step.level
         held = failed.is_dropped and failed.reason in PARDONED
         if failed.level is not None or failed.end == "dead_letter" or held:
@@ -145,7 +150,6 @@ class RetryQueue:
             (self._leaving if failed.is_decided else self._spent).append(failed)
         elif failed.end == "stop":
             self.stop = _why_to_stop(failed)
-        return failed
 
     def _next_step(
         self, failed: FailedRecord, error: BaseException, jitter: Jitter
@@ -158,7 +162,8 @@ class RetryQueue:
             return Retry(error.after_s)
         spares = self.spares and not (failed.released or isinstance(error, NotCalled))
         failed.spared += spares
-        charged = failed.attempts - failed.spared - failed.uncalled
+        failed.in_doubt += spares
+        charged = failed.charged
         if failed.released:
             charged = max(charged, self._rules.allowed(level))
         step = self._rules.next_step(error, charged, jitter, level, failed.deaths)
@@ -178,7 +183,7 @@ class RetryQueue:
             partition.on_first_failure(failed)
         failed.attempts, failed.failure, failed.last_failure = first.attempts, first.failure, now
         failed.asked_later, failed.spared = first.asked_later, first.spared
-        failed.uncalled = first.uncalled
+        failed.in_doubt, failed.uncalled = first.in_doubt, first.uncalled
         failed.due, failed.together = first.due, first.together
         self._wait(failed)
         return failed
@@ -279,8 +284,49 @@ class RetryQueue:
         self._counters.retried += len(records)
         return records
 
-    def pardon(self) -> None:
+    def charge(self, partitions: Iterable[Partition]) -> None:
+        """Charge the calls that failed while the breaker was finding out that there is poison.
+
+        Records whose attempts are spent by that wait for no other call. Walks all failed records.
+        """
+        spent = [
+            failed
+            for partition in partitions
+            for failed in partition.failed.values()
+            if self._is_spent_now(failed)
+        ]
+        if not spent:
+            return
+        taken = self.ready.remove_all(spent)
+        waiting = set(spent)
+        taken += [each for _, _, each in self._due if each in waiting]
+        self._due = [each for each in self._due if each[2] not in waiting]
+        heapq.heapify(self._due)
+        for failed in sorted(taken, key=lambda each: each.last_failure):
+            step = self._rules.next_step(
+                failed.failure.error,
+                failed.charged,
+                self._jitter,
+                failed.partition.retry_level.level,
+            )
+            assert isinstance(step, Spent)  # else it is not spent now
+            self._leave(failed, step)
+
+    def _is_spent_now(self, failed: FailedRecord) -> bool:
+        """Charge a record's calls in doubt; return whether its attempts are spent by that."""
+        failed.spared -= failed.in_doubt
+        was_in_doubt, failed.in_doubt = failed.in_doubt > 0, 0
+        if not was_in_doubt or failed.reason is not None or failed.together is not None:
+            return False
+        allowed = self._rules.allowed(failed.partition.retry_level.level)
+        overtakes = self._rules.on_failure == "overtake"
+        return overtakes and failed.charged >= allowed and not (failed.asks_later or failed.deaths)
+
+    def pardon(self, partitions: Iterable[Partition]) -> None:
         """Let records that were about to leave be called once more, if that can help."""
+        for partition in partitions:
+            for failed in partition.failed.values():
+                failed.in_doubt = 0
         spent, self._spent = self._spent, deque()
         for failed in spent:
             if may_be_pardoned(failed):

@@ -65,6 +65,18 @@ class ReadyCalls:
                     return True
         return False
 
+    def remove_all(self, records: Iterable[FailedRecord]) -> list[FailedRecord]:
+        """Remove those of these records that are among them, and return them."""
+        wanted, found = set(records), []
+        for lines in (self._usual, self._urgent, self._dry):
+            for alike, line in list(lines.items()):
+                if not wanted.isdisjoint(line):
+                    found += [each for each in line if each in wanted]
+                    lines[alike] = deque(each for each in line if each not in wanted)
+                    if not lines[alike]:
+                        del lines[alike]
+        return found
+
     def refill(self) -> None:
         """Look again at the records that waited for their rate: they became ready first."""
         if self._dry:

@@ -135,6 +135,10 @@ class Dispatcher:
         """The slices that are queued or running."""
         return self._out.keys()
 
+    def running_since(self, first: float, last: float) -> int:
+        """Return how many slices of new records run that began between two times, in O(slots)."""
+        return sum(each.is_new and first <= each.started <= last for each in self._out)
+
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
