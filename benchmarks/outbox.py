@@ -22,10 +22,9 @@ from benchmarks.topics import Topics
 from benchmarks.workloads import Workload
 from window_consumer.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import OutboxSender, RelayTurn
+from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender, RelayTurn
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.database.wire import sender_of
 from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import RunError
@@ -52,7 +51,7 @@ def _relay(
     """Relay in a thread of this process; ``acked`` gets the times of acks."""
     database = OutboxDatabase.of(OutboxConfig(database=place.url))
     stop = threading.Event()
-    sender = sender_of({"bootstrap.servers": bootstrap}, ClientLog(own_logger()), None)
+    sender = KafkaOutboxSender({"bootstrap.servers": bootstrap}, ClientLog(own_logger()), None)
     timed = sender if acked is None else _TimedSender(sender, acked)
     relay = OutboxRelay(database, timed, database.rules(), stop)
     thread = threading.Thread(target=relay.run, daemon=True)

@@ -24,6 +24,7 @@ from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import RedriveJob, RedriveRequest, redrive_jobs
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
+from window_consumer.plan.feature_list import FeatureList
 
 _CHECK_S = 0.01
 _END_S = 120.0
@@ -92,7 +93,7 @@ def run(bootstrap: str, topic: str, group: str) -> dict[str, Any]:
     job = _job(bootstrap, topic, group)
     counts = RedriveCounts()
     used, began = usage.cpu_s(), time.perf_counter()
-    job.run(counts, lambda: False)
+    job.run(counts, lambda: False, FeatureList())
     seconds = time.perf_counter() - began
     found = Run(counts.redriven / seconds, usage.cpu_s() - used, usage.max_rss_mb())
     return {**attrs.asdict(found), "progress_group": job.group}

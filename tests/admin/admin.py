@@ -120,5 +120,7 @@ def asking(
 ) -> Iterator[Asking]:
     """Serve a board on a free port of this machine."""
     admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig(), values=values)
-    with serving(board or MadeUpBoard(), admin, Path(), TracePages(trace), **limits) as port:
+    with serving(
+        board or MadeUpBoard(), admin, Path(), {"trace": TracePages(trace)}, **limits
+    ) as port:
         yield Asking(port)

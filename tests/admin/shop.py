@@ -18,6 +18,7 @@ from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.metrics.health import Health
 from window_consumer.model.redaction import Mask
+from window_consumer.runtime.figures.measures import MeasuredWorkers
 
 
 @frozen
@@ -53,11 +54,12 @@ def seen_shop(directory: Path, broker: EmbeddedBroker) -> Iterator[SeenShop]:
         broker.produce("orders", text, key=b"anna", partition=partition, headers=headers)
     broker.produce("orders", b"fine", key=b"hugo", partition=1)
     rules = MaskRules((MaskRule(topics=("orders",), fields=("iban",)),))
-    seen = SeenShop(WorkersBoard("", Mask(["hunter2"]), rules), Health())
+    measured = MeasuredWorkers()
+    seen = SeenShop(WorkersBoard("", Mask(["hunter2"]), rules), Health(measured))
     with app.start(file, start_timeout=DEADLINE_S) as running:
         try:
             seen.board.attach(running)
-            seen.health.attach(running)
+            measured.attach(running)
             _wait(seen.board)
             yield seen
         finally:

@@ -21,6 +21,10 @@ def plan(listen: str | None) -> Any:
     return SimpleNamespace(config=SimpleNamespace(admin=AdminConfig(listen=listen)), workers=())
 
 
+def starting(listen: str | None) -> Any:
+    return SimpleNamespace(plan=plan(listen), replica=None, pages=dict)
+
+
 def without_the_extra(script: str) -> None:
     """Run a script that asserts by itself, in a process that cannot import the extra."""
     hidden = "import sys\nsys.modules['starlette'] = sys.modules['uvicorn'] = None\n"
@@ -38,30 +42,29 @@ def without_the_extra(script: str) -> None:
 def test_where_the_extra_is_missing_its_name_is_said() -> None:
     without_the_extra("""
         import pytest
-        from contextlib import ExitStack
-        from pathlib import Path
-        from tests.admin.test_extra import plan
-        from window_consumer.admin.wire import admin_board, admin_of_copies
-        from window_consumer.trace.wire import trace_pages
+        from tests.admin.test_extra import plan, starting
+        from window_consumer.admin.feature import AdminFeature
         from window_consumer.model.errors import UsageError
+        from window_consumer.runtime.replica import sockets_of
 
         told = pytest.raises(UsageError, match=r"window-consumer\\[web\\]")
-        with told, ExitStack() as beside:
-            admin_board(plan("127.0.0.1:0"), None, beside, trace_pages)
-        with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}, trace_pages):
+        with told, AdminFeature().starting(starting("127.0.0.1:0")):
+            pass
+        sockets = {"1": sockets_of("there", "1")}
+        with told, AdminFeature().beside_replicas(plan("127.0.0.1:0"), sockets, dict):
             pass
         """)
 
 
 def test_where_nothing_is_to_listen_the_extra_is_not_needed() -> None:
     without_the_extra("""
-        from contextlib import ExitStack
-        from tests.admin.test_extra import plan
-        from window_consumer.admin.wire import admin_board, admin_of_copies
-        from window_consumer.trace.wire import trace_pages
+        from tests.admin.test_extra import plan, starting
+        from window_consumer.admin.feature import AdminFeature
 
-        with ExitStack() as beside, admin_of_copies(plan(None), {}, trace_pages):
-            assert admin_board(plan(None), None, beside, trace_pages) is None
+        with AdminFeature().beside_replicas(plan(None), {}, dict):
+            pass
+        with AdminFeature().starting(starting(None)) as running:
+            assert running is None
         """)
 
 

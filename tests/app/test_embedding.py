@@ -117,7 +117,7 @@ def state():
     return [
         {number.name: repr(signal.getsignal(number)) for number in signal.Signals},
         [handler for each in loggers for handler in getattr(each, "handlers", [])],
-        [each.level for each in loggers if isinstance(each, logging.Logger)],
+        [(each.name, each.level) for each in loggers if getattr(each, "level", 0)],
         logging.root.disabled, logging.getLoggerClass(), logging.getLogRecordFactory(),
         sys.getswitchinterval(), sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(),
         gc.get_threshold(), gc.isenabled(), gc.get_freeze_count(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from opentelemetry.trace import Tracer
 
 from tests.telemetry.otel.memory import SAMPLED, Memory, record
 from window_consumer import App, Record
-from window_consumer.metrics.health import Health
+from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.otel.feature import metering, spanning
 from window_consumer.metrics.otel.instruments import Figures
 from window_consumer.metrics.otel.sdk import Sdk
-from window_consumer.metrics.otel.wire import metering, spanning
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.figures.measures import MeasuredWorkers
+from window_consumer.runtime.figures.metric import Metric
 
 
 class Recording(Sdk):
@@ -32,7 +34,8 @@ class Recording(Sdk):
     def tracer(self) -> Tracer | None:
         return self.memory.spans.tracer
 
-    def measure(self) -> Figures | None:
+    def measure(self, listed: Iterable[Metric]) -> Figures | None:
+        del listed
         return self.figures
 
 
@@ -54,15 +57,16 @@ def planned(directory: Path, section: str) -> AppPlan:
 def test_spans_and_metrics_can_be_switched_off(tmp_path: Path) -> None:
     sdk = Recording()
     plan = planned(tmp_path, "{spans: off, metrics: off}")
-    with ExitStack() as beside:
-        assert spanning(plan, beside, sdk) is None
-        with metering(plan, Health({"process": "1"}), sdk):
-            assert sdk.figures.labels == {}
+    with spanning(plan, sdk) as spans:
+        assert spans is None
+    with metering(plan, MeasuredWorkers({"process": "1"}), METRICS, sdk):
+        assert sdk.figures.labels == {}
 
 
 def test_metrics_go_there_with_the_labels_of_the_process(tmp_path: Path) -> None:
     sdk = Recording()
-    with metering(planned(tmp_path, "{}"), Health({"process": "1"}), sdk):
+    workers = MeasuredWorkers({"process": "1"})
+    with metering(planned(tmp_path, "{}"), workers, METRICS, sdk):
         assert sdk.figures.labels == {"process": "1"}
         assert sdk.figures.now() == []  # no worker runs yet
 
@@ -70,8 +74,7 @@ def test_metrics_go_there_with_the_labels_of_the_process(tmp_path: Path) -> None
 def test_spans_name_the_worker_and_are_counted_among_its_metrics(tmp_path: Path) -> None:
     sdk = Recording()
     plan = planned(tmp_path, "{spans_per_second: 1}")
-    with ExitStack() as beside:
-        spans = spanning(plan, beside, sdk)
+    with spanning(plan, sdk) as spans:
         assert spans is not None
         assert spans.figures_of("charge") is None
         calls = spans.calls_of(plan.workers[0], ErrorReports())
@@ -94,8 +97,7 @@ def test_a_share_of_the_records_is_chosen_without_a_producer(
     tmp_path: Path, records: str, *, chosen: bool
 ) -> None:
     plan = planned(tmp_path, f"{{records: {records}}}")
-    with ExitStack() as beside:
-        spans = spanning(plan, beside, Recording())
+    with spanning(plan, Recording()) as spans:
         assert spans is not None
         calls = spans.calls_of(plan.workers[0], ErrorReports())
         assert (calls.of_record(record(1)) is not None) == chosen

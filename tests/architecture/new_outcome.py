@@ -59,6 +59,7 @@ from window_consumer.kafka.embedded import EmbeddedBroker  # noqa: E402 - as abo
 from window_consumer.metrics.health import Health  # noqa: E402 - as above
 from window_consumer.model.record import TopicPartition  # noqa: E402 - as above
 from window_consumer.model.redaction import Mask  # noqa: E402 - as above
+from window_consumer.runtime.figures.measures import MeasuredWorkers  # noqa: E402 - as above
 from window_consumer.testing import TestApp  # noqa: E402 - as above
 from window_consumer.trace.event import TraceEvent  # noqa: E402 - as above
 from window_consumer.trace.event_batch import decoded  # noqa: E402 - as above
@@ -144,7 +145,7 @@ def audited(broker: EmbeddedBroker) -> int:
 
 def main(directory: Path) -> None:
     """Run the worker, and print what was found as a line of JSON."""
-    release, health, lines = threading.Event(), Health(), LastLines()
+    release, measured, lines = threading.Event(), MeasuredWorkers(), LastLines()
     board = WorkersBoard("", Mask(()), MaskRules(()))
     logger = logging.getLogger("window_consumer")
     logger.setLevel(logging.INFO)
@@ -164,12 +165,12 @@ def main(directory: Path) -> None:
         file = directory / "workers.yaml"
         file.write_text(yaml.safe_dump(settings))
         with an_app(release).start(file, start_timeout=WAIT_S) as running:
-            health.attach(running)
+            measured.attach(running)
             board.attach(running)
             until = monotonic() + WAIT_S
             while asdict(running.counters["charge"])["shelved"] < 2 and monotonic() < until:
                 sleep(0.05)
-            found = while_it_runs(health, board) | {"top": in_top(running)}
+            found = while_it_runs(Health(measured), board) | {"top": in_top(running)}
             release.set()
         events = list(traced(broker))
         journey = Journey.of(events[:1])

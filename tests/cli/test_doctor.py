@@ -18,12 +18,12 @@ from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.telemetry.workers import a_snapshot, fake_worker, told
 from window_consumer.admin.client import Access, AdminAddress, ask
 from window_consumer.admin.commands.doctor import processes_of
-from window_consumer.admin.doctor.causes import CauseKind
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.rules.stuck import HOVERS_S, MANY_REBALANCES
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.plan.diagnosis import CauseKind
 from window_consumer.plan.loading import load_without_handlers
 
 SICK = """

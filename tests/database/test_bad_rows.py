@@ -14,11 +14,10 @@ import sqlalchemy as sa
 from tests.commands import Commands, kafka_of
 from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, relaying
 from tests.telemetry.asking import asked
-from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
+from window_consumer.database.outbox.diagnosis import OutboxBacklog, diagnose_outbox
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.figures.measures import OutboxBacklog
 from window_consumer.testing.real_kafka_settings import free_addresses
 
 TOPIC = "order-events"
@@ -142,8 +141,8 @@ def test_a_relay_that_meets_an_unexpected_error_says_so_and_begins_again(
     bench.add(TOPIC, b"1", b"late")
     with relaying(bench, broker.bootstrap, relay_class=FailsOnce) as relay:
         eventually(lambda: relay.figures().failure is not None)
-        found = with_outbox(Diagnosis(()), OutboxBacklog(failures=[relay.figures().failure or ""]))
-        assert [cause.kind.value for cause in found.causes] == ["outbox_waits"]
+        found = diagnose_outbox(OutboxBacklog(), [relay.figures().failure or ""])
+        assert [cause.kind for cause in found.causes] == ["outbox_waits"]
         assert isinstance(relay, FailsOnce)
         relay.is_well = True
         arrived(broker, TOPIC, 1)

@@ -9,10 +9,9 @@ import pytest
 from tests.commands import Commands, kafka_of
 from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header
 from tests.telemetry.asking import asked
-from window_consumer.admin.doctor.causes import CauseKind
-from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
+from window_consumer.database.outbox.diagnosis import OutboxBacklog, diagnose_outbox
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.runtime.figures.measures import OutboxBacklog
+from window_consumer.plan.diagnosis import CauseKind
 
 TOPIC = "order-events"
 SHOP = """
@@ -221,10 +220,9 @@ def test_an_outbox_without_a_database_is_refused(
     ],
 )
 def test_doctor_names_an_outbox_that_waits(backlog: OutboxBacklog, is_wrong: bool) -> None:  # noqa: FBT001 - of a table
-    found = with_outbox(Diagnosis(()), backlog)
+    found = diagnose_outbox(backlog)
     kinds = [cause.kind for cause in found.causes]
     assert kinds == [CauseKind.OUTBOX_WAITS] * is_wrong
-    assert with_outbox(Diagnosis(()), None) == Diagnosis(())
 
 
 def test_doctor_looks_into_the_database(

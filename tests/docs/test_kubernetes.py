@@ -16,8 +16,9 @@ from window_consumer.config import load
 from window_consumer.config.units import parse_size
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.exposition import prometheus_name
+from window_consumer.metrics.feature import routes_of
 from window_consumer.metrics.health import Health
-from window_consumer.metrics.wire import routes_of
+from window_consumer.runtime.figures.measures import MeasuredWorkers
 
 PAGE = ROOT / "docs/kubernetes.md"
 MOUNTED = "/run/secrets/kafka/password"
@@ -73,7 +74,7 @@ def test_probes_ask_where_the_process_answers(
     assert address is not None
     (container,) = pod["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    known = routes_of(Health())
+    known = routes_of(Health(MeasuredWorkers()))
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         asks = container[probe]["httpGet"]
         assert ports[asks["port"]] == address.port

@@ -11,12 +11,12 @@ import pytest
 
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.admin.client import Access, AdminAddress
-from window_consumer.admin.doctor.causes import CauseKind
 from window_consumer.admin.doctor.collection import Examination, Process, Seen
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
+from window_consumer.plan.diagnosis import CauseKind
 from window_consumer.plan.loading import load_without_handlers
 from window_consumer.runtime.replica import HttpAnswer
 

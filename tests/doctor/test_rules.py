@@ -20,7 +20,6 @@ from tests.doctor.made_up import (
     stack,
     working,
 )
-from window_consumer.admin.doctor.causes import LikelyCause
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import GroupLook
@@ -31,11 +30,12 @@ from window_consumer.engine.windows_snapshot import (
     LoopSnapshot,
     PartitionSnapshot,
 )
+from window_consumer.plan.diagnosis import LikelyCause
 from window_consumer.runtime.figures.worker_snapshot import FailingRecord
 
 
 def found(seen: WorkerEvidence) -> list[str]:
-    return [cause.kind.value for cause in diagnose([seen]).causes]
+    return [str(cause.kind) for cause in diagnose([seen]).causes]
 
 
 def figures(cause: LikelyCause, *names: str) -> list[object]:

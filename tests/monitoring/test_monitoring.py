@@ -15,7 +15,7 @@ import yaml
 from docs import dashboard
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.exposition import prometheus_name
-from window_consumer.metrics.metric import MetricKind
+from window_consumer.runtime.figures.metric import MetricKind
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"

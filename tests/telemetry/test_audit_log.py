@@ -20,6 +20,7 @@ from tests.logged import events_in, lines_of
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import AuditCount, CountTier, decode
+from window_consumer.audit.feature import begun
 from window_consumer.audit.journal import (
     CountJournal,
     Identity,
@@ -32,7 +33,6 @@ from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sends import Sends, clients, left_behind
 from window_consumer.audit.shipper import Shipper
 from window_consumer.audit.sink import CountingSink
-from window_consumer.audit.wire import begun
 from window_consumer.model.errors import PublishFailedError, UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy

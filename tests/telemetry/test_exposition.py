@@ -16,13 +16,13 @@ from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause, L
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.exposition import exposition, joined, metrics_page, prometheus_name
-from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.runtime.figures.measures import (
     AuditFigures,
+    FeatureFigures,
     Measures,
-    ProcessFigures,
     TraceFigures,
 )
+from window_consumer.runtime.figures.metric import Metric, MetricKind
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
@@ -62,11 +62,9 @@ def samples(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
-def of_process(lost: int = 3) -> ProcessFigures:
-    return ProcessFigures(
-        TraceFigures(100, {"disk": lost, "memory": 0}, 1, 4096, 12.5),
-        AuditFigures(40, {"disk": 0, "sends": 7}, 2, 512, 0.0),
-    )
+def of_process(lost: int = 3) -> FeatureFigures:
+    trace = TraceFigures(100, {"disk": lost, "memory": 0}, 1, 4096, 12.5)
+    return FeatureFigures((trace, AuditFigures(40, {"disk": 0, "sends": 7}, 2, 512, 0.0)))
 
 
 def test_what_is_the_whole_processs_is_told_once_and_of_no_worker() -> None:

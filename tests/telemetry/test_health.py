@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from window_consumer.metrics.health import SILENT_S, Health
+from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.poll_loop import Phase
 
 
@@ -25,14 +26,15 @@ def worker(
 
 
 def health(*workers: Any) -> Health:
-    made = Health()
-    made.attach(SimpleNamespace(workers=workers))  # type: ignore[arg-type] # all that is asked
-    return made
+    measured = MeasuredWorkers()
+    measured.attach(SimpleNamespace(workers=workers))  # type: ignore[arg-type] # all that is asked
+    return Health(measured)
 
 
 def test_a_process_that_is_starting_lives_and_is_not_ready() -> None:
-    assert Health().live().status == 200
-    assert (Health().ready().status, Health().ready().text) == (503, "starting\n")
+    made = Health(MeasuredWorkers())
+    assert made.live().status == 200
+    assert (made.ready().status, made.ready().text) == (503, "starting\n")
     assert health().ready().status == 503
 
 

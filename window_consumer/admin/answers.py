@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute
 
 FILES: Final = Path(__file__).parent / "static"
 """The static files of all pages."""
-
-
-class Pages(Protocol):
-    """The pages of a feature. Owner: the server's event loop."""
-
-    @property
-    def is_there(self) -> bool:
-        """Return whether there is anything to show."""
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes."""
 
 
 class Json(JSONResponse):

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import click
-
-COMMANDS: Final = MappingProxyType(
-    {
-        "top": "window_consumer.admin.commands.top:top_command",
-        "doctor": "window_consumer.admin.commands.doctor:doctor_command",
-        "skip": "window_consumer.admin.commands.intervene:skip_command",
-        "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
-        "breaker": "window_consumer.admin.commands.breaker:breaker_command",
-    }
-)
-"""Each command's ``module:attribute``, imported when it is called."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8090"
 """The admin address of the examples in the documentation."""

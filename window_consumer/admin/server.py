@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from window_consumer.admin.answers import Pages
 from window_consumer.admin.board import Board
 from window_consumer.admin.feed import MOST_PAGES
 from window_consumer.admin.guard import Gate
@@ -30,6 +30,7 @@ from window_consumer.config.sections.listening import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.feature import Pages
 from window_consumer.runtime.log import own_logger
 
 DEADLINE_S: Final = 10.0
@@ -96,14 +97,14 @@ def serving(
     board: Board,
     admin: AdminConfig,
     directory: Path,
-    trace: Pages | None = None,
+    pages: Mapping[str, Pages] = MappingProxyType({}),
     *,
     most_pages: int = MOST_PAGES,
     deadline_s: float = DEADLINE_S,
 ) -> Iterator[int]:
     """Serve the configured address inside the context; yield the port.
 
-    Relative file names start at ``directory``. ``trace`` are the pages of journeys. Raises
+    Relative file names start at ``directory``. ``pages`` are those of features. Raises
     UsageError if the address or the certificate is unusable.
     """
     address = admin.address
@@ -112,7 +113,7 @@ def serving(
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
         gate = _gate_of(admin, address, port)
-        site = Site(board, gate, trace, values=admin.values, most_pages=most_pages)
+        site = Site(board, gate, pages, values=admin.values, most_pages=most_pages)
         with _running(site, _config_of(site, tls, deadline_s), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -15,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from window_consumer.admin.answers import FILES, Json, Pages, error
+from window_consumer.admin.answers import FILES, Json, error
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -30,6 +31,7 @@ from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WOR
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.feature import Pages
 from window_consumer.runtime.log import own_logger
 
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
@@ -54,14 +56,14 @@ class Site:
         self,
         board: Board,
         gate: Gate,
-        trace: Pages | None = None,
+        pages: Mapping[str, Pages] = MappingProxyType({}),
         *,
         values: bool,
         most_pages: int = MOST_PAGES,
     ):
-        """``values`` permits the display of record values."""
+        """``pages`` are those of features; ``values`` permits the display of record values."""
         self._most_pages = most_pages
-        self._trace = trace
+        self._pages = pages
         self._board = board
         self._gate = gate
         self._values = values
@@ -85,7 +87,7 @@ class Site:
             Route(_WORKER + "/breaker/{what}", self._decide_breaker, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
-            *(() if self._trace is None else self._trace.routes()),
+            *(route for pages in self._pages.values() for route in pages.routes()),
             Route("/static/outcomes.js", self._outcomes),
             Mount("/static", StaticFiles(directory=FILES)),
         ]
@@ -105,7 +107,8 @@ class Site:
 
     @property
     def _has_trace(self) -> bool:
-        return self._trace is not None and self._trace.is_there
+        trace = self._pages.get("trace")
+        return trace is not None and trace.is_there
 
     async def _page(self, _: Request) -> Response:
         return FileResponse(FILES / "index.html")

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
 from window_consumer.app.embedding import OnFailure, embedded
+from window_consumer.app.features import FEATURES
 from window_consumer.app.startup import start
 from window_consumer.config.handler_keys import defaults_of
 from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition, Token
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.handler_types.batch_parameters import batch_parameters_of
 from window_consumer.plan.handler_types.parameters import parameters_of
 from window_consumer.plan.handlers import (
@@ -49,8 +51,11 @@ class App(AppDefinition):
     """A named set of handlers with the layers around their calls.
 
     ``version`` goes into the headers of dead-letter copies, to show which version of the
-    application failed.
+    application failed. ``features`` are all but in tests of features.
     """
+
+    def __init__(self, name: str, *, version: str = "", features: FeatureList = FEATURES):
+        super().__init__(name, version=version, features=features)
 
     def handler(
         self,

@@ -10,7 +10,7 @@ from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, GroupTime
 from window_consumer.engine.commit_metadata import MAX_BYTES
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.event_topics import event_place, event_topics
+from window_consumer.plan.event_topics import event_place
 from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.plan.topics.problems import wider_copies
 
@@ -78,7 +78,7 @@ def findings_of(
     """
     prepared = app.prepare(plan, start_timeout=start_timeout, dry=True)
     found = [_findings(worker) for worker in prepared.workers]
-    topics = list(event_topics(plan.config))
+    topics = list(app.features.event_topics(plan.config))
     place = event_place(plan, prepared) if topics else None
     problems = [each.problem(plan, place, dry=True) for each in topics if place is not None]
     warnings = [problem for problem in problems if problem is not None]

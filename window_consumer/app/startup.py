@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
-from window_consumer.admin.wire import admin_board
 from window_consumer.app.limits.warnings import process_warnings
-from window_consumer.app.listeners import listeners_of
 from window_consumer.app.wiring import source_maker, wire
-from window_consumer.database.wire import once_beside
-from window_consumer.metrics.otel.wire import metering, spans_of_child
-from window_consumer.metrics.wire import health_of
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.child_spec import blueprints_of
@@ -23,7 +17,6 @@ from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
-from window_consumer.trace.wire import trace_pages
 
 
 def start(
@@ -35,26 +28,20 @@ def start(
     copy: ReplicaIdentity | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
-    blueprints = blueprints_of(app, plan, partial(spans_of_child, app.name, plan))
+    blueprints = blueprints_of(app, plan)
     for worker in plan.workers:
         for warning in process_warnings(worker):
             LOGGER.warning(
                 "%s: %s", worker.name, warning, extra={"event": LogEvent.CONCURRENCY_EXCEEDED}
             )
     with ExitStack() as beside:
-        health = health_of(plan, copy, beside)
-        board = admin_board(plan, copy, beside, trace_pages)
-        beside.enter_context(metering(plan, health))
-        once_beside(plan.config, plan.workers, beside)
+        features = beside.enter_context(app.features.starting(app.name, app.version, plan, copy))
         prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
-        listeners = listeners_of(app, plan, prepared, beside)
-        if listeners.spanning is not None:
-            health.spans_of = listeners.spanning.figures_of
-        health.of_process = listeners.figures
+        beside.enter_context(features.beside(prepared))
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }
-        make_workers = wire(app, plan, prepared, loops, blueprints, listeners)
+        make_workers = wire(app, plan, prepared, loops, blueprints, features)
 
         def stop(error: BaseException) -> None:
             running.lifespan_is_over(error)
@@ -63,8 +50,6 @@ def start(
         # From here on, the end of the workers ends everything beside them.
         ends = beside.pop_all().close
         running = Running(make_workers, resources, LOGGER, ends, source_maker(prepared))
-        health.attach(running)
-        if board is not None:
-            board.attach(running)
+        features.attach(running)
         return running.start(stop_asked)
     raise AssertionError("nothing that is entered here swallows exceptions")

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from window_consumer.app.listeners import Listeners
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.child_spec import ChildSpec
 from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.feature_list import RunningFeatures
 from window_consumer.plan.lifespans import StatesByWorker
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.worker_setup import setup_of
@@ -31,7 +31,7 @@ def wire(
     prepared: Prepared,
     loops: Mapping[str, EventLoop],
     blueprints: Mapping[str, ChildSpec],
-    listeners: Listeners,
+    features: RunningFeatures,
 ) -> MakeWorkers:
     """Return the function that makes the workers once the lifespan has been entered.
 
@@ -44,14 +44,13 @@ def wire(
         for each in prepared.workers:
             name = each.plan.name
             setup = setup_of(app, plan, each)
-            setup = attrs.evolve(setup, observers=listeners.observers_of(each))
-            if listeners.spanning is not None:
-                calls = listeners.spanning.calls_of(each.plan, setup.faults)
+            setup = attrs.evolve(setup, observers=features.observers_of(each))
+            for calls in features.calls_of(each.plan, setup.faults):
                 setup = _with_spans(setup, each.plan, calls)
             parts = PoolParts(loops.get(name), blueprints.get(name), setup.logger)
             setup = attrs.evolve(setup, make_pool=each.plan.pool.make(parts))
             own = StatesByWorker.state_for(state, name)
-            workers.append(_worker(setup, prepared, each, own, on_phase, listeners))
+            workers.append(_worker(setup, prepared, each, own, on_phase, features))
         return workers
 
     return make
@@ -87,10 +86,9 @@ def _worker(
     worker: PreparedWorker,
     state: Any,
     on_phase: Callable[[Worker, Phase], None],
-    listeners: Listeners,
+    features: RunningFeatures,
 ) -> Worker:
     planned, config = worker.plan, worker.plan.config
     source = _source(worker)
     sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
-    heard = listeners.sink_of(worker, sink, setup.clock)
-    return Worker(setup, source, heard, state, on_phase)
+    return Worker(setup, source, features.sink_of(worker, sink, setup.clock), state, on_phase)

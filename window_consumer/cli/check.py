@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.app.connect import ClusterFindings, findings_of
 from window_consumer.app.limits import RetryWait, WorkerBounds, bounds_of
 from window_consumer.app.limits.process import ProcessBounds, container_limit, process_bounds_of
 from window_consumer.config.units import brief_duration, format_duration, format_size
-from window_consumer.database.wire import database_findings, database_warnings
-from window_consumer.metrics.otel.wire import export_problems
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
-
-if TYPE_CHECKING:
-    from window_consumer.database.wire import DatabaseFindings
+from window_consumer.plan.feature import CheckFindings
 
 
 @frozen
@@ -32,7 +27,8 @@ class CheckReport:
     process: ProcessBounds
     cluster: tuple[ClusterFindings, ...] = ()
     other_warnings: tuple[str, ...] = ()
-    databases: tuple[DatabaseFindings, ...] = ()
+    findings: Mapping[str, Sequence[CheckFindings]] = field(factory=dict)
+    """What features found outside Kafka, by their keys in the JSON."""
 
     @property
     def process_warnings(self) -> list[str]:
@@ -57,7 +53,7 @@ class CheckReport:
                 }
                 for bounds in self.workers
             },
-            "databases": [attrs.asdict(each) for each in self.databases],
+            **{key: [_plain(each) for each in found] for key, found in self.findings.items()},
         }
 
     def as_text(self) -> str:
@@ -70,8 +66,8 @@ class CheckReport:
             if bounds.worker in connected:
                 lines.extend(connected[bounds.worker].in_words())
             lines.extend(f"  warning: {warning}" for warning in bounds.warnings)
-        for database in self.databases:
-            lines += ["", *database.in_words()]
+        for each in chain.from_iterable(self.findings.values()):
+            lines += ["", *each.in_words()]
         lines += ["", *_of_the_process(self.process)]
         lines += [f"  warning: {warning}" for warning in self.process_warnings]
         return "\n".join(lines)
@@ -87,7 +83,11 @@ def check(
     rate: float | None = None,
 ) -> CheckReport:
     """Compute the bounds of a plan; ask databases and the cluster if ``connect`` is set."""
-    databases = database_findings(plan.config, plan.workers, start_timeout) if connect else ()
+    findings = {
+        feature.findings_key: feature.findings(plan, start_timeout) if connect else ()
+        for feature in app.features.each
+        if feature.findings_key is not None
+    }
     found = findings_of(app, plan, start_timeout) if connect else ()
     times = {each.worker: each.group_times for each in found}
     bounds = tuple(
@@ -100,8 +100,12 @@ def check(
         for worker in plan.workers
     )
     process = process_bounds_of(bounds, container_limit(), processes)
-    warnings = (*export_problems(os.environ), *database_warnings(plan.config, plan.workers))
-    return CheckReport(plan.file, bounds, process, found, warnings, databases)
+    warnings = app.features.warnings(plan)
+    return CheckReport(plan.file, bounds, process, found, warnings, findings)
+
+
+def _plain(findings: Any) -> dict[str, Any]:
+    return attrs.asdict(findings)
 
 
 def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:

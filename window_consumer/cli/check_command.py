@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from window_consumer.admin.wire import check_certificate
 from window_consumer.cli import options
 from window_consumer.cli.check import check
 from window_consumer.plan.child_spec import blueprints_of
@@ -53,7 +52,7 @@ def check_command(**given: Any) -> int:
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
     blueprints_of(app, plan)  # refuses what child processes could not import
-    check_certificate(plan)
+    app.features.refuse(plan)
     report = check(
         app,
         plan,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from window_consumer.config.units import UnitError, parse_duration
+from window_consumer.plan.feature_list import FeatureList
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -104,6 +105,18 @@ start_timeout = click.option(
     metavar="DURATION",
     help="Give up when no broker answers for this long (exit code 1). [default: never]",
 )
+
+
+def features(command: CommandT) -> CommandT:
+    """Give a command the list of features, as ``features``; ``main`` puts it into the context."""
+
+    @wraps(command)
+    def listing(*given: Any, **more: Any) -> Any:
+        found = click.get_current_context().find_object(FeatureList)
+        assert found is not None, "main gives it to all commands"
+        return command(*given, features=found, **more)
+
+    return cast("CommandT", listing)
 
 
 def since_1970(text: str, units_per_s: int) -> int:

@@ -16,17 +16,15 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from window_consumer.admin.wire import admin_of_copies
 from window_consumer.app.limits import STOP_GRACE_S
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, WRONG_USAGE
-from window_consumer.metrics.wire import health_of_copies
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.processes.child_process import end_in_words
-from window_consumer.runtime.replica import NUMBER, PARENT, SOCKETS, admin_socket_of, socket_of
-from window_consumer.trace.wire import trace_pages
+from window_consumer.runtime.replica import NUMBER, PARENT, SOCKETS, sockets_of
 
 _CHECK_S: Final = 0.05
 _BACKOFF_S: Final = 0.5
@@ -190,7 +188,7 @@ class Supervisor:
                 copy.signal(signal.SIGUSR1)
 
 
-def run_copies(count: int, make_plan: Callable[[], AppPlan]) -> int:
+def run_copies(count: int, make_plan: Callable[[], AppPlan], features: FeatureList) -> int:
     """Run ``count`` replicas of this command until a signal ends them; return the exit code.
 
     Raises UsageError for a configuration with which no replica could run, or no two at once.
@@ -210,19 +208,14 @@ def run_copies(count: int, make_plan: Callable[[], AppPlan]) -> int:
         *sys.argv[1:],
     ]
     copies = [Replica(number, command) for number in range(1, count + 1)]
-    config = plans[0].config
-    if config.health.address is None and config.admin.address is None:
+    if not any(feature.asks_replicas(plans[0]) for feature in features.each):
         return Supervisor(copies, longest).run()
     with TemporaryDirectory(prefix="window-consumer-") as directory:
         os.environ[SOCKETS] = directory
         numbers = [str(copy.number) for copy in copies]
-        sockets = {each: socket_of(directory, each) for each in numbers}
-        admins = {each: admin_socket_of(directory, each) for each in numbers}
-        with (
-            health_of_copies(plans[0], sockets) as health,
-            admin_of_copies(plans[0], admins, trace_pages),
-        ):
-            return Supervisor(copies, longest, health.ended).run()
+        sockets = {number: sockets_of(directory, number) for number in numbers}
+        with features.beside_replicas(plans[0], sockets) as on_end:
+            return Supervisor(copies, longest, on_end).run()
 
 
 def _refuse_equal_instances(one: AppPlan, other: AppPlan) -> None:

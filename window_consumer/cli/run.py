@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from math import inf
 from time import monotonic
 
 import click
@@ -14,7 +15,6 @@ from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.metrics.otel.wire import FLUSH_S, set_up
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
@@ -26,7 +26,7 @@ from window_consumer.runtime.running import Running
 
 _CHECK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3
-"""The least time that telemetry gets to send what is left."""
+"""The least time that a feature gets to send what is left."""
 
 _AFTER_STOP_S = 4.5
 """How long after the stop timeout the process ends in any case."""
@@ -39,7 +39,7 @@ def run_until_stopped(
     formatter.mask = plan.mask
     signals = Signals.install()
     logger = own_logger()
-    opentelemetry = set_up(app.name)
+    ends = [feature.set_up(app.name) for feature in app.features.each]
     try:
         running = start(
             app, plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set, copy=this_copy()
@@ -73,8 +73,8 @@ def run_until_stopped(
             )
             _end_now(FAILED)
     code = OK if running.failure is None else FAILED
-    left_s = FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())
-    opentelemetry.end(min(FLUSH_S, left_s))
+    for end in filter(None, ends):
+        end(inf if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic()))
     if running.left_behind:
         # A normal exit would wait for threads that never return, or stop them in the middle of
         # work.

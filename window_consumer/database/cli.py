@@ -16,7 +16,6 @@ from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.database import require_sqlalchemy
-from window_consumer.database.wire import start_relay
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
@@ -51,6 +50,8 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
     signals = Signals.install()
     try:
         _check_tokens(loaded)
+        from window_consumer.database.outbox.startup import start_relay  # noqa: PLC0415 - SQLAlchemy is optional
+
         relay = start_relay(loaded.config, ClientLog(LOGGER.getChild("client"), mask), None)
     except Exception as error:
         return explain(error, mask)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 
 from attrs import frozen
 
-from window_consumer.app.listeners import counted_redrive
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import read_dead_letter
@@ -27,6 +26,8 @@ from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients
+from window_consumer.plan.feature import RedriveTarget
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.topics.copy_topics import missing_right
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.worker import SystemClock
@@ -54,17 +55,20 @@ class RedriveJob:
     """The dead letters of one topic of one worker that shall go back."""
 
     worker: str
-    consumer_group: str
-    """The worker's group."""
     topics: RedriveTopics
     wishes: RedriveRequest
-    clients: Clients
+    target: RedriveTarget
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
-    count: Callable[[LogWriter], AbstractContextManager[LogWriter]]
-    """Wraps the writer so that an audit counts its records."""
 
-    def run(self, counts: RedriveCounts, stop_asked: Callable[[], bool]) -> bool:
+    @property
+    def clients(self) -> Clients:
+        """The clients of the worker's cluster."""
+        return self.target.clients
+
+    def run(
+        self, counts: RedriveCounts, stop_asked: Callable[[], bool], features: FeatureList
+    ) -> bool:
         """Put them back; return True at the end. Updates ``counts`` while it runs."""
         wishes, topics, clients = self.wishes, self.topics, self.clients
         access = (self.group, clients.log, clients.oauth_token)
@@ -75,7 +79,7 @@ class RedriveJob:
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
                 plain = kind(clients.producer, *access, max_batch_bytes=most)
                 open_clients.callback(plain.close)
-                writer = open_clients.enter_context(self.count(plain))
+                writer = open_clients.enter_context(features.redrive_writer(self.target, plain))
             reader = open_clients.enter_context(self._reader())
             resolved = Resolved() if wishes.restart else self._resolved(reader)
             letters = open_clients.enter_context(GroupProgress(clients.consumer, *access))
@@ -171,15 +175,10 @@ def redrive_jobs(
             if found is not None:
                 progress = _group(worker, found, wishes)
                 _check_group(worker, progress, clients)
-                count = partial(
-                    counted_redrive,
-                    loaded,
-                    clients,
-                    worker.group,
-                    found.to.topic,
-                    transactional=wishes.transactional,
+                target = RedriveTarget(
+                    loaded, clients, worker.group, found.to.topic, wishes.transactional
                 )
-                jobs.append(RedriveJob(name, worker.group, found, wishes, clients, progress, count))
+                jobs.append(RedriveJob(name, found, wishes, target, progress))
     strange = [name for name in topics if name not in seen]
     if strange:
         raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")

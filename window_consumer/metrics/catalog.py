@@ -20,11 +20,11 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.metrics.metric import Convention, Metric, MetricKind, Sample
 from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import OUTCOMES, Outcome
-from window_consumer.runtime.figures.measures import Measures
+from window_consumer.runtime.figures.measures import Measures, SpanFigures
+from window_consumer.runtime.figures.metric import Convention, Metric, MetricKind, Sample
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
@@ -126,11 +126,13 @@ def _of_loop(measures: Measures, of: Callable[[LoopSnapshot], float]) -> Iterabl
 
 
 def _spans(measures: Measures) -> Iterable[Sample]:
-    return [] if measures.spans is None else [((), measures.spans.made)]
+    spans = measures.features.of(SpanFigures)
+    return [] if spans is None else [((), spans.made)]
 
 
 def _dropped_spans(measures: Measures) -> Iterator[Sample]:
-    for why, count in () if measures.spans is None else measures.spans.dropped.items():
+    spans = measures.features.of(SpanFigures)
+    for why, count in () if spans is None else spans.dropped.items():
         yield (why,), count
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.runtime.figures.measures import Measures
+from window_consumer.runtime.figures.metric import Metric, MetricKind
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

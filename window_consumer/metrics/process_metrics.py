@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from window_consumer.metrics.metric import Metric, MetricKind, Sample
 from window_consumer.runtime.figures.measures import (
     AuditFigures,
     Measures,
     OutboxFigures,
     TraceFigures,
 )
+from window_consumer.runtime.figures.metric import Metric, MetricKind, Sample
 
 
 def _of_trace(
@@ -23,7 +23,7 @@ def _of_trace(
     """Return a metric for a figure of the message trace."""
 
     def read(measures: Measures) -> Iterable[Sample]:
-        trace = measures.of_process.trace
+        trace = measures.of_process.of(TraceFigures)
         return [] if trace is None else [] if (figure := of(trace)) is None else [((), figure)]
 
     return Metric(f"window_consumer.trace.{name}", kind, unit, meaning, read, of_process=True)
@@ -35,7 +35,7 @@ def _of_audit(
     """Return a metric for a figure of the audit."""
 
     def read(measures: Measures) -> Iterable[Sample]:
-        audit = measures.of_process.audit
+        audit = measures.of_process.of(AuditFigures)
         return [] if audit is None else [((), of(audit))]
 
     return Metric(f"window_consumer.audit.{name}", kind, unit, meaning, read, of_process=True)
@@ -47,19 +47,19 @@ def _of_outbox(
     """Make a metric of a figure of the outbox."""
 
     def read(measures: Measures) -> Iterable[Sample]:
-        outbox = measures.of_process.outbox
+        outbox = measures.of_process.of(OutboxFigures)
         return [] if outbox is None else [((), of(outbox))]
 
     return Metric(f"window_consumer.outbox.{name}", kind, unit, meaning, read, of_process=True)
 
 
 def _lost_events(measures: Measures) -> Iterable[Sample]:
-    trace = measures.of_process.trace
+    trace = measures.of_process.of(TraceFigures)
     return [] if trace is None else [((why,), count) for why, count in trace.lost.items()]
 
 
 def _lost_counts(measures: Measures) -> Iterable[Sample]:
-    audit = measures.of_process.audit
+    audit = measures.of_process.of(AuditFigures)
     return [] if audit is None else [((why,), count) for why, count in audit.lost.items()]
 
 

@@ -7,9 +7,7 @@ comes from the parent, because the file may have changed before a child is repla
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
 
 from attrs import evolve, frozen
 
@@ -29,25 +27,16 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.feature import ChildSpans
 from window_consumer.plan.handlers import PlannedRoute
 from window_consumer.plan.loading import load_app
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.spans import CallSpans, spanned
+from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.child_main import ChildTools
 from window_consumer.runtime.worker import SystemClock
-
-
-class ChildSpans(Protocol):
-    """How a child process makes the spans of its calls. Pickled."""
-
-    def begin(self, faults: ErrorReports) -> CallSpans | None:
-        """Return the spans of the child's calls, None if nothing exports them."""
-
-    def around(self, lifespan: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """Return the child's lifespan, after which what is left is sent."""
 
 
 @frozen
@@ -65,7 +54,7 @@ class ChildSpec:
     errors: ErrorsConfig
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child must have the same."""
-    spans: ChildSpans | None = None
+    spans: tuple[ChildSpans, ...] = ()
 
     def __call__(self) -> ChildTools:
         """Import the application and build the handler, as in the parent."""
@@ -96,10 +85,12 @@ class ChildSpec:
             self.mask, app.redactor, self.errors.message, self.mask_rules.error_text
         )
         resources = app.resources_of_child()
-        calls = None if self.spans is None else self.spans.begin(faults)
-        if self.spans is not None and calls is not None:
-            handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
-            resources = self.spans.around(resources)
+        for spans in self.spans:
+            calls = spans.begin(faults)
+            if calls is not None:
+                kind = {"batches": worker.is_batch, "coroutines": worker.is_async}
+                handler = spanned(handler, calls, **kind)
+                resources = spans.around(resources)
         rules = self.mask_rules
         whose = RecordOwner(
             self.config.name,
@@ -110,24 +101,22 @@ class ChildSpec:
         return ChildTools(caller, resources, attempts_before, self.config.handlers)
 
 
-def blueprints_of(
-    app: AppDefinition,
-    plan: AppPlan,
-    spans_of: Callable[[PlannedWorker], ChildSpans | None] = lambda _worker: None,
-) -> Mapping[str, ChildSpec]:
+def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
     """Return the child specs of workers whose pools have child processes, by worker.
 
     Raises UsageError if child processes could not import the application.
     """
     return {
-        worker.name: child_spec_of(app, plan, worker, spans_of(worker))
+        worker.name: child_spec_of(
+            app, plan, worker, app.features.spans_of_child(app.name, plan, worker)
+        )
         for worker in plan.workers
         if worker.pool.has_children
     }
 
 
 def child_spec_of(
-    app: AppDefinition, plan: AppPlan, worker: PlannedWorker, spans: ChildSpans | None = None
+    app: AppDefinition, plan: AppPlan, worker: PlannedWorker, spans: tuple[ChildSpans, ...] = ()
 ) -> ChildSpec:
     """Return a worker's child spec; raise UsageError if a child could not import it."""
     conditions = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions.lookup import WallMs
@@ -19,6 +19,7 @@ from window_consumer.plan.calls import (
     refuse_mixtures,
     refuse_once,
 )
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.handlers import (
     Handler,
     HandlerSpec,
@@ -44,11 +45,15 @@ Token = tuple[str, float]
 """A token and its expiry, in seconds since 1970."""
 
 
+NO_FEATURES: Final = FeatureList()
+
+
 class AppDefinition:
     """The part of an ``App`` that features need, without decorators and start."""
 
-    def __init__(self, name: str, *, version: str = ""):
+    def __init__(self, name: str, *, version: str = "", features: FeatureList = NO_FEATURES):
         self.name = name
+        self.features = features
         self.version = version
         self._handlers: dict[str, HandlerSpec] = {}
         self._middleware: list[Layer] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -19,12 +19,6 @@ _ASK_S: Final = 5.0
 """How long a start waits for the cluster's answer about the topic, on which nothing depends."""
 
 _PARTITIONS: Final = 4
-
-_WEEK_MS: Final = 7 * 86_400_000
-"""Long enough for questions on Monday about last weekend."""
-
-_MONTH_MS: Final = 30 * 86_400_000
-"""Counts are compared by the day, and holidays last longer than a week."""
 
 
 @frozen
@@ -45,6 +39,8 @@ class EventTopic:
     """The section of the configuration that requires it."""
     what: str
     """A description of its records."""
+    purpose: str
+    """What it is for, in a reason for permissions."""
     without_it: str
     """The effect while it cannot be written to."""
     retention_ms: int
@@ -85,26 +81,6 @@ class EventTopic:
         """Return the topic to create."""
         config = {"cleanup.policy": "delete", "retention.ms": str(self.retention_ms)}
         return NewCopyTopic(self.name, _PARTITIONS, replication, config)
-
-
-def trace_topic(config: Config) -> EventTopic:
-    """Return the topic for the events of the message trace."""
-    lost = "events of the trace are lost until then; workers run all the same"
-    return EventTopic(config.trace.topic, "trace", "events of the message trace", lost, _WEEK_MS)
-
-
-def audit_topic(config: Config) -> EventTopic:
-    """Return the topic for the counts of the audit."""
-    lost = "counts stay in audit.directory until then"
-    return EventTopic(config.audit.topic, "audit", "counts of the audit", lost, _MONTH_MS)
-
-
-def event_topics(config: Config) -> Iterator[EventTopic]:
-    """Yield the topics that a configuration writes to."""
-    if config.trace.sample is not None:
-        yield trace_topic(config)
-    if config.audit.enabled:
-        yield audit_topic(config)
 
 
 def event_properties(config: Config, first: WorkerConfig, kind: Kind) -> Mapping[str, Any]:

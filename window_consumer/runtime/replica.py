@@ -41,6 +41,14 @@ class ReplicaIdentity:
     """The Unix socket for its windows, None without any."""
 
 
+@frozen
+class ReplicaSockets:
+    """The Unix sockets on which a replica answers its supervisor."""
+
+    health: Path
+    admin: Path
+
+
 def number_of_this_copy() -> str:
     """Return the number of this replica, "" where it is none."""
     return os.environ.get(NUMBER, "") if PARENT in os.environ else ""
@@ -54,17 +62,13 @@ def this_copy() -> ReplicaIdentity | None:
     directory = os.environ.get(SOCKETS)
     if directory is None:
         return ReplicaIdentity(number, None)
-    return ReplicaIdentity(number, socket_of(directory, number), admin_socket_of(directory, number))
+    sockets = sockets_of(directory, number)
+    return ReplicaIdentity(number, sockets.health, sockets.admin)
 
 
-def socket_of(directory: str, number: str) -> Path:
-    """Return the socket on which a replica answers probes."""
-    return Path(directory, f"{number}.socket")
-
-
-def admin_socket_of(directory: str, number: str) -> Path:
-    """Return the socket on which a replica shows its windows."""
-    return Path(directory, f"{number}.admin")
+def sockets_of(directory: str, number: str) -> ReplicaSockets:
+    """Return the sockets on which a replica answers probes and shows its windows."""
+    return ReplicaSockets(Path(directory, f"{number}.socket"), Path(directory, f"{number}.admin"))
 
 
 def join_supervisor() -> bool:

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Final
-
 import click
 
 from window_consumer.cli.options import LazyGroup
-
-COMMANDS: Final = MappingProxyType(
-    {
-        "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
-        "pipeline": "window_consumer.spark.cli:pipeline_group",
-    }
-)
-"""Each command's ``module:attribute``, imported when it is called."""
 
 _PIPELINE = {
     "jars": "window_consumer.spark.commands.jars:jars_command",

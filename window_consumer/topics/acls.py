@@ -8,6 +8,7 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from window_consumer.config import Config, WorkerConfig
+from window_consumer.plan.event_topics import EventTopic
 
 Kind = Literal["topic", "group", "transactional-id"]
 
@@ -51,13 +52,11 @@ def rights_of(
         yield AclRule("transactional-id", progress, transactions, why, is_prefix=True)
 
 
-def rights_of_telemetry(config: Config) -> Iterator[AclRule]:
-    """Yield what the trace and the audit need."""
-    operations = ("WRITE", "DESCRIBE", *(("CREATE",) if config.topics.create else ()))
-    if config.trace.sample is not None:
-        yield AclRule("topic", config.trace.topic, operations, "the message trace")
-    if config.audit.enabled:
-        yield AclRule("topic", config.audit.topic, operations, "the audit")
+def rights_of_telemetry(topics: Iterable[EventTopic], *, create: bool) -> Iterator[AclRule]:
+    """Yield what the trace and the audit need; ``create`` is ``topics.create``."""
+    operations = ("WRITE", "DESCRIBE", *(("CREATE",) if create else ()))
+    for topic in topics:
+        yield AclRule("topic", topic.name, operations, topic.purpose)
 
 
 def rights_of_outbox(config: Config) -> Iterator[AclRule]:

@@ -85,6 +85,7 @@ class Principal(click.ParamType[str]):
     metavar="DURATION",
     help="Give up when no broker answers for this long (exit code 1). [default: 10s]",
 )
+@common.features
 def plan_command(**options: Any) -> int:
     """Print the topics and ACLs that the workers need; change nothing.
 
@@ -113,7 +114,7 @@ def _planner(options: dict[str, Any]) -> Planner:
     if options["application"]:
         app = load_app(options["application"])
         return Planner.of_application(app, options["config"], **more)
-    return Planner.of_config(options["config"], **more)
+    return Planner.of_config(options["config"], options["features"], **more)
 
 
 def _sizes(partitions: int | None, replication: int | None) -> AssumedSizes | None:

@@ -25,7 +25,8 @@ from window_consumer.model.errors import (
 )
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.event_topics import event_properties, event_topics
+from window_consumer.plan.event_topics import event_properties
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.ladder_topics import (
     Model,
     copy_topics,
@@ -101,6 +102,7 @@ class Planner:
     """By name: whether the worker writes dead letters."""
     sizes: AssumedSizes | None
     """None to ask the cluster."""
+    features: FeatureList
     oauth_token: OauthToken | None = None
     timeout_s: float = 10.0
 
@@ -118,12 +120,13 @@ class Planner:
         """Return the planner for the workers that ``run`` would run; raises ConfigError."""
         plan = app.plan(file, only=only, overrides=overrides)
         workers = {each.name: each.writes_dead_letters for each in plan.workers}
-        return cls(plan.loaded, workers, sizes, app.token_function, timeout_s)
+        return cls(plan.loaded, workers, sizes, app.features, app.token_function, timeout_s)
 
     @classmethod
     def of_config(
         cls,
         file: Path,
+        features: FeatureList,
         *,
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
@@ -146,7 +149,8 @@ class Planner:
             if not worker.topics and not worker.patterns:
                 where = loaded.where(("workers", worker.name))
                 raise ConfigError(f"{where}: workers.{worker.name}.topics: is missing\n{_NAME_IT}")
-        return cls(loaded, {each.name: _may_write(each) for each in chosen}, sizes, None, timeout_s)
+        workers = {each.name: _may_write(each) for each in chosen}
+        return cls(loaded, workers, sizes, features, None, timeout_s)
 
     def plans(self) -> list[ClusterPlan]:
         """Return what each cluster of the workers needs, in the order of the configuration.
@@ -198,7 +202,7 @@ class Planner:
         replication: Mapping[str, int],
     ) -> None:
         """Add the topics of trace and audit to the plan of their cluster."""
-        topics = list(event_topics(self.loaded.config))
+        topics = list(self.features.event_topics(self.loaded.config))
         if not topics:
             return
         first = self.loaded.config.workers[next(iter(self.workers))]
@@ -209,7 +213,7 @@ class Planner:
         ]
         cluster = clusters.get(bootstrap)
         plan.topics += new if cluster is None else _compared(new, cluster)
-        plan.rights += rights_of_telemetry(self.loaded.config)
+        plan.rights += rights_of_telemetry(topics, create=self.loaded.config.topics.create)
 
     def _add_outbox(self, found: dict[str, ClusterPlan]) -> None:
         """Add what the relay needs to the plan of its cluster: that of the file, or the first."""

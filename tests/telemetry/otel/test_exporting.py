@@ -27,8 +27,8 @@ from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.instruments import Figures, InstrumentedWorkers, instrument
 from window_consumer.runtime.figures.measures import (
+    FeatureFigures,
     Measures,
-    ProcessFigures,
     SpanFigures,
     TraceFigures,
 )
@@ -114,7 +114,7 @@ def measures(calls: int, seconds: float) -> Measures:
         WorkerSnapshot(name="charge", group="shop", is_ready=True, silent_s=0.5),
         Counters(delivered=calls, moved_to=Counter({"10s": 2})),
         "key",
-        spans=SpanFigures(7, {"limit": 1, "queue": 3}),
+        features=FeatureFigures((SpanFigures(7, {"limit": 1, "queue": 3}),)),
         durations=Histogram(tuple(counts), seconds),
     )
 
@@ -165,7 +165,7 @@ def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their
     provider = providers.meters(Resource({}), [exporter], figures)
     instrument(provider.get_meter(names.SCOPE), figures)
     for lost, blocked_s in ((3, 1.5), (4, 0.0)):
-        shared = ProcessFigures(TraceFigures(10, {"disk": lost}, 0, None, blocked_s))
+        shared = FeatureFigures((TraceFigures(10, {"disk": lost}, 0, None, blocked_s),))
         told = [
             evolve(
                 measures(1, 0.1), snapshot=WorkerSnapshot(name=f"{name}{lost}"), of_process=shared

@@ -92,7 +92,7 @@ def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() 
 
         def set_up(**environment):
             told = sdk.set_up("shop", sdk.Sdk(), environment, lambda *warning: said.append(warning))
-            assert told.tracer() is None and told.measure() is None
+            assert told.tracer() is None and told.measure(()) is None
             told.end()
 
         set_up()
@@ -147,7 +147,7 @@ def test_providers_of_others_are_used_and_left_alone() -> None:
         told = sdk.set_up("shop", sdk.Sdk(), environment, warn=None)
         assert told.tracers is told.meters is None
         assert (trace.get_tracer_provider(), metrics.get_meter_provider()) == theirs
-        assert told.measure() is not None
+        assert told.measure(()) is not None
         told.end()
         assert told.tracer().start_span("x").is_recording()
         """)

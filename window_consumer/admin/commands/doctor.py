@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
-from attrs import evolve
 
 from window_consumer.admin.cli import authority_option, token_option
 from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
 from window_consumer.admin.doctor.collection import Examination, Process
-from window_consumer.admin.doctor.diagnosis import Diagnosis, with_outbox
-from window_consumer.app.listeners import outbox_backlog
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
@@ -28,8 +26,9 @@ from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.redaction import printable
 from window_consumer.plan.clients import Clients
+from window_consumer.plan.diagnosis import Diagnosis
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_app, load_without_handlers
-from window_consumer.runtime.figures.measures import RELAY_FAILED
 
 _SHORTEST_S = 2.0
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations
@@ -60,6 +59,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @options.overrides
+@options.features
 @click.option(
     "--start-timeout",
     type=Duration(),
@@ -79,6 +79,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     as_json: bool,
     overrides: tuple[str, ...],
     start_timeout: float,
+    features: FeatureList,
 ) -> int:
     """Name the likely cause of lag, with the figures that support it.
 
@@ -101,11 +102,10 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         unreached = {worker.name for worker in workers}.difference(clusters)
         examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
         diagnosis = examination.run(for_s)
-        backlog = outbox_backlog(loaded.config)
-        if backlog is not None:
-            backlog = evolve(backlog, failures=_relay_failures(loaded.config, processes))
-        found = with_outbox(diagnosis, backlog)
-        return _conclude(found, mask, as_json=as_json)
+        readiness = partial(_readiness, loaded.config, processes)
+        for feature in features.each:
+            diagnosis = diagnosis.joined(feature.diagnose(loaded.config, readiness))
+        return _conclude(diagnosis, mask, as_json=as_json)
     except Exception as error:
         return explain(error, mask)
 
@@ -159,8 +159,8 @@ def processes_of(
     ]
 
 
-def _relay_failures(config: Config, processes: Sequence[Process]) -> list[str]:
-    """Return why relays beside workers do not run."""
+def _readiness(config: Config, processes: Sequence[Process]) -> list[str]:
+    """Return the lines of ``/readyz`` of all processes that answer."""
     asked = {each.address: each.access for each in processes}
     if config.health.address is not None and config.health.address.port:
         asked[_reached(config.health.address, False)] = Access()
@@ -169,9 +169,7 @@ def _relay_failures(config: Config, processes: Sequence[Process]) -> list[str]:
         with suppress(AskError):  # an examination of workers has its own note about it
             _, text = fetch(address, "/readyz", access)
             lines += text.decode("utf-8", "replace").splitlines()
-    return [
-        line.partition(RELAY_FAILED)[2] for line in dict.fromkeys(lines) if RELAY_FAILED in line
-    ]
+    return list(dict.fromkeys(lines))
 
 
 def _reached(address: ListenAddress, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - one of two callers

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 
 from window_consumer.admin.client import Access, AdminAddress, AskError, ask, fetch
-from window_consumer.admin.doctor.diagnosis import Diagnosis, diagnose
+from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import (
     GroupLook,
@@ -27,6 +27,7 @@ from window_consumer.config import Config, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.topics.patterns import matching_topics
 
 EVERY_S: Final = 1.0

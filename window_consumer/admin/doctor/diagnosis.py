@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from window_consumer.admin.doctor.causes import CauseKind, LikelyCause
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import gil_bound, loop_blocked, loop_bound
 from window_consumer.admin.doctor.rules.load import handler_slow, hot_key, hot_partition, rate
@@ -22,7 +21,7 @@ from window_consumer.admin.doctor.rules.stuck import (
 )
 from window_consumer.admin.doctor.rules.supply import broker_away, broker_slow, fetch_bound
 from window_consumer.admin.doctor.samples import GroupLook
-from window_consumer.runtime.figures.measures import OutboxBacklog
+from window_consumer.plan.diagnosis import CauseKind, Diagnosis, LikelyCause
 
 RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     breaker_open,
@@ -43,80 +42,6 @@ RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     broker_slow,
     fetch_bound,
 )
-
-
-@frozen
-class Diagnosis:
-    """The result of a diagnosis."""
-
-    causes: tuple[LikelyCause, ...]
-    """The likeliest first; empty if nothing is wrong."""
-    well: tuple[str, ...] = ()
-    """A sentence for each observed worker without a problem."""
-    notes: tuple[str, ...] = ()
-    """What could not be queried, and why."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values; the names of causes and fields are stable."""
-        return {
-            "ok": not self.causes,
-            "causes": [
-                {
-                    "cause": cause.kind.value,
-                    "worker": cause.worker,
-                    "process": cause.where or None,
-                    "partition": None if cause.partition is None else str(cause.partition),
-                    "sentence": cause.sentence,
-                    "figures": dict(cause.figures),
-                    **({"stack": cause.stack} if cause.stack else {}),
-                }
-                for cause in self.causes
-            ],
-            "well": list(self.well),
-            "notes": list(self.notes),
-        }
-
-    def as_text(self) -> Iterator[str]:
-        """Yield readable lines."""
-        for cause in self.causes:
-            of = f" of {cause.where}" if cause.where else ""
-            yield f"{cause.worker}{of}: {cause.sentence}"
-            yield from (f"    {line}" for line in cause.stack.splitlines())
-        yield from self.well
-        yield from (f"note: {note}" for note in self.notes)
-
-
-OUTBOX: Final = "outbox"
-"""What stands for the worker of causes that are the outbox's."""
-
-OUTBOX_WAITS_S: Final = 30.0
-"""Rows are sent within a second; a row this old is stuck."""
-
-
-def with_outbox(diagnosis: Diagnosis, outbox: OutboxBacklog | None) -> Diagnosis:
-    """Return the diagnosis with what holds up the rows of an outbox, if anything does."""
-    if outbox is None:
-        return diagnosis
-    if outbox.failures:
-        sentence = f"its relay failed, and begins again: {outbox.failures[0]}"
-    elif outbox.error is not None:
-        sentence = f"its database does not answer, so nothing is sent: {outbox.error}"
-    elif outbox.blocked:
-        sentence = (
-            f"Kafka refuses {outbox.blocked} rows, and later rows of their keys wait:"
-            " `window-consumer outbox list --failed` says why"
-        )
-    elif outbox.oldest_s >= OUTBOX_WAITS_S:
-        sentence = (
-            f"its oldest row has waited for {outbox.oldest_s:.0f} s: no relay runs (`outbox.relay`,"
-            " `window-consumer outbox run`), or its log says what Kafka answers"
-        )
-    else:
-        return evolve(diagnosis, well=(*diagnosis.well, "outbox: nothing waits for long"))
-    figures = {"oldest_s": outbox.oldest_s, "blocked": outbox.blocked}
-    cause = LikelyCause(CauseKind.OUTBOX_WAITS, OUTBOX, sentence, figures, weight=97)
-    causes = sorted((*diagnosis.causes, cause), key=lambda each: -each.weight)
-    return evolve(diagnosis, causes=tuple(causes))
 
 
 def diagnose(

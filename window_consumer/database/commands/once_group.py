@@ -10,7 +10,7 @@ import click
 
 from window_consumer.cli import options as common
 from window_consumer.cli.output import OK, WRONG_USAGE, explain, print_error
-from window_consumer.database.wire import once_workers
+from window_consumer.database.feature import has_once
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.loading import load_app
@@ -81,9 +81,9 @@ def _databases(
 ) -> tuple[list[Any], AppPlan]:
     """Return the databases of the application's handlers with once; raises UsageError."""
     plan = load_app(application).plan(config, overrides=overrides)
-    workers = once_workers(plan.config, plan.workers)
-    if not workers:
+    if not has_once(plan.workers):
         raise UsageError(f"{application}: no handler has once=")
+    from window_consumer.database.once.startup import once_workers  # noqa: PLC0415 - SQLAlchemy is optional
     from window_consumer.database.once.table_contents import once_databases  # noqa: PLC0415 - SQLAlchemy is optional
 
-    return once_databases(workers), plan
+    return once_databases(once_workers(plan.config, plan.workers)), plan

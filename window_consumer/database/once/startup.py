@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool, QueuePool
 
-from window_consumer.config import WorkerConfig
+from window_consumer.config import Config, WorkerConfig
 from window_consumer.database.connection_errors import DatabaseUser, reason_of, refusal_of
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.once.abandoned import AbandonedCalls, Watched, watch_beside
@@ -23,8 +23,10 @@ from window_consumer.database.once.once import Once
 from window_consumer.database.once.once_ids import EffectOwner
 from window_consumer.database.once.statements import statements_of
 from window_consumer.database.once.tables import MAX_DELETED
-from window_consumer.model.errors import RunError
+from window_consumer.database.outbox.table import Outbox
+from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.runtime.log import own_logger
 
 T = TypeVar("T")
@@ -45,6 +47,43 @@ class OnceWorker:
     once: Once
     config: WorkerConfig
     has_children: bool = False
+
+
+def once_workers(config: Config, workers: Sequence[PlannedWorker]) -> list[OnceWorker]:
+    """Return the workers with ``once``; raise UsageError for shards that differ."""
+    found = [
+        OnceWorker(route.handler.once, worker.config, worker.pool.has_children)
+        for worker in workers
+        for route in worker.routes
+        if isinstance(route.handler.once, Once)
+    ]
+    for each in found:
+        _check_shards(config, each.config.name, each.once.outbox)
+    return found
+
+
+def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
+    if (
+        outbox is not None
+        and config.outbox.database is not None
+        and outbox.table.fullname == config.outbox.table
+        and outbox.shards != config.outbox.shards
+    ):
+        raise UsageError(
+            f"worker {worker}: once= has an Outbox(shards={outbox.shards}), but outbox.shards is"
+            f" {config.outbox.shards}: use the same number in both places"
+        )
+
+
+def once_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
+    """Check what workers with ``once`` need and start their threads; these end with ``beside``.
+
+    Raises UsageError for missing tables and for wrong columns.
+    """
+    check_before_start(workers)
+    close_loops_beside(workers, beside)
+    clean_beside(workers, beside)
+    watch_calls_beside(workers, beside)
 
 
 def check_before_start(workers: Sequence[OnceWorker]) -> None:

@@ -21,6 +21,7 @@ from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import RedriveJob, RedriveRequest, redrive_jobs
 from window_consumer.kafka.cluster.groups import groups_reading
 from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_app, load_without_handlers
 
 _SAY_S = 5.0
@@ -71,6 +72,7 @@ _LEFT = (
 )
 @START_TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.features
 def redrive_command(**options: Any) -> int:
     """Put dead letters back, into the group's own entry topic.
 
@@ -101,7 +103,7 @@ def redrive_command(**options: Any) -> int:
             timeout_s=options["start_timeout"],
         )
         _warn_of_other_groups(jobs, agreed=options["yes"] or options["dry_run"])
-        return _run(jobs, as_json=options["as_json"])
+        return _run(jobs, options["features"], as_json=options["as_json"])
     except WindowConsumerError as error:
         return explain(error, Mask(loaded.secrets))
 
@@ -113,7 +115,7 @@ def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
         return
     lines = []
     for job in concerned:
-        others = [group for group in _groups_of(job) if group != job.consumer_group]
+        others = [group for group in _groups_of(job) if group != job.target.group]
         consequence = (
             f"would be seen again by: {', '.join(others)}" if others else "has no other group"
         )
@@ -131,13 +133,13 @@ def _groups_of(job: RedriveJob) -> list[str]:
     return groups_reading(clients.admin, job.topics.source, clients.log, clients.oauth_token)
 
 
-def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
+def _run(jobs: Sequence[RedriveJob], features: FeatureList, *, as_json: bool) -> int:
     signals = Signals.install()
     reports = [_Report(job) for job in jobs]
     try:
         for report in reports:
             if not signals.stop.is_set():
-                report.run(signals.stop.is_set)
+                report.run(signals.stop.is_set, features)
     finally:
         if as_json:
             click.echo(json.dumps({"redrives": [each.as_json() for each in reports]}, indent=2))
@@ -161,7 +163,7 @@ class _Report:
     complete: bool = False
     _said_at: float = field(factory=monotonic)
 
-    def run(self, stop_asked: Callable[[], bool]) -> None:
+    def run(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
         def asked() -> bool:
             if monotonic() - self._said_at >= _SAY_S:
                 self._said_at = monotonic()
@@ -170,7 +172,7 @@ class _Report:
 
         way = f"{self.job.topics.dead_letters.name}, progress in {self.job.group}"
         click.echo(f"{self.job.worker}: reads {way}", err=True)
-        self.complete = self.job.run(self.counts, asked)
+        self.complete = self.job.run(self.counts, asked, features)
 
     def as_json(self) -> dict[str, Any]:
         job = self.job

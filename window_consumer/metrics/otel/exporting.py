@@ -26,9 +26,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel.instruments import Figures, conventional_attributes_of, samples
+from window_consumer.runtime.figures.metric import Metric, MetricKind
 
 
 @define(eq=False)

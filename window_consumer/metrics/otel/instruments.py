@@ -17,9 +17,9 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.metric import Metric, MetricKind
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.runtime.figures.measures import Measures
+from window_consumer.runtime.figures.metric import Metric, MetricKind
 
 
 @frozen(eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from window_consumer.metrics.otel.instruments import Figures, instrument
 from window_consumer.metrics.otel.spans import GiveIds, no_ids
 from window_consumer.metrics.otel.trace_ids import LOW, Keeps
 from window_consumer.model.log_events import LogEvent, Warn
+from window_consumer.runtime.figures.metric import Metric
 from window_consumer.runtime.log import own_logger
 
 if TYPE_CHECKING:
@@ -79,17 +80,17 @@ class Sdk:
         ours = trace.get_tracer_provider() is self.tracers
         return _bound_of(self.tracers.sampler) if ours else None
 
-    def measure(self) -> Figures | None:
+    def measure(self, listed: Iterable[Metric]) -> Figures | None:
         """Return the figures to feed, or None if no metrics are exported.
 
-        The first call creates the instruments, which cannot be removed.
+        The first call creates the instruments of these metrics, which cannot be removed.
         """
         provider = metrics.get_meter_provider()
         if type(provider).__module__.startswith("opentelemetry.metrics"):
             return None  # the API's own ones, which do nothing
         if self._instrumented is not provider:
             self._instrumented = provider
-            instrument(metrics.get_meter(names.SCOPE, _version()), self.figures)
+            instrument(metrics.get_meter(names.SCOPE, _version()), self.figures, listed)
         return self.figures
 
     def end(self, timeout_s: float = FLUSH_S) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from window_consumer.admin.doctor.causes import CauseKind, LikelyCause
 from window_consumer.admin.doctor.evidence import WorkerEvidence
+from window_consumer.plan.diagnosis import CauseKind, LikelyCause
 from window_consumer.runtime.pools.registry import KINDS
 
 CORES: Final = (0.6, 1.3)

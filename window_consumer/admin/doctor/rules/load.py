@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Final
 
-from window_consumer.admin.doctor.causes import BUSY, IDLE, CauseKind, Figure, LikelyCause, duration
+from window_consumer.admin.doctor.causes import BUSY, IDLE, duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
 from window_consumer.engine.windows_snapshot import PartitionSnapshot
+from window_consumer.plan.diagnosis import CauseKind, Figure, LikelyCause
 
 LINE_SHARE: Final = 0.5
 LEAST_LINE: Final = 8

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from window_consumer.admin.doctor.causes import CauseKind, LikelyCause, duration
+from window_consumer.admin.doctor.causes import duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import SILENT, UNHEARD
 from window_consumer.engine.windows_snapshot import CallSnapshot, PartitionSnapshot
+from window_consumer.plan.diagnosis import CauseKind, LikelyCause
 
 HOVERS_S: Final = 5.0
 """A start cell without progress for longer is suspicious ..."""

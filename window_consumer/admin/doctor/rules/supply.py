@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from window_consumer.admin.doctor.causes import BUSY, IDLE, CauseKind, LikelyCause, duration
+from window_consumer.admin.doctor.causes import BUSY, IDLE, duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
+from window_consumer.plan.diagnosis import CauseKind, LikelyCause
 
 SLOW_TRIP_S: Final = 0.2
 """Within a data centre a broker answers in a few milliseconds."""

@@ -6,8 +6,9 @@ application itself sets up its own providers, or calls ``set_up`` too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from attrs import frozen
@@ -15,7 +16,7 @@ from attrs import frozen
 from window_consumer.config import OpenTelemetryConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.metrics.health import Health
+from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import sdk
 from window_consumer.metrics.otel.call_spans import OtelCallSpans
@@ -25,29 +26,18 @@ from window_consumer.metrics.otel.slice_spans import NoteTaker, SliceSpans
 from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.figures.measures import SpanFigures
-
-FLUSH_S: Final = sdk.FLUSH_S
-"""How long telemetry gets at the end to send what is left."""
+from window_consumer.runtime.figures.measures import MeasuredWorkers, SpanFigures
+from window_consumer.runtime.figures.metric import Metric
 
 _CHILD_FLUSH_S: Final = 0.5
 """Short, because a child is killed soon after it was told to end."""
 
 
-def set_up(application: str) -> sdk.Sdk:
-    """Set up the SDK as the variables request, see ``sdk.set_up``."""
-    return sdk.set_up(application)
-
-
-def export_problems(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each unreadable file that a variable names for OTLP."""
-    return missing_files(environment)
-
-
-class Spanning:
-    """Creates the spans of all workers of a process. It is a Listener."""
+class Spanning(RunningFeature):
+    """Creates the spans of all workers of a process."""
 
     def __init__(self, plan: AppPlan, providers: sdk.Sdk, notes: NoteTaker):
         self._plan = plan
@@ -121,38 +111,75 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
     return about if client is None else {**about, names.CLIENT: str(client)}
 
 
-def spanning(
-    plan: AppPlan, beside: ExitStack, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
-) -> Spanning | None:
-    """Return the span factory, or None if no spans are wanted; ``beside`` ends it."""
+@contextmanager
+def spanning(plan: AppPlan, providers: sdk.Sdk) -> Iterator[Spanning | None]:
+    """Yield the factory of spans, None if none are wanted; send what is left at the end."""
     if not plan.config.opentelemetry.spans or providers.tracer() is None:
-        return None
+        yield None
+        return
     notes = NoteTaker()
-    beside.callback(notes.end, sdk.FLUSH_S)
-    return Spanning(plan, providers, notes)
+    try:
+        yield Spanning(plan, providers, notes)
+    finally:
+        notes.end(sdk.FLUSH_S)
 
 
 @contextmanager
 def metering(
-    plan: AppPlan, health: Health, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
+    plan: AppPlan, workers: MeasuredWorkers, metrics: Iterable[Metric], providers: sdk.Sdk
 ) -> Iterator[None]:
     """Report the metrics to OpenTelemetry during the block, if any are wanted."""
-    figures = providers.measure() if plan.config.opentelemetry.metrics else None
+    figures = providers.measure(metrics) if plan.config.opentelemetry.metrics else None
     if figures is None:
         yield
         return
 
     def measure() -> list[Any]:
-        health.run_periodic()
-        return health.measures()
+        workers.run_periodic()
+        return workers.measures()
 
-    figures.labels = health.labels
-    source = InstrumentedWorkers(measure, lambda: health.measures(with_windows=False))
+    figures.labels = workers.labels
+    source = InstrumentedWorkers(measure, lambda: workers.measures(with_windows=False))
     figures.begin(source)
     try:
         yield
     finally:
         figures.end(source)
+
+
+class OpenTelemetryFeature(Feature):
+    """Metrics and spans for OpenTelemetry."""
+
+    name = "opentelemetry"
+
+    def warnings(self, plan: AppPlan) -> Iterator[str]:
+        """Yield a sentence for each unreadable file that a variable names for OTLP."""
+        del plan
+        return missing_files(os.environ)
+
+    def set_up(self, application: str) -> Callable[[float], None]:
+        """Set up the SDK as the variables request, see ``sdk.set_up``."""
+        opentelemetry = sdk.set_up(application)
+        return lambda left_s: opentelemetry.end(min(sdk.FLUSH_S, left_s))
+
+    @contextmanager
+    def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:
+        """Report metrics and make spans, if any are wanted."""
+        plan, providers = start.plan, sdk.OF_THIS_PROCESS
+        metrics = (*METRICS, *start.metrics)
+        with metering(plan, start.workers, metrics, providers), spanning(plan, providers) as spans:
+            yield spans
+
+    def spans_of_child(
+        self, application: str, plan: AppPlan, worker: PlannedWorker
+    ) -> SpansOfChild | None:
+        """Return what a worker's children need for their spans, None if none are wanted."""
+        config = plan.config.opentelemetry
+        providers = sdk.OF_THIS_PROCESS
+        if not config.spans or providers.tracer() is None:
+            return None
+        own = providers.tracers is not None
+        return SpansOfChild(application, own, attributes_of(worker), config)
 
 
 @frozen
@@ -185,12 +212,3 @@ class SpansOfChild:
                 yield state
         finally:
             sdk.OF_THIS_PROCESS.end(_CHILD_FLUSH_S)
-
-
-def spans_of_child(application: str, plan: AppPlan, worker: PlannedWorker) -> SpansOfChild | None:
-    """Return what a worker's children need for their spans, or None if no spans are wanted."""
-    config = plan.config.opentelemetry
-    providers = sdk.OF_THIS_PROCESS
-    if not config.spans or providers.tracer() is None:
-        return None
-    return SpansOfChild(application, providers.tracers is not None, attributes_of(worker), config)

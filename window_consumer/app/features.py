@@ -1,0 +1,25 @@
+"""The list of features: the only place that names them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from window_consumer.plan.feature_list import FeatureList
+
+FEATURES: Final = FeatureList(
+    (
+        "window_consumer.metrics.feature:MetricsFeature",
+        "window_consumer.admin.feature:AdminFeature",
+        "window_consumer.metrics.otel.feature:OpenTelemetryFeature",
+        "window_consumer.demo.feature:DemoFeature",
+        "window_consumer.dlq.feature:DlqFeature",
+        "window_consumer.topics.feature:TopicsFeature",
+        "window_consumer.spark.feature:SparkFeature",
+        "window_consumer.trace.feature:TraceFeature",
+        "window_consumer.audit.feature:AuditFeature",
+        "window_consumer.database.feature:DatabaseFeature",
+        "window_consumer.simulator.feature:SimulatorFeature",
+    )
+)
+"""They start in this order, and end in the reverse one; commands are listed in it. Probes come
+first: they answer while the others start."""

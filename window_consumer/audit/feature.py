@@ -1,0 +1,174 @@
+"""The message audit as a feature: its topic, its directory, its counters."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from window_consumer.audit.consumer import AuditRules
+from window_consumer.audit.count import CountTier
+from window_consumer.audit.process_audit import Audit, AuditSettings
+from window_consumer.audit.sink import CountingSink, CountingWriter
+from window_consumer.config import AuditConfig, Config
+from window_consumer.engine.observer import Observer
+from window_consumer.kafka import settings
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.event_topics import EventTopic, event_place, event_properties
+from window_consumer.plan.feature import AppStart, Feature, RedriveTarget, RunningFeature
+from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.runtime.figures.measures import AuditFigures
+from window_consumer.runtime.segment_log.shipper import SegmentOutlet
+from window_consumer.runtime.worker import SystemClock
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+_MONTH_MS: Final = 30 * 86_400_000
+"""Counts are compared by the day, and holidays last longer than a week."""
+
+
+class RunningAudit(RunningFeature):
+    """Counts for all workers of a process."""
+
+    def __init__(self, start: AppStart):
+        self._application = start.application
+        self._plan = start.plan
+        self._audit: Audit | None = None
+        """None until the cluster has answered, and while the disk is full."""
+
+    @contextmanager
+    def beside(self, prepared: Prepared) -> Iterator[None]:
+        """Count. Raises UsageError where the directory is not writable."""
+        plan = self._plan
+        problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
+        if problem is not None:
+            LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.AUDIT_TOPIC_MISSING})
+        rules = settings_of(plan.config.audit, Path(plan.file), self._application)
+        self._audit = begun(rules, partial(_writer, plan, prepared))
+        try:
+            yield
+        finally:
+            if self._audit is not None:
+                self._audit.close()
+
+    def observer_of(self, worker: PreparedWorker) -> Observer | None:
+        """Return the observer that counts what becomes of a worker's records."""
+        if self._audit is None:
+            return None
+        return self._audit.consumer(worker.plan.name, worker.plan.config.group)
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return a Sink that counts what a worker writes."""
+        if self._audit is None:
+            return sink
+
+        def origin_of(topic: str) -> str:
+            # Looked up each time: with patterns the number of topics grows.
+            retry_level = worker.retry_levels.get(topic)
+            return "" if retry_level is None else retry_level.source
+
+        name, group = worker.plan.name, worker.plan.config.group
+        return CountingSink(sink, self._audit.producer(f"{name}-copies", group, origin_of), clock)
+
+    def figures(self) -> AuditFigures | None:
+        """Return the counts of the audit itself."""
+        return None if self._audit is None else self._audit.figures()
+
+
+class AuditFeature(Feature):
+    """The message audit."""
+
+    name = "audit"
+    commands: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"audit": "window_consumer.audit.cli:audit_group"}
+    )
+
+    def event_topics(self, config: Config) -> Iterable[EventTopic]:
+        """Return the topic of its counts."""
+        return [audit_topic(config)] if config.audit.enabled else []
+
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Count for an application whose configuration says so."""
+        return nullcontext(RunningAudit(start) if start.plan.config.audit.enabled else None)
+
+    @contextmanager
+    def redrive_writer(self, target: RedriveTarget, writer: LogWriter) -> Iterator[LogWriter]:
+        """Yield a writer that counts what is put back, if the configuration says so.
+
+        It is closed at the end. Raises UsageError where the audit's directory is not writable.
+        """
+        config = target.loaded.config.audit
+        if not config.enabled:
+            yield writer
+            return
+        clients, group = target.clients, target.group
+        needs = settings.EventNeeds("wc-audit", "all")
+        access = (clients.log, clients.oauth_token)
+        make = partial(EventWriter, clients.producer, needs, config.topic, *access)
+        with Audit(settings_of(config, target.loaded.file, "redrive"), make) as audit:
+            counter = audit.producer(f"{group}-redrive", group, tier=CountTier.REDRIVEN)
+            counting = CountingWriter(
+                writer, counter, target.topic, SystemClock(), transactional=target.transactional
+            )
+            try:
+                yield counting
+            finally:
+                counting.close()
+
+
+def audit_topic(config: Config) -> EventTopic:
+    """Return the topic for the counts of the audit."""
+    return EventTopic(
+        name=config.audit.topic,
+        section="audit",
+        what="counts of the audit",
+        purpose="the audit",
+        without_it="counts stay in audit.directory until then",
+        retention_ms=_MONTH_MS,
+    )
+
+
+def begun(rules: AuditSettings, make_outlet: Callable[[], SegmentOutlet]) -> Audit | None:
+    """Start to count; None where the disk is full, a passing state that must not prevent a start.
+
+    Raises UsageError where the directory is not writable.
+    """
+    try:
+        return Audit(rules, make_outlet)
+    except UsageError as error:
+        if getattr(error.__cause__, "errno", None) not in _FULL:
+            raise
+        LOGGER.warning(
+            "%s; nothing is counted until the next start",
+            error,
+            extra={"event": LogEvent.AUDIT_DISABLED},
+        )
+        return None
+
+
+def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
+    """Return where an audit is kept, and how it counts; ``file`` is the configuration's."""
+    return AuditSettings(
+        directory=file.absolute().parent / str(config.directory),
+        app=app,
+        rules=AuditRules(round(config.bucket * 1000), config.ids),
+        fsync=config.fsync,
+    )
+
+
+def _writer(plan: AppPlan, prepared: Prepared) -> EventWriter:
+    needs = settings.EventNeeds("wc-audit", "all")
+    first = prepared.workers[0]
+    properties = event_properties(plan.config, first.plan.config, "producer")
+    topic = plan.config.audit.topic
+    return EventWriter(properties, needs, topic, first.log, prepared.oauth_token)

@@ -1,0 +1,123 @@
+"""Effects in a database as a feature: the outbox relay, and what ``once`` needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+from window_consumer.config import Config
+from window_consumer.database import require_sqlalchemy
+from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.diagnosis import Diagnosis
+from window_consumer.plan.feature import AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.preflight import Prepared
+from window_consumer.runtime.figures.measures import OutboxFigures
+
+if TYPE_CHECKING:
+    from window_consumer.database.outbox.startup import RelayThread
+
+# SQLAlchemy is optional, and imported where a database is configured.
+
+
+class RunningDatabase(RunningFeature):
+    """The relay of an application, if it has one."""
+
+    def __init__(self, plan: AppPlan):
+        self._config = plan.config
+        self._relay: RelayThread | None = None
+
+    @contextmanager
+    def beside(self, prepared: Prepared) -> Iterator[None]:
+        """Run the relay.
+
+        Raises UsageError for a database that cannot be used or lacks the table.
+        """
+        if self._config.outbox.database is None or not self._config.outbox.relay:
+            yield
+            return
+        require_sqlalchemy("outbox")
+        from window_consumer.database.outbox.startup import start_relay  # noqa: PLC0415 - see above
+
+        self._relay = start_relay(self._config, prepared.workers[0].log, prepared.oauth_token)
+        try:
+            yield
+        finally:
+            self._relay.stop()
+
+    def figures(self) -> OutboxFigures | None:
+        """Return the relay's counts."""
+        return None if self._relay is None else self._relay.figures()
+
+    def failure(self) -> str | None:
+        """Return why the relay does not run."""
+        figures = self.figures()
+        failure = None if figures is None else figures.failure
+        return None if failure is None else f"{RELAY_FAILED}{failure}"
+
+
+class DatabaseFeature(Feature):
+    """``once`` and the outbox."""
+
+    name = "database"
+    findings_key = "databases"
+    commands: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "once": "window_consumer.database.commands.once_group:once_group",
+            "outbox": "window_consumer.database.cli:outbox_group",
+        }
+    )
+
+    def warnings(self, plan: AppPlan) -> Iterable[str]:
+        """Return the warnings about databases of ``once``, without connecting."""
+        if not has_once(plan.workers):
+            return []
+        from window_consumer.database.once.startup import once_workers, pool_warning, writer_warning  # noqa: PLC0415 - see above
+
+        found = [
+            warning_of(each)
+            for each in once_workers(plan.config, plan.workers)
+            for warning_of in (pool_warning, writer_warning)
+        ]
+        return dict.fromkeys(warning for warning in found if warning is not None)
+
+    def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
+        """Check the databases of ``once`` and the outbox, see ``databases_of``."""
+        if not has_once(plan.workers) and plan.config.outbox.database is None:
+            return ()
+        require_sqlalchemy("outbox")
+        from window_consumer.database.findings import databases_of  # noqa: PLC0415 - see above
+        from window_consumer.database.once.startup import once_workers  # noqa: PLC0415 - see above
+
+        return databases_of(plan.config, once_workers(plan.config, plan.workers), timeout_s)
+
+    @contextmanager
+    def starting(self, start: AppStart) -> Iterator[RunningFeature]:
+        """Check what workers with ``once`` need, and run their cleaner.
+
+        Raises UsageError for missing tables, for wrong columns, and for an outbox whose number of
+        shards differs from the configuration.
+        """
+        plan = start.plan
+        with ExitStack() as beside:
+            if has_once(plan.workers):
+                from window_consumer.database.once.startup import once_beside, once_workers  # noqa: PLC0415 - see above
+
+                once_beside(once_workers(plan.config, plan.workers), beside)
+            yield RunningDatabase(plan)
+
+    def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
+        """Return what holds up the rows of the outbox. Raises UsageError."""
+        if config.outbox.database is None:
+            return Diagnosis(())
+        require_sqlalchemy("outbox")
+        from window_consumer.database.outbox.startup import backlog_of  # noqa: PLC0415 - see above
+
+        return diagnose_outbox(backlog_of(config.outbox), relay_failures(readiness()))
+
+
+def has_once(workers: Sequence[PlannedWorker]) -> bool:
+    """Return whether a worker has a handler with ``once``."""
+    return any(route.handler.once for worker in workers for route in worker.routes)

@@ -1,0 +1,104 @@
+"""Starts the relay of an outbox on a thread of its own, and asks what waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve, frozen
+from sqlalchemy.exc import SQLAlchemyError
+
+from window_consumer.config import Config, OutboxConfig
+from window_consumer.database.connection_errors import reason_of, refusal_of
+from window_consumer.database.outbox.diagnosis import OutboxBacklog
+from window_consumer.database.outbox.listening import THREAD as LISTENS
+from window_consumer.database.outbox.listening import CommitListener
+from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.sender import KafkaOutboxSender
+from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase, producer_properties
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.errors import RunError
+from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.runtime.figures.measures import OutboxFigures
+
+THREAD: Final = "wc-outbox-relay"
+_END_S: Final = 6.0
+"""A transaction of the relay takes 5 s at most."""
+
+
+@frozen
+class RelayThread:
+    """A relay and its thread."""
+
+    relay: OutboxRelay
+    _stop: threading.Event
+    _threads: Sequence[threading.Thread]
+    """The relay's, and the one that listens to commits of other processes, if any."""
+
+    def stop(self) -> None:
+        """Stop the relay after its transaction; returns within a few seconds."""
+        self._stop.set()
+        self.relay.wake_up.set()
+        for thread in self._threads:
+            thread.join(_END_S)
+
+    def is_alive(self) -> bool:
+        """Return whether the relay is still running."""
+        return self._threads[0].is_alive()
+
+    def figures(self) -> OutboxFigures:
+        """Return the relay's counts, and why it has stopped. Any thread may call."""
+        found = self.relay.figures()
+        if self.is_alive() or self._stop.is_set():
+            return found
+        return evolve(found, failure=found.failure or "its thread has ended")
+
+
+def backlog_of(config: OutboxConfig) -> OutboxBacklog:
+    """Return the backlog of the outbox. Raises UsageError."""
+    database = OutboxDatabase.of(config)
+    try:
+        with database.engine.connect() as connection, connection.begin():
+            counts = database.store.counts(connection)
+    except SQLAlchemyError as error:
+        return OutboxBacklog(error=str(getattr(error, "orig", None) or error))
+    finally:
+        database.engine.dispose()
+    return OutboxBacklog(counts.oldest_s, counts.blocked)
+
+
+def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
+    """Start a relay; raises UsageError for a database that cannot be used or lacks the table.
+
+    Waits for an unavailable database.
+    """
+    database = OutboxDatabase.of(config.outbox)
+    try:
+        database.check()
+        database.check_shards()
+        database.report_missing_indexes()
+    except SQLAlchemyError as error:
+        refusal = refusal_of(error, database.engine.url, OUTBOX)
+        if not isinstance(refusal, RunError):
+            raise refusal or error from error
+        LOGGER.warning(
+            "outbox: the database is not available yet: %s",
+            reason_of(error),
+            extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
+        )
+    stop = threading.Event()
+    holds_keys = config.outbox.on_refused == "block"
+    properties = producer_properties(config)
+    sender = KafkaOutboxSender(properties, log, oauth_token, holds_keys=holds_keys)
+    relay = OutboxRelay(database, sender, database.rules(), stop)
+    threads = [threading.Thread(target=relay.run, name=THREAD, daemon=True)]
+    if config.outbox.notify:
+        engine, channel = database.listening_engine(), database.outbox.channel
+        listener = CommitListener(engine, channel, relay.wake_up, stop)
+        threads.append(threading.Thread(target=listener.run, name=LISTENS, daemon=True))
+    for thread in threads:
+        thread.start()
+    return RelayThread(relay, stop, threads)

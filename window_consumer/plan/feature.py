@@ -1,0 +1,232 @@
+"""What a feature is: an object that ``app`` and the command line drive, each part optional.
+
+A feature derives from ``Feature`` and overrides what it has; ``app/features.py`` lists it. What
+belongs to one application that starts, and then runs, is its ``RunningFeature``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
+
+from attrs import frozen
+
+from window_consumer.config import Config, LoadedConfig
+from window_consumer.engine.observer import Observer
+from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.diagnosis import Diagnosis
+from window_consumer.plan.event_topics import EventTopic
+from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.runtime.calls.spans import CallSpans
+from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.figures.measures import MeasuredWorkers
+from window_consumer.runtime.figures.metric import Metric
+from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
+from window_consumer.runtime.running import Running
+
+
+class Pages(Protocol):
+    """The pages of a feature at the admin address. Owner: the server's event loop."""
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether there is anything to show."""
+
+    def routes(self) -> Sequence[Any]:
+        """Return Starlette's routes."""
+
+
+class CheckFindings(Protocol):
+    """What ``check --connect`` found outside Kafka: an attrs class, which is its JSON."""
+
+    def in_words(self) -> Iterator[str]:
+        """Yield lines for people."""
+
+
+@frozen
+class AppStart:
+    """An application that starts, as its features see it."""
+
+    application: str
+    version: str
+    plan: AppPlan
+    replica: ReplicaIdentity | None
+    """None if this process is no replica of several."""
+    workers: MeasuredWorkers
+    """The figures of the workers, and of the features beside them."""
+    metrics: Sequence[Metric]
+    """Those of all features."""
+    pages: Callable[[], Mapping[str, Pages]]
+    """Returns the pages of all features, by feature; raises ConfigError."""
+    failures: Callable[[], Sequence[str]]
+    """Returns why features keep the process from being ready. Any thread may ask."""
+
+
+@frozen
+class RedriveTarget:
+    """A topic that a redrive writes to."""
+
+    loaded: LoadedConfig
+    clients: Clients
+    group: str
+    """The consumer group whose dead letters go back."""
+    topic: str
+    transactional: bool
+
+
+class ChildSpans(Protocol):
+    """How a child process makes the spans of its calls. Pickled."""
+
+    def begin(self, faults: ErrorReports) -> CallSpans | None:
+        """Return the spans of the child's calls, None if nothing exports them."""
+
+    def around(self, lifespan: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        """Return the child's lifespan, after which what is left is sent."""
+
+
+class RunningFeature:
+    """A feature of an application that starts or runs. Each part does nothing by default."""
+
+    def beside(self, prepared: Prepared) -> AbstractContextManager[object]:
+        """Return what runs from the cluster's answers until all workers have ended."""
+        del prepared
+        return nullcontext()
+
+    def observer_of(self, worker: PreparedWorker) -> Observer | None:
+        """Return an observer of a worker's records."""
+        del worker
+        return None
+
+    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> CallSpans | None:
+        """Return what surrounds a worker's calls in this process."""
+        del worker, faults
+        return None
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return the sink of a worker's copies and results, around ``sink``."""
+        del worker, clock
+        return sink
+
+    def attach(self, running: Running) -> None:
+        """Take the workers, which are about to start."""
+
+    def figures(self) -> object | None:
+        """Return the figures of the process for metrics, an object of a class of their own.
+
+        Any thread may ask.
+        """
+        return None
+
+    def figures_of(self, worker: str) -> object | None:
+        """Return the figures of one worker, likewise."""
+        del worker
+        return None
+
+    def failure(self) -> str | None:
+        """Return a line for ``/readyz`` if the process must not count as ready.
+
+        Any thread may ask.
+        """
+        return None
+
+
+class Feature:
+    """A feature. Each part does nothing by default."""
+
+    name: ClassVar[str]
+    commands: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Each command's ``module:attribute``, imported when it is called."""
+    metrics: ClassVar[Sequence[Metric]] = ()
+    """Counters and gauges that read its figures."""
+    findings_key: ClassVar[str | None] = None
+    """The key of its findings in the JSON of ``check``."""
+
+    # ---- before a start, and in commands
+
+    def refuse(self, plan: AppPlan) -> None:
+        """Raise a UsageError for what no start could use; asks nothing outside this machine."""
+
+    def warnings(self, plan: AppPlan) -> Iterable[str]:
+        """Return the warnings of ``check``."""
+        del plan
+        return ()
+
+    def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
+        """Return what ``check --connect`` finds outside Kafka; raise what a start would raise."""
+        del plan, timeout_s
+        return ()
+
+    def event_topics(self, config: Config) -> Iterable[EventTopic]:
+        """Return the topics that it writes events to."""
+        del config
+        return ()
+
+    def pages(self, plan: AppPlan) -> Pages | None:
+        """Return its pages at the admin address; raises ConfigError."""
+        del plan
+        return None
+
+    def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
+        """Return what ``doctor`` says about it; ``readiness`` asks for the lines of ``/readyz``."""
+        del config, readiness
+        return Diagnosis(())
+
+    # ---- a start, and what runs
+
+    def set_up(self, application: str) -> Callable[[float], None] | None:
+        """Set up what a process of ``run`` has once, before anything starts.
+
+        Returns the function that ends it, which gets the seconds that are left.
+        """
+        del application
+        return None
+
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Return what runs from the start of an application to its end.
+
+        It is entered before the cluster is asked. Raises UsageErrors for what must be corrected.
+        """
+        del start
+        return nullcontext()
+
+    def spans_of_child(
+        self, application: str, plan: AppPlan, worker: PlannedWorker
+    ) -> ChildSpans | None:
+        """Return what surrounds a worker's calls in child processes."""
+        del application, plan, worker
+        return None
+
+    # ---- a supervisor of replicas
+
+    def asks_replicas(self, plan: AppPlan) -> bool:
+        """Return whether ``beside_replicas`` asks the replicas, which then listen."""
+        del plan
+        return False
+
+    def beside_replicas(
+        self,
+        plan: AppPlan,
+        sockets: Mapping[str, ReplicaSockets],
+        pages: Callable[[], Mapping[str, Pages]],
+    ) -> AbstractContextManager[Callable[[str], None] | None]:
+        """Return what runs in the supervisor of replicas; ``sockets`` are theirs, by number.
+
+        ``pages`` returns those of all features. It may yield a function that gets the number of
+        each replica that has ended.
+        """
+        del plan, sockets, pages
+        return nullcontext()
+
+    # ---- a redrive
+
+    def redrive_writer(
+        self, target: RedriveTarget, writer: LogWriter
+    ) -> AbstractContextManager[LogWriter]:
+        """Return the writer of a redrive, around ``writer``."""
+        del target
+        return nullcontext(writer)

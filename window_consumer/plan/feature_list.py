@@ -1,0 +1,194 @@
+"""The list of features, by import path, and those of one application while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
+from importlib import import_module
+
+from attrs import define, field, frozen
+
+from window_consumer.config import Config
+from window_consumer.engine.observer import Observer
+from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.event_topics import EventTopic
+from window_consumer.plan.feature import (
+    AppStart,
+    ChildSpans,
+    Feature,
+    Pages,
+    RedriveTarget,
+    RunningFeature,
+)
+from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.runtime.calls.spans import CallSpans
+from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
+from window_consumer.runtime.figures.metric import Metric
+from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
+from window_consumer.runtime.running import Running
+
+
+@define
+class RunningFeatures:
+    """The features of an application that starts or runs, in the order of the list."""
+
+    workers: MeasuredWorkers = field(init=False)
+    """The workers as metrics see them, with the figures of the features."""
+    each: list[RunningFeature] = field(factory=list)
+
+    @contextmanager
+    def beside(self, prepared: Prepared) -> Iterator[None]:
+        """Run what begins once the cluster has answered."""
+        with ExitStack() as stack:
+            for running in self.each:
+                stack.enter_context(running.beside(prepared))
+            yield
+
+    def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
+        """Return the observers of a worker's records."""
+        found = (running.observer_of(worker) for running in self.each)
+        return tuple(observer for observer in found if observer is not None)
+
+    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> list[CallSpans]:
+        """Return what surrounds a worker's calls in this process."""
+        found = (running.calls_of(worker, faults) for running in self.each)
+        return [calls for calls in found if calls is not None]
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return the sink of a worker's copies and results."""
+        for running in self.each:
+            sink = running.sink_of(worker, sink, clock)
+        return sink
+
+    def attach(self, running: Running) -> None:
+        """Show the workers to all features."""
+        self.workers.attach(running)
+        for each in self.each:
+            each.attach(running)
+
+    def figures(self) -> FeatureFigures:
+        """Return the figures of the process. Any thread may ask."""
+        return _figures(running.figures() for running in self.each)
+
+    def figures_of(self, worker: str) -> FeatureFigures:
+        """Return the figures of one worker. Any thread may ask."""
+        return _figures(running.figures_of(worker) for running in self.each)
+
+    def failures(self) -> list[str]:
+        """Return why features keep the process from being ready. Any thread may ask."""
+        found = (running.failure() for running in self.each)
+        return [failure for failure in found if failure is not None]
+
+
+def _figures(found: Iterator[object | None]) -> FeatureFigures:
+    return FeatureFigures(tuple(each for each in found if each is not None))
+
+
+@frozen(slots=False)
+class FeatureList:
+    """All features. They are imported when one of them is needed first."""
+
+    paths: tuple[str, ...] = ()
+    """Each feature's ``module:attribute``, the attribute being a subclass of ``Feature``."""
+
+    def plus(self, *paths: str) -> FeatureList:
+        """Return the list with further features."""
+        return FeatureList((*self.paths, *paths))
+
+    @cached_property
+    def each(self) -> tuple[Feature, ...]:
+        """The features, in the order of the list."""
+        found = (path.partition(":") for path in self.paths)
+        return tuple(getattr(import_module(module), name)() for module, _, name in found)
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """Each command's ``module:attribute``."""
+        return {name: path for each in self.each for name, path in each.commands.items()}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of the features' figures."""
+        return tuple(metric for each in self.each for metric in each.metrics)
+
+    def refuse(self, plan: AppPlan) -> None:
+        """Raise a UsageError for what no start could use."""
+        for each in self.each:
+            each.refuse(plan)
+
+    def warnings(self, plan: AppPlan) -> tuple[str, ...]:
+        """Return the warnings of ``check``."""
+        return tuple(warning for each in self.each for warning in each.warnings(plan))
+
+    def event_topics(self, config: Config) -> Iterator[EventTopic]:
+        """Yield the topics that a configuration writes events to."""
+        for each in self.each:
+            yield from each.event_topics(config)
+
+    def pages(self, plan: AppPlan) -> dict[str, Pages]:
+        """Return the pages at the admin address, by feature; raises ConfigError."""
+        found = ((each.name, each.pages(plan)) for each in self.each)
+        return {name: pages for name, pages in found if pages is not None}
+
+    @contextmanager
+    def starting(
+        self, application: str, version: str, plan: AppPlan, replica: ReplicaIdentity | None
+    ) -> Iterator[RunningFeatures]:
+        """Run what begins before the cluster is asked."""
+        running = RunningFeatures()
+        labels = {} if replica is None else {"process": replica.number}
+        running.workers = MeasuredWorkers(labels, running.figures, running.figures_of)
+        start = AppStart(
+            application=application,
+            version=version,
+            plan=plan,
+            replica=replica,
+            workers=running.workers,
+            metrics=self.metrics,
+            pages=partial(self.pages, plan),
+            failures=running.failures,
+        )
+        with ExitStack() as stack:
+            for each in self.each:
+                started = stack.enter_context(each.starting(start))
+                if started is not None:
+                    running.each.append(started)
+            yield running
+
+    def spans_of_child(
+        self, application: str, plan: AppPlan, worker: PlannedWorker
+    ) -> tuple[ChildSpans, ...]:
+        """Return what surrounds a worker's calls in child processes."""
+        found = (each.spans_of_child(application, plan, worker) for each in self.each)
+        return tuple(spans for spans in found if spans is not None)
+
+    @contextmanager
+    def beside_replicas(
+        self, plan: AppPlan, sockets: Mapping[str, ReplicaSockets]
+    ) -> Iterator[Callable[[str], None]]:
+        """Run what a supervisor of replicas has; yield what to call when a replica has ended."""
+        ended: list[Callable[[str], None]] = []
+        with ExitStack() as stack:
+            for each in self.each:
+                beside = each.beside_replicas(plan, sockets, partial(self.pages, plan))
+                on_end = stack.enter_context(beside)
+                if on_end is not None:
+                    ended.append(on_end)
+
+            def on_replica_end(number: str) -> None:
+                for on_end in ended:
+                    on_end(number)
+
+            yield on_replica_end
+
+    @contextmanager
+    def redrive_writer(self, target: RedriveTarget, writer: LogWriter) -> Iterator[LogWriter]:
+        """Yield the writer of a redrive, around ``writer``."""
+        with ExitStack() as stack:
+            for each in self.each:
+                writer = stack.enter_context(each.redrive_writer(target, writer))
+            yield writer
