@@ -10,17 +10,9 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import (
-    AnsweredRows,
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    header,
-    relaying,
-)
+from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header, relaying
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
+from window_consumer.database.outbox.sender import RelayTurn
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.batch_answers import Answer
@@ -66,13 +58,14 @@ class RelayBeyondPosition(OutboxRelay):
 class RelayMarksFirst(OutboxRelay):
     """A mutant: marks what it has read, and sends then."""
 
-    def _begin_lane(
+    def relay_lane(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
-    ) -> None:
-        rows = self._rows(connection, lane, shards, held)
-        self._store.mark(connection, [row.id for row in rows], keep=False)
-        # The transaction commits whatever Kafka answers.
-        self._sender.begin(rows, 4.0, RelayTurn(f"lane-{lane}", bool)).answers(4.0)
+    ) -> int:
+        with connection.begin():
+            rows = self._rows(connection, lane, shards, held)
+            self._store.mark(connection, [row.id for row in rows], keep=False)
+        self._sender.send(rows, 4.0, RelayTurn(f"lane-{lane}", bool))
+        return len(rows)
 
 
 def late_commit_is_lost(
@@ -128,14 +121,14 @@ class DeadSender:
 
     asked: int = 0
 
-    def begin(
+    def send(
         self,
         rows: Sequence[OutboxRow],
         timeout_s: float,  # noqa: ARG002 - interface
         turn: RelayTurn,  # noqa: ARG002 - interface
-    ) -> RowsInFlight:
+    ) -> Sequence[Answer]:
         self.asked += 1
-        return AnsweredRows([PublishFailedError("no broker") for _ in rows])
+        return [PublishFailedError("no broker") for _ in rows]
 
     def close(self, timeout_s: float) -> None:
         """There is nothing to close."""
@@ -159,13 +152,13 @@ class PartialSender:
     silent: set[bytes] = field(factory=set)
     taken: list[bytes] = field(factory=list)
 
-    def begin(
+    def send(
         self,
         rows: Sequence[OutboxRow],
         timeout_s: float,  # noqa: ARG002 - interface
         turn: RelayTurn,  # noqa: ARG002 - interface
-    ) -> RowsInFlight:
-        return AnsweredRows([self._answer(row.payload or b"") for row in rows])
+    ) -> Sequence[Answer]:
+        return [self._answer(row.payload or b"") for row in rows]
 
     def _answer(self, value: bytes) -> Answer:
         if value in self.refuses:

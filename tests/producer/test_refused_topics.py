@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import deque
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -16,11 +13,8 @@ from tests.integration.access import Access
 from tests.integration.members import wait_until
 from tests.topics import make
 from window_consumer import Producer, SendFuture
-from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
-from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import (
     InvalidRecordError,
@@ -29,11 +23,6 @@ from window_consumer.producer import (
     SendDeniedError,
     TooLargeError,
 )
-from window_consumer.producer.memory_limit import MemoryLimit
-from window_consumer.producer.producer import LOGGER
-from window_consumer.producer.refused_topics import OF_REFUSED, ClientFactory, RefusedTopics
-from window_consumer.producer.settings import client_properties
-from window_consumer.producer.unsent import UnsentRecords
 from window_consumer.testing.real_kafka import RealKafka
 
 PATIENCE_S = 60.0
@@ -132,71 +121,3 @@ def test_close_answers_what_waits_for_a_topic_that_was_refused(embedded: Embedde
         NeverSentError,
         NeverSentError,
     ]
-
-
-def test_a_topic_goes_back_to_the_others_after_a_time_that_doubles(
-    embedded: EmbeddedBroker,
-) -> None:
-    embedded.create_topic("orders", 1)
-    topics = topics_of(embedded, calm_s=0.2)
-    for least_s in (0.2, 0.4):
-        began = time.monotonic()
-        topics.add("orders")
-        future = future_of("orders")
-        topics.send(future)
-        assert len(topics) == 1
-        wait_until(lambda: served(topics), PATIENCE_S, "the topic goes back")
-        assert future.result(0).topic == "orders"
-        assert time.monotonic() - began >= least_s
-
-
-def served(topics: RefusedTopics) -> bool:
-    topics.serve()
-    topics.return_calm_topics()
-    return not topics
-
-
-class Producing:
-    """What a future needs of its producer."""
-
-    id_prefix = "producer-"
-
-    def __init__(self) -> None:
-        self.spares: deque[SendFuture] = deque()
-
-    def on_left(self, _: SendFuture) -> None:
-        """Nothing is counted."""
-
-    def on_error(self, future: SendFuture, error: Any, _: Any) -> None:
-        raise AssertionError(f"{future.topic}: {error}")
-
-    def on_callback_error(self, _: SendFuture) -> None:
-        raise AssertionError
-
-    def check_may_wait(self) -> None:
-        """Everybody may."""
-
-
-def future_of(topic: str) -> SendFuture:
-    future = SendFuture()
-    future.topic, future.key, future.value = topic, b"anna", b"1"
-    future.handler, future.number = Producing(), 1
-    future.answer = future.callbacks = None
-    return future
-
-
-def topics_of(embedded: EmbeddedBroker, calm_s: float) -> RefusedTopics:
-    properties = client_properties({"bootstrap.servers": embedded.bootstrap}, "none", None)
-    bound = MemoryLimit(1_000_000)
-    log = ClientLog(LOGGER)
-    return RefusedTopics(
-        UnsentRecords(properties, 60, bound, resends=True),
-        bound,
-        ClientFactory(
-            lambda: SendingClient({**properties, **OF_REFUSED}, log, lambda _: None),
-            lambda: ClientWatchdog(properties),
-            lambda _: None,
-        ),
-        threading.RLock(),
-        calm_s,
-    )

@@ -14,7 +14,7 @@ from attrs import frozen
 from confluent_kafka import KafkaError
 
 from window_consumer.kafka import errors
-from window_consumer.kafka.batch_limits import BatchLimits
+from window_consumer.kafka.writing.batch_limits import BatchLimits
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy
 

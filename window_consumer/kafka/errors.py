@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from confluent_kafka import KafkaError, KafkaException
-
+from window_consumer.kafka.writing.sent_record import SendFailure, SendVerdict
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -83,9 +82,6 @@ _INVALID = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-
-SendVerdict = Literal["transient", "missing", "denied", "too_large", "invalid"]
-"""What an error means for a record: send it again, wait for its topic, or give it up."""
 
 # Why a broker may refuse one partition's commit and accept the others of the request.
 _OF_ONE_PARTITION = frozenset(
@@ -260,6 +256,20 @@ def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
     )
 
 
+def send_failure(error: KafkaError, message: Message | None) -> SendFailure:
+    """Return what the rules of sending know of an error.
+
+    ``message`` is None if the client did not accept the record.
+    """
+    return SendFailure(
+        send_verdict(error),
+        text_of(error),
+        None if message is None else message.partition(),
+        is_purged=is_purged(error),
+        was_in_flight=error.code() == KafkaError._PURGE_INFLIGHT,
+    )
+
+
 def send_verdict(error: KafkaError) -> SendVerdict:
     """Say what a sender does about a record with this error."""
     code = error.code()
@@ -294,8 +304,3 @@ def is_fenced(error: KafkaError) -> bool:
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
     )
-
-
-def was_in_flight(error: KafkaError) -> bool:
-    """Tell whether a purged message may have been written: it was on its way to the broker."""
-    return error.code() == KafkaError._PURGE_INFLIGHT

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from window_consumer.kafka.writing.sent_record import Ending, OutgoingRecord, RecordEnd
 from window_consumer.model.errors import RunError, UsageError, WindowConsumerError
 
 
@@ -71,3 +74,34 @@ class ProducerClosedError(UsageError):
 
 class TransactionAbortedError(RunError):
     """A transaction was not committed; none of its records is visible. Retry it."""
+
+
+_KINDS: Final[dict[Ending, type[SendError]]] = {
+    Ending.DENIED: SendDeniedError,
+    Ending.INVALID: InvalidRecordError,
+    Ending.NO_TOPIC: NoSuchTopicError,
+    Ending.FAILED: SendError,
+    Ending.LOGIN_REFUSED: LoginRefusedError,
+    Ending.LOGIN_DOUBTFUL: MayHaveArrivedError,
+    Ending.NEVER_SENT: NeverSentError,
+    Ending.MAY_HAVE_ARRIVED: MayHaveArrivedError,
+}
+_LOGIN: Final = "the brokers refuse the login: {}"
+_CLOSED: Final = "the producer was closed before the"
+_TEXTS: Final = {
+    Ending.DENIED: "{}: no permission to WRITE: add an ACL",
+    Ending.LOGIN_REFUSED: _LOGIN,
+    Ending.LOGIN_DOUBTFUL: f"{_LOGIN}; an earlier attempt may have written it",
+    Ending.NEVER_SENT: f"{_CLOSED} record was sent",
+    Ending.MAY_HAVE_ARRIVED: f"{_CLOSED} brokers acknowledged the record; it may have been written",
+}
+
+
+def send_error(record: OutgoingRecord, end: RecordEnd) -> SendError:
+    """Return the error of a record's future."""
+    if end.ending is Ending.TOO_LARGE:
+        return TooLargeError(record.topic, record.size, end.limit)
+    text = _TEXTS.get(end.ending, "{}").format(end.why)
+    if end.ending is Ending.NO_TOPIC and not end.why:
+        text = "the topic does not exist: create it"
+    return _KINDS[end.ending](f"{record.topic}: {text}")

@@ -17,6 +17,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Bytes, HeaderPairs, Serializer, Tags, with_wishes
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.sending import SendWatcher, Traceable
+from window_consumer.producer.client_thread import ClientThread
 from window_consumer.producer.delivery import Delivery
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.preparation import BeforeSend, RecordPreparation
@@ -78,6 +79,7 @@ class Producer:
             resends=transactional_id is None,
             careful=transactional_id is not None or not self._preparation.is_empty,
         )
+        self._thread = ClientThread(self._delivery)
         self._transactions = None if transactional_id is None else Transactions(self._delivery)
         self._contexts = traceparent.contexts()
         self._is_closed = False
@@ -224,13 +226,13 @@ class Producer:
             return
         self._delivery.check_process()
         self._is_closed = True
-        self._delivery.close(seconds("close(timeout)", timeout))
+        self._thread.close(seconds("close(timeout)", timeout))
         if self._trace is not None:
             self._trace.close()
 
     def after_fork(self) -> None:
         """Refuse all use in a forked child; called by Python."""
-        self._delivery.after_fork()
+        self._thread.after_fork()
 
     def __enter__(self) -> Self:
         return self

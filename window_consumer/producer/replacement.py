@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
-from window_consumer.kafka.writing.client import TransactionFailure
 from window_consumer.model.errors import WrongProcessError
 from window_consumer.model.headers import ID
-from window_consumer.producer.errors import ProducerClosedError, TransactionAbortedError
+from window_consumer.producer.errors import ProducerClosedError
 
 
 class StandIn:
@@ -42,15 +40,6 @@ def closed_error() -> ProducerClosedError:
 def wrong_process_error() -> WrongProcessError:
     """Return the error for use in a forked process."""
     return WrongProcessError("this producer belongs to another process: create one after the fork")
-
-
-@contextmanager
-def transaction_errors() -> Iterator[None]:
-    """Turn the client's failures into TransactionAbortedError."""
-    try:
-        yield
-    except TransactionFailure as error:
-        raise TransactionAbortedError(f"{error}; retry the transaction") from None
 
 
 def numbered(prefix: str) -> Callable[[], tuple[int, tuple[str, str]]]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from window_consumer.config import units
 from window_consumer.kafka.settings import CONSUMER_ONLY
+from window_consumer.kafka.writing.memory_limit import BYTES_A_RECORD
 from window_consumer.model.errors import UsageError
 
 _KEEPS_SENDING = (
@@ -36,9 +37,6 @@ _ONLY_WITH_VALUE: Final = {
     "enable.idempotence": (("true",), "a retried record must not be written twice"),
 }
 _SYNONYMS: Final = {"request.required.acks", "acks"}
-
-BYTES_A_RECORD: Final = 512
-"""The memory of a small record besides its value: client, future, id. Limits their number."""
 
 _LARGEST_RECORD: Final = 100_000_000
 """Just below the broker's socket.request.max.bytes: beyond it the broker always disconnects."""

@@ -9,6 +9,7 @@ No client, thread or clock: whoever drives the client reports what happens, with
     EMPTYING   on_failed       EMPTYING   it had no fatal error before
     EMPTYING   on_emptied      WAITING    with a pause after a fatal error
     any        on_close        CLOSED     a client that is left gives its records back at once
+    CLOSED     any             CLOSED
 
 Where a new client need not wait for the old one to be empty, EMPTYING is left at once. Errors of a
 client that is being replaced anyway change nothing. Any other event is a bug and raises.
@@ -88,12 +89,15 @@ class ClientState(Generic[Fatal]):
         self.phase = ClientPhase.WAITING
         self.failure: Fatal | None = None
         """The fatal error of the last client, until a later one has worked."""
-        self._is_failed = False
-        """Whether the client to be replaced had a fatal error."""
+        self.is_failed = False
+        """Whether the client that is being replaced had a fatal error."""
         self._due = 0.0
         self._failed_at = 0.0
         self._failures = 0
-        self._drained_at = 0.0
+
+    def pause_s(self, now: float) -> float:
+        """Return how long the next client has to wait."""
+        return max(0.0, self._due - now)
 
     def may_make(self, now: float) -> bool:
         """Return whether it is time for a new client."""
@@ -101,8 +105,8 @@ class ClientState(Generic[Fatal]):
 
     def on_made(self) -> None:
         """Record that a new client takes records."""
-        self._check_phase(ClientPhase.WAITING)
-        self.phase, self._is_failed = ClientPhase.OPEN, False
+        if self._may_be(ClientPhase.WAITING):
+            self.phase, self.is_failed = ClientPhase.OPEN, False
 
     def on_worked(self) -> None:
         """Record an acknowledgement: the last fatal error is over."""
@@ -112,9 +116,9 @@ class ClientState(Generic[Fatal]):
         """Record a fatal error of the client; return whether that is new."""
         if self.phase is ClientPhase.OPEN:
             self._leave(now)
-        elif self.phase is not ClientPhase.EMPTYING or self._is_failed:
+        elif self.phase is not ClientPhase.EMPTYING or self.is_failed:
             return False
-        self.failure, self._is_failed = failure, True
+        self.failure, self.is_failed = failure, True
         if not self._rules.waits_for_old:
             self._pause(now)
         return True
@@ -129,7 +133,6 @@ class ClientState(Generic[Fatal]):
     def _leave(self, now: float) -> None:
         waits = self._rules.waits_for_old
         self.phase = ClientPhase.EMPTYING if waits else ClientPhase.WAITING
-        self._drained_at = now + self._rules.drain_s
         self._due = now
 
     def _pause(self, now: float) -> None:
@@ -140,27 +143,30 @@ class ClientState(Generic[Fatal]):
         self._failures += 1
         self._failed_at = self._due
 
-    def emptying(self, now: float) -> Emptying:
-        """Return how the client gives its records back at this time."""
-        if self.phase is ClientPhase.CLOSED or now >= self._drained_at:
+    def emptying(self, elapsed_s: float, *, is_failed: bool) -> Emptying:
+        """Return how a client gives its records back, which has been replaced for this long."""
+        if self.phase is ClientPhase.CLOSED or elapsed_s >= self._rules.drain_s:
             return Emptying.PURGE_ALL
-        return Emptying.PURGE_QUEUED if self._is_failed else Emptying.WAIT
+        return Emptying.PURGE_QUEUED if is_failed else Emptying.WAIT
 
     def on_emptied(self, now: float, *, is_explained: bool = False) -> bool:
         """Record that the client has no records; return whether its failure is to be reported.
 
         ``is_explained`` says that a refused record caused the fatal error: then there is no pause.
         """
-        self._check_phase(ClientPhase.EMPTYING)
+        if not self._may_be(ClientPhase.EMPTYING):
+            return False
         self.phase = ClientPhase.WAITING
-        if is_explained or not self._is_failed:
+        if is_explained or not self.is_failed:
             return False
         self._pause(now)
         return True
 
-    def _check_phase(self, expected: ClientPhase) -> None:
-        if self.phase is not expected:
+    def _may_be(self, expected: ClientPhase) -> bool:
+        """Return whether it is this phase, False if closed; raises for any other phase."""
+        if self.phase not in (expected, ClientPhase.CLOSED):
             raise UnexpectedEventError(f"in phase {self.phase.name}, not {expected.name}")
+        return self.phase is expected
 
     def on_close(self) -> None:
         """Record that nothing is sent any more."""

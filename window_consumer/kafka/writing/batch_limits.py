@@ -30,12 +30,26 @@ class Sized(Protocol):
 Sent = TypeVar("Sent", bound=Sized)
 
 
+def batch_bytes(properties: Mapping[str, Any]) -> int:
+    """Return the size of the batches of a client with these properties."""
+    return int(properties.get(_BATCH_SIZE, _DEFAULT_BYTES))
+
+
 class BatchLimits(Generic[Sent]):
     """Which records were refused, and how large the next client's batches are."""
 
-    def __init__(self, properties: Mapping[str, Any]):
-        self._bytes = int(properties.get(_BATCH_SIZE, _DEFAULT_BYTES))
+    def __init__(self, most_bytes: int):
+        self._bytes = most_bytes
         self._refused: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        """Return how many refused records wait to be sorted out."""
+        return sum(map(len, list(self._refused.values())))
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics whose limits ``sort_out`` asks for."""
+        return {topic for topic, _ in self._refused}
 
     @property
     def properties(self) -> dict[str, Any]:
