@@ -22,7 +22,12 @@ from benchmarks.topics import Topics
 from benchmarks.workloads import Workload
 from window_consumer.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender, RelayTurn
+from window_consumer.database.outbox.sender import (
+    KafkaOutboxSender,
+    OutboxSender,
+    RelayTurn,
+    RowsInFlight,
+)
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.batch_answers import Answer
@@ -67,19 +72,30 @@ def _relay(
 
 
 @frozen
+class _TimedRows:
+    """Takes the time when their acks are there."""
+
+    rows: Sequence[OutboxRow]
+    flight: RowsInFlight
+    acked: dict[uuid.UUID, float]
+
+    def answers(self, within_s: float) -> Sequence[Answer]:
+        """See RowsInFlight."""
+        answers = self.flight.answers(within_s)
+        self.acked.update(dict.fromkeys((row.id for row in self.rows), time.perf_counter()))
+        return answers
+
+
+@frozen
 class _TimedSender:
     """Takes the time when the acks of a batch are there."""
 
     sender: OutboxSender
     acked: dict[uuid.UUID, float]
 
-    def send(
-        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
-    ) -> Sequence[Answer]:
+    def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
         """See OutboxSender."""
-        answers = self.sender.send(rows, timeout_s, turn)
-        self.acked.update(dict.fromkeys((row.id for row in rows), time.perf_counter()))
-        return answers
+        return _TimedRows(rows, self.sender.begin(rows, timeout_s, turn), self.acked)
 
     def close(self, timeout_s: float) -> None:
         """See OutboxSender."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from tests.database.once_shop import OnceShop
 from window_consumer.config.sections.outbox import OutboxConfig
@@ -19,6 +19,7 @@ from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import Outbox
+from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import Message
@@ -95,6 +96,16 @@ def in_postgres(database: str) -> Iterator[OutboxBench]:
     """An outbox in PostgreSQL."""
     with bench_at(database) as bench:
         yield bench
+
+
+@frozen
+class AnsweredRows:
+    """Rows in flight whose answers are known."""
+
+    known: Sequence[Answer]
+
+    def answers(self, within_s: float) -> Sequence[Answer]:  # noqa: ARG002 - interface
+        return self.known
 
 
 Relaying = Callable[..., Any]

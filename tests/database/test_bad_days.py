@@ -12,14 +12,21 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header, relaying
+from tests.database.conftest import (
+    AnsweredRows,
+    OutboxBench,
+    arrived,
+    bench_at,
+    eventually,
+    header,
+    relaying,
+)
 from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.dialects import ReadOnlyDatabaseError
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import RelayTurn
+from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.setup import OutboxDatabase, WrongTableError
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_postgres import RealPostgres
 
@@ -40,16 +47,16 @@ class GatedSender:
     gate: threading.Event = field(factory=threading.Event)
     entered: threading.Event = field(factory=threading.Event)
 
-    def send(
+    def begin(
         self,
         rows: Sequence[OutboxRow],
         timeout_s: float,
         turn: RelayTurn,  # noqa: ARG002 - interface
-    ) -> Sequence[Answer]:
+    ) -> RowsInFlight:
         self.entered.set()
         assert self.gate.wait(timeout_s * 5)
         self.taken += [row.payload or b"" for row in rows]
-        return [None] * len(rows)
+        return AnsweredRows([None] * len(rows))
 
     def close(self, timeout_s: float) -> None:
         """There is nothing to close."""

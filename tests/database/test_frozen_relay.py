@@ -13,9 +13,13 @@ from confluent_kafka import TopicPartition
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.database.conftest import OutboxBench, eventually, relaying
 from tests.database.test_bad_days import kill_others
-from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender, RelayTurn
+from window_consumer.database.outbox.sender import (
+    KafkaOutboxSender,
+    OutboxSender,
+    RelayTurn,
+    RowsInFlight,
+)
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.runtime.log import own_logger
 from window_consumer.testing.real_kafka import RealKafka
@@ -31,13 +35,11 @@ class FreezingSender:
     gate: threading.Event = field(factory=threading.Event)
     frozen: threading.Event = field(factory=threading.Event)
 
-    def send(
-        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
-    ) -> Sequence[Answer]:
+    def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
         if not self.gate.is_set():
             self.frozen.set()
         assert self.gate.wait(60)
-        return self.sender.send(rows, timeout_s, turn)
+        return self.sender.begin(rows, timeout_s, turn)
 
     def close(self, timeout_s: float) -> None:
         self.sender.close(timeout_s)

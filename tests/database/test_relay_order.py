@@ -10,9 +10,17 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header, relaying
+from tests.database.conftest import (
+    AnsweredRows,
+    OutboxBench,
+    arrived,
+    bench_at,
+    eventually,
+    header,
+    relaying,
+)
 from window_consumer.database.outbox.relay import OutboxRelay
-from window_consumer.database.outbox.sender import RelayTurn
+from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.batch_answers import Answer
@@ -58,14 +66,13 @@ class RelayBeyondPosition(OutboxRelay):
 class RelayMarksFirst(OutboxRelay):
     """A mutant: marks what it has read, and sends then."""
 
-    def relay_lane(
+    def _begin_lane(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
-    ) -> int:
-        with connection.begin():
-            rows = self._rows(connection, lane, shards, held)
-            self._store.mark(connection, [row.id for row in rows], keep=False)
-        self._sender.send(rows, 4.0, RelayTurn(f"lane-{lane}", bool))
-        return len(rows)
+    ) -> None:
+        rows = self._rows(connection, lane, shards, held)
+        self._store.mark(connection, [row.id for row in rows], keep=False)
+        # The transaction commits whatever Kafka answers.
+        self._sender.begin(rows, 4.0, RelayTurn(f"lane-{lane}", bool)).answers(4.0)
 
 
 def late_commit_is_lost(
@@ -121,14 +128,14 @@ class DeadSender:
 
     asked: int = 0
 
-    def send(
+    def begin(
         self,
         rows: Sequence[OutboxRow],
         timeout_s: float,  # noqa: ARG002 - interface
         turn: RelayTurn,  # noqa: ARG002 - interface
-    ) -> Sequence[Answer]:
+    ) -> RowsInFlight:
         self.asked += 1
-        return [PublishFailedError("no broker") for _ in rows]
+        return AnsweredRows([PublishFailedError("no broker") for _ in rows])
 
     def close(self, timeout_s: float) -> None:
         """There is nothing to close."""
@@ -152,13 +159,13 @@ class PartialSender:
     silent: set[bytes] = field(factory=set)
     taken: list[bytes] = field(factory=list)
 
-    def send(
+    def begin(
         self,
         rows: Sequence[OutboxRow],
         timeout_s: float,  # noqa: ARG002 - interface
         turn: RelayTurn,  # noqa: ARG002 - interface
-    ) -> Sequence[Answer]:
-        return [self._answer(row.payload or b"") for row in rows]
+    ) -> RowsInFlight:
+        return AnsweredRows([self._answer(row.payload or b"") for row in rows])
 
     def _answer(self, value: bytes) -> Answer:
         if value in self.refuses:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from attrs import evolve
 
-from tests.database.conftest import OutboxBench, eventually, relaying
+from tests.database.conftest import AnsweredRows, OutboxBench, eventually, relaying
 from tests.database.test_relay_order import PartialSender
 from window_consumer.database.outbox.relay import RelayRules
-from window_consumer.database.outbox.sender import RelayTurn
+from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_answers import Answer
 from window_consumer.model.errors import PublishFailedError
 
 TOPIC = "order-events"
@@ -58,11 +57,9 @@ def test_rows_in_a_lane_that_another_session_holds_are_sent_once_it_is_free(
 class OneAtATime(PartialSender):
     """Takes the first row of a batch, and says nothing of the others."""
 
-    def send(
-        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
-    ) -> Sequence[Answer]:
+    def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
         others = [PublishFailedError("no answer")] * (len(rows) - 1)
-        return [*super().send(rows[:1], timeout_s, turn), *others]
+        return AnsweredRows([*super().begin(rows[:1], timeout_s, turn).answers(timeout_s), *others])
 
 
 def test_a_topic_that_takes_some_rows_of_a_batch_gets_the_others_at_once(

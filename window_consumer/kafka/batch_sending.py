@@ -88,12 +88,28 @@ class BatchSender:
         self._conf = settings.producer_settings(ours, name)
         self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
-        self._holds_keys = holds_keys
+        self.holds_keys = holds_keys
         self._limits = BatchLimits[RefusedRecord](batch_bytes(self._conf))
         self._client: SendingClient | None = None
 
     def _on_error(self, error: KafkaError) -> None:
         self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", errors.text_of(error))
+
+    def begin(
+        self,
+        copies: Sequence[Copy],
+        within_s: float,
+        check_lock: Callable[[], object],
+        faults: Mapping[int, str] = NO_FAULTS,
+    ) -> BatchInFlight:
+        """Give records to the client; ``answers`` of what is returned has to be called next.
+
+        ``faults`` tells, by place, why some are no records: they are refused. Connecting a client
+        takes ``within_s`` at most. Raises what ``check_lock`` raises.
+        """
+        flight = BatchInFlight(self, copies, within_s, check_lock, faults)
+        flight.hand_over()
+        return flight
 
     def send(
         self,
@@ -102,42 +118,23 @@ class BatchSender:
         check_lock: Callable[[], object],
         faults: Mapping[int, str] = NO_FAULTS,
     ) -> list[Answer]:
-        """Send records and return the answer for each, in their order.
+        """Send records and return the answer for each, in their order; see ``begin``."""
+        return self.begin(copies, within_s, check_lock, faults).answers(within_s)
 
-        A record without an answer after ``within_s`` counts as unknown. ``faults`` tells, by place,
-        why some are no records: they are refused. Raises FencedError, and what ``check_lock``
-        raises: then nothing is known of any record.
-        """
-        batch = AnsweredBatch(copies, holds_keys=self._holds_keys)
-        deadline = time.monotonic() + within_s
-        parts: deque[Sequence[int]] = deque([range(len(copies))])
-        while parts and time.monotonic() < deadline:
-            client = self._client_in_turn(batch, parts, deadline, check_lock)
-            if client is None:
-                break
-            attempt = _Transaction(client, batch, deadline)
-            part = parts.popleft()
-            try:
-                attempt.run(part, faults)
-            finally:
-                if not attempt.is_reusable:
-                    self._client = None
-            if attempt.is_fenced:
-                raise FencedError("another relay has taken over")
-            if not attempt.is_committed:
-                parts.extendleft(reversed(self._parts_again(batch, part, attempt)))
-        return batch.answers
-
-    def _client_in_turn(
+    def take_client(
         self,
         batch: AnsweredBatch,
         parts: Sequence[Sequence[int]],
         deadline: float,
         check_lock: Callable[[], object],
     ) -> SendingClient | None:
-        """Return the client; a new one ends what others send, before the lock is looked at."""
-        if self._client is not None:
-            return self._client
+        """Take the client; a new one ends what others send, before the lock is looked at.
+
+        Only one that comes back is used again: any other has a transaction open.
+        """
+        client, self._client = self._client, None
+        if client is not None:
+            return client
         conf = {**self._conf, **self._limits.properties}
         client = new_client(conf, self._log, self._on_error)
         # Connects it: a client that has no connection yet looks for its coordinator, and then again
@@ -154,14 +151,15 @@ class BatchSender:
                     batch.leave(place, errors.text_of(error))
             return None
         check_lock()
-        self._client = client
         return client
 
-    def _parts_again(
-        self, batch: AnsweredBatch, part: Sequence[int], attempt: _Transaction
-    ) -> list[Sequence[int]]:
+    def give_back(self, client: SendingClient) -> None:
+        """Keep a client for the next transaction."""
+        self._client = client
+
+    def parts_again(self, batch: AnsweredBatch, attempt: _Transaction) -> list[Sequence[int]]:
         """Return what is sent again of a transaction that was aborted, in which parts."""
-        limits = self._limits.properties
+        part, limits = attempt.places, self._limits.properties
         done = batch.sort_out(attempt.failures, self._limits, self._limit_of)
         again = [place for place in part if place not in done]
         if self._limits.properties != limits:
@@ -186,13 +184,63 @@ class BatchSender:
         self._client = None
 
 
+class BatchInFlight:
+    """Records that the client has, or will get once their turn has come. Owner: one thread."""
+
+    def __init__(
+        self,
+        sender: BatchSender,
+        copies: Sequence[Copy],
+        within_s: float,
+        check_lock: Callable[[], object],
+        faults: Mapping[int, str],
+    ):
+        self._sender = sender
+        self._batch = AnsweredBatch(copies, holds_keys=sender.holds_keys)
+        self._deadline = time.monotonic() + within_s
+        self._check_lock, self._faults = check_lock, faults
+        self._parts: deque[Sequence[int]] = deque([range(len(copies))])
+        self._attempt: _Transaction | None = None
+
+    def hand_over(self) -> None:
+        """Begin a transaction with the next part, if there is a client."""
+        batch, parts = self._batch, self._parts
+        client = self._sender.take_client(batch, parts, self._deadline, self._check_lock)
+        if client is not None:
+            self._attempt = _Transaction(client, batch, parts.popleft(), self._deadline)
+            self._attempt.hand_over(self._faults)
+
+    def answers(self, within_s: float) -> list[Answer]:
+        """Wait for the answer to each record, in their order.
+
+        A record without an answer after ``within_s`` counts as unknown. Raises FencedError: then
+        nothing is known of any record.
+        """
+        self._deadline = time.monotonic() + within_s
+        while (attempt := self._attempt) is not None:
+            self._attempt = None
+            attempt.commit(self._deadline)
+            if attempt.is_reusable:
+                self._sender.give_back(attempt.client)
+            if attempt.is_fenced:
+                raise FencedError("another relay has taken over")
+            if not attempt.is_committed:
+                again = self._sender.parts_again(self._batch, attempt)
+                self._parts.extendleft(reversed(again))
+            if self._parts and time.monotonic() < self._deadline:
+                self.hand_over()
+        return self._batch.answers
+
+
 @define(eq=False)
 class _Transaction:
     """Records that one client sends in a transaction."""
 
-    _client: SendingClient
+    client: SendingClient
     _batch: AnsweredBatch
+    places: Sequence[int]
     _deadline: float
+    _taken: list[int] = field(factory=list, init=False)
     failures: dict[int, SendingFailure] = field(factory=dict, init=False)
     error: KafkaError | None = field(default=None, init=False)
     """Why it was not committed."""
@@ -209,23 +257,32 @@ class _Transaction:
             reasons.append(self.error)
         return next(filter(errors.is_refusal, reasons), None)
 
-    def run(self, places: Sequence[int], faults: Mapping[int, str]) -> None:
-        """Send these and commit; else abort, with the reasons in ``failures``."""
+    def hand_over(self, faults: Mapping[int, str]) -> None:
+        """Begin, and give the client all records."""
         try:
-            self._client.begin_transaction()
-            taken = [place for place in places if self._hand_over(place, faults)]
+            self.client.begin_transaction()
+            self._taken = [place for place in self.places if self._hand_over(place, faults)]
+        except KafkaException as exception:
+            self._fail(exception)
+
+    def commit(self, deadline: float) -> None:
+        """Wait until all are written, and commit; else abort, with the reasons in ``failures``."""
+        if self.error is not None:
+            return
+        self._deadline = deadline
+        try:
             self._flush()
-            self._client.commit_transaction(self._left_s())
+            self.client.commit_transaction(self._left_s())
         except KafkaException as exception:
             self._fail(exception)
         else:
             self.is_committed = self.is_reusable = True
-            for place in taken:
+            for place in self._taken:
                 self._batch.answers[place] = None
 
     def _flush(self) -> None:
         """Wait until all are written, or one has failed: others would not be answered any more."""
-        while self._client.hurry(_POLL_S) and not self.failures:
+        while self.client.hurry(_POLL_S) and not self.failures:
             if time.monotonic() >= self._deadline:
                 return
         for failure in self.failures.values():
@@ -243,12 +300,12 @@ class _Transaction:
         if errors.is_fatal(error):
             return
         try:
-            self._client.abort_transaction(max(_ABORT_S, self._left_s()))
+            self.client.abort_transaction(max(_ABORT_S, self._left_s()))
         except KafkaException as another:
             cause = errors.cause_of(another)
             self.is_fenced = cause is not None and errors.is_fenced(cause)
             return
-        self._client.serve(0)
+        self.client.serve(0)
         self.is_reusable = True
 
     def _hand_over(self, place: int, faults: Mapping[int, str]) -> bool:
@@ -262,7 +319,7 @@ class _Transaction:
         while True:
             try:
                 # Positional: it is faster, and there are many. Timestamp 0 is the time of sending.
-                self._client.produce(
+                self.client.produce(
                     topic,
                     value,
                     key,
@@ -275,7 +332,7 @@ class _Transaction:
             except BufferError:
                 if time.monotonic() >= self._deadline:
                     raise errors.timed_out() from None
-                self._client.serve(_POLL_S)
+                self.client.serve(_POLL_S)
             except KafkaException as exception:
                 error = errors.cause_of(exception)
                 if error is None or not errors.is_refusal(error):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from window_consumer.database.dialects import is_retryable
 from window_consumer.database.outbox.deletion import OutboxDeletion
 from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
-from window_consumer.database.outbox.sender import OutboxSender, RelayTurn
+from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow, hash_of
 from window_consumer.database.outbox.wake import WakeUp
@@ -39,6 +39,10 @@ LONGEST_PAUSE_S: Final = 60.0
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _READ_AT_ONCE: Final = 500
 """Rows of a shard that are worth a statement of their own, as long as there are more."""
+
+_TOGETHER: Final = 2
+"""Lanes of one transaction: one is read while the other one is written. With more a crash repeats
+more rows."""
 
 _OLDEST_EVERY_S: Final = 5.0
 _STANDBY_S: Final = 0.5
@@ -113,6 +117,15 @@ class _Pause:
     def extend(self, now: float) -> None:
         self.length_s = min(max(2 * self.length_s, self.first_s), self.longest_s)
         self.until = now + self.length_s
+
+
+@frozen
+class _LaneBatch:
+    """Rows of a lane that are being sent."""
+
+    lane: int
+    rows: list[OutboxRow]
+    flight: RowsInFlight
 
 
 @define
@@ -245,13 +258,16 @@ class OutboxRelay:
         self._committed()
         self._deletion.run(connection, self._sent)
         self._database_trouble = None
+        due = [
+            (lane, own)
+            for lane, own in self._lanes.due(shards, now)
+            if not self._lanes.is_lost(lane) or self._may_take(connection, lane, own, held)
+        ]
         sent = 0
-        for lane, own in self._lanes.due(shards, now):
+        for first in range(0, len(due), _TOGETHER):
             if self._stop.is_set():
                 break
-            if self._lanes.is_lost(lane) and not self._may_take(connection, lane, own, held):
-                continue
-            sent += self.relay_lane(connection, lane, own, held)
+            sent += self._relay_lanes(connection, due[first : first + _TOGETHER], held)
         self._are_rows_left = bool(shards) and not sent
         return sent
 
@@ -263,33 +279,51 @@ class OutboxRelay:
             first = self._store.rows(connection, min(shards), 1, held)
         return self._lanes.may_take(lane, first[0].id if first else None, time.monotonic())
 
-    def relay_lane(
-        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
+    def _relay_lanes(
+        self, connection: sa.Connection, lanes: Iterable[tuple[int, list[int]]], held: set[str]
     ) -> int:
-        """Relay a batch of one lane; return how many rows Kafka acknowledged."""
+        """Relay a batch of each of these lanes; return how many rows Kafka acknowledged.
+
+        While Kafka writes the rows of one, those of the next one are read. One transaction has them
+        all: a second connection might wait for this one where a pool is small.
+        """
+        until = time.monotonic() + SEND_S
         with connection.begin():
-            if not self._store.dialect.lock(connection, self._store.lock_name, lane):
-                return 0
-            rows = self._rows(connection, lane, shards, held)
-            if not rows:
-                return 0
-            turn = RelayTurn(
-                self._lanes.transactional_id(lane), lambda: connection.execute(_STILL_THERE)
-            )
-            try:
-                answers = self._sender.send(rows, SEND_S, turn)
-            except FencedError:
-                self._lanes.lose(lane, time.monotonic())
-                _log.info(
-                    "outbox: another relay has taken over lane %d",
-                    lane,
-                    extra={"event": LogEvent.OUTBOX_LANE_LOST},
-                )
-                return 0
-            self._lanes.keep(lane)
-            sent = self._settle(connection, rows, answers, held)
+            begun = [self._begin_lane(connection, *each, held) for each in lanes]
+            sent = sum(self._finish_lane(connection, each, until, held) for each in begun if each)
         self._committed()
         return sent
+
+    def _begin_lane(
+        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
+    ) -> _LaneBatch | None:
+        """Lock a lane, read a batch of it and begin to send it; None if there is none."""
+        if not self._store.dialect.lock(connection, self._store.lock_name, lane):
+            return None
+        rows = self._rows(connection, lane, shards, held)
+        if not rows:
+            return None
+        turn = RelayTurn(
+            self._lanes.transactional_id(lane), lambda: connection.execute(_STILL_THERE)
+        )
+        return _LaneBatch(lane, rows, self._sender.begin(rows, SEND_S, turn))
+
+    def _finish_lane(
+        self, connection: sa.Connection, batch: _LaneBatch, until: float, held: set[str]
+    ) -> int:
+        """Wait until Kafka has a batch and mark its rows; return how many it acknowledged."""
+        try:
+            answers = batch.flight.answers(max(0.0, until - time.monotonic()))
+        except FencedError:
+            self._lanes.lose(batch.lane, time.monotonic())
+            _log.info(
+                "outbox: another relay has taken over lane %d",
+                batch.lane,
+                extra={"event": LogEvent.OUTBOX_LANE_LOST},
+            )
+            return 0
+        self._lanes.keep(batch.lane)
+        return self._settle(connection, batch.rows, answers, held)
 
     def _rows(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]

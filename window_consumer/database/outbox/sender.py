@@ -32,16 +32,24 @@ class RelayTurn:
     """Raises if the lane's lock was lost."""
 
 
+class RowsInFlight(Protocol):
+    """Rows that are being sent."""
+
+    def answers(self, within_s: float) -> Sequence[Answer]:
+        """Return a result for each row, in their order.
+
+        Rows without a result after ``within_s`` are no longer sent. Raises FencedError if another
+        relay has taken over.
+        """
+
+
 class OutboxSender(Protocol):
     """Sends batches. Owner: the relay's thread."""
 
-    def send(
-        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
-    ) -> Sequence[Answer]:
-        """Send rows in order and return a result for each, within ``timeout_s``.
+    def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
+        """Begin to send rows in order; connecting takes ``timeout_s`` at most.
 
-        Rows without a result by then are no longer sent. Raises FencedError if another relay has
-        taken over, and what ``turn.check_lock`` raises.
+        Raises what ``turn.check_lock`` raises.
         """
 
     def close(self, timeout_s: float) -> None:
@@ -66,16 +74,14 @@ class KafkaOutboxSender:
         self._holds_keys = holds_keys
         self._lanes: dict[str, BatchSender] = {}
 
-    def send(
-        self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn
-    ) -> Sequence[Answer]:
+    def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
         """See OutboxSender."""
         copies = [
             Copy(row.topic, row.partition, row.key, row.payload, row.headers, row.timestamp)
             for row in rows
         ]
         faults = {place: row.fault for place, row in enumerate(rows) if row.fault is not None}
-        return self._of(turn).send(copies, timeout_s, turn.check_lock, faults)
+        return self._of(turn).begin(copies, timeout_s, turn.check_lock, faults)
 
     def _of(self, turn: RelayTurn) -> BatchSender:
         found = self._lanes.get(turn.transactional_id)
