@@ -9,8 +9,8 @@ import pytest
 from tests.engine.support import Note
 from window_consumer import App, Record, UsageError
 from window_consumer.model.record import Call
-from window_consumer.plan.handlers import Layer, with_middleware
 from window_consumer.plan.lifespans import as_context
+from window_consumer.runtime.calls.layer import CallForm
 
 
 def a_record(**fields: Any) -> Record:
@@ -81,8 +81,10 @@ def test_middleware_wraps_in_the_order_of_its_registration() -> None:
 
         return around
 
-    layers = [Layer(layer("a")), Layer(layer("b"))]
-    handler = with_middleware(lambda _record: seen.append("handler"), layers, coroutines=False)
+    app = App("shop")
+    app.middleware(layer("a"))
+    app.middleware(layer("b"))
+    handler = app.surrounded(lambda _record: seen.append("handler"), CallForm())
     handler(a_record())
     assert seen == ["a in", "b in", "handler", "b out", "a out"]
 
@@ -97,8 +99,10 @@ def test_middleware_sees_what_the_handler_raises_and_may_change_it() -> None:
     def handler(_record: Record) -> None:
         raise KeyError
 
+    app = App("shop")
+    app.middleware(translate)
     with pytest.raises(ValueError, match="no such customer"):
-        with_middleware(handler, [Layer(translate)], coroutines=False)(a_record())
+        app.surrounded(handler, CallForm())(a_record())
 
 
 def test_a_lifespan_may_be_a_generator_or_return_a_context_manager() -> None:

@@ -57,7 +57,7 @@ def planned(directory: Path, section: str) -> AppPlan:
 def test_spans_and_metrics_can_be_switched_off(tmp_path: Path) -> None:
     sdk = Recording()
     plan = planned(tmp_path, "{spans: off, metrics: off}")
-    with spanning(plan, sdk) as spans:
+    with spanning("shop", plan, sdk) as spans:
         assert spans is None
     with metering(plan, MeasuredWorkers({"process": "1"}), METRICS, sdk):
         assert sdk.figures.labels == {}
@@ -74,10 +74,10 @@ def test_metrics_go_there_with_the_labels_of_the_process(tmp_path: Path) -> None
 def test_spans_name_the_worker_and_are_counted_among_its_metrics(tmp_path: Path) -> None:
     sdk = Recording()
     plan = planned(tmp_path, "{spans_per_second: 1}")
-    with spanning(plan, sdk) as spans:
+    with spanning("shop", plan, sdk) as spans:
         assert spans is not None
         assert spans.figures_of("charge") is None
-        calls = spans.calls_of(plan.workers[0], ErrorReports())
+        calls = spans.layer_of(plan.workers[0]).spans_of(ErrorReports())
         for offset in range(3):
             span = calls.of_record(record(offset, headers=SAMPLED))
             if span is not None:
@@ -97,9 +97,9 @@ def test_a_share_of_the_records_is_chosen_without_a_producer(
     tmp_path: Path, records: str, *, chosen: bool
 ) -> None:
     plan = planned(tmp_path, f"{{records: {records}}}")
-    with spanning(plan, Recording()) as spans:
+    with spanning("shop", plan, Recording()) as spans:
         assert spans is not None
-        calls = spans.calls_of(plan.workers[0], ErrorReports())
+        calls = spans.layer_of(plan.workers[0]).spans_of(ErrorReports())
         assert (calls.of_record(record(1)) is not None) == chosen
 
 

@@ -16,7 +16,7 @@ from tests.database.conftest import header
 from tests.database.once_shop import DEADLINE_S, OnceShop, until
 from window_consumer import App
 from window_consumer.database import Once
-from window_consumer.runtime.calls import batch_steps, result_guard
+from window_consumer.runtime.calls import result_guard, steps
 from window_consumer.runtime.error_report import shown_part
 from window_consumer.runtime.running import Running
 
@@ -109,7 +109,7 @@ def test_a_coroutine_that_waits_begins_with_the_handler(
 
 
 def test_the_stack_of_a_child_process_begins_with_the_handler() -> None:
-    files = [result_guard.__file__, batch_steps.__file__, "shop.py", "sqlalchemy.py"]
+    files = [result_guard.__file__, steps.__file__, "shop.py", "sqlalchemy.py"]
     lines = [FrameSummary(each, 1, each) for each in files]
     assert list(shown_part(lines)) == lines[2:]
     assert list(shown_part(lines[2:])) == lines[2:]

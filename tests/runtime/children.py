@@ -23,6 +23,7 @@ from attrs import frozen
 from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
 from window_consumer.model.errors import NoHandlerMatched, UsageError
 from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.routing import Route, routed
 from window_consumer.runtime.context import current_record
 from window_consumer.runtime.error_report import ErrorReports
@@ -128,6 +129,7 @@ NAMES = ("first", "second")
 _route = routed(
     [Route("first", obey, lambda record: record.key == b"first"), Route("second", obey, None)],
     "dead_letter",
+    CallForm(),
 )
 
 

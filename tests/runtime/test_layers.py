@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from tests.engine.support import Note
 from tests.runtime.test_thread_pool import a_slice
 from window_consumer.model.errors import Expired, Skip, Unroutable
-from window_consumer.model.log_events import LogEvent
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller, Handler
-from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader, with_expiry
+from window_consumer.runtime.calls.expiry import ExpiryLayer, ExpiryRules, TtlHeader
+from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.calls.routing import Otherwise, Route, routed
 from window_consumer.runtime.context import Slot
@@ -26,6 +28,17 @@ def a_record(offset: int = 0, **fields: Any) -> Record:
     return Record.of(Note(offset, **fields), Call())
 
 
+def unexpected(event: LogEvent, text: str) -> None:
+    pytest.fail(f"{event}: {text}")
+
+
+def in_time(
+    handler: Handler, rules: ExpiryRules, now_ms: Callable[[], int], warn: Warn = unexpected
+) -> Handler:
+    tools = CallTools(lambda topic: topic.startswith("g."), now_ms, warn)
+    return ExpiryLayer(rules).wrap(handler, CallSite(CallForm(), tools))
+
+
 def routes(seen: list[tuple[str, int]], otherwise: Otherwise = "dead_letter") -> Handler:
     def handler(name: str) -> Handler:
         return lambda record: seen.append((name, record.offset))
@@ -36,11 +49,8 @@ def routes(seen: list[tuple[str, int]], otherwise: Otherwise = "dead_letter") ->
             Route("small", handler("small"), lambda record: record.offset < 4),
         ],
         otherwise,
+        CallForm(),
     )
-
-
-def unexpected(event: LogEvent, text: str) -> None:
-    pytest.fail(f"{event}: {text}")
 
 
 def test_the_first_handler_whose_condition_holds_is_called() -> None:
@@ -59,6 +69,7 @@ def test_a_handler_without_a_condition_takes_every_record_that_is_left() -> None
             Route("rest", lambda _: seen.append("rest"), None),
         ],
         "stop",
+        CallForm(),
     )
     for offset in range(3):
         handler(a_record(offset))
@@ -68,9 +79,8 @@ def test_a_handler_without_a_condition_takes_every_record_that_is_left() -> None
 def test_one_handler_for_everything_has_no_layers() -> None:
     def handler(_record: Record) -> None: ...
 
-    assert routed([Route("all", handler, None)], "stop") is handler
-    unlimited = with_expiry(handler, ExpiryRules(), lambda _: False, lambda: 0, unexpected)
-    assert unlimited is handler
+    assert routed([Route("all", handler, None)], "stop", CallForm()) is handler
+    assert in_time(handler, ExpiryRules(), lambda: 0) is handler
 
 
 @pytest.mark.parametrize("otherwise", ["dead_letter", "stop"])
@@ -100,6 +110,7 @@ def test_a_failure_names_its_handler_and_one_without_a_call_names_none() -> None
             Route("second", broken, undecided),
         ],
         "dead_letter",
+        CallForm(),
     )
     slice_ = a_slice(4)
     call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
@@ -119,11 +130,9 @@ def test_an_expired_record_does_not_bear_the_name_of_the_handler_before_it() -> 
     def broken(_record: Record) -> None:
         raise ValueError("broken")
 
-    handler = routed([Route("even", broken, lambda _: True)], "dead_letter")
+    handler = routed([Route("even", broken, lambda _: True)], "dead_letter", CallForm())
     header = TtlHeader("ttl", 1.0, "text")
-    limited = with_expiry(
-        handler, ExpiryRules(header=header), lambda _: False, lambda: 2 * WRITTEN_MS, unexpected
-    )
+    limited = in_time(handler, ExpiryRules(header=header), lambda: 2 * WRITTEN_MS)
     slice_ = a_slice(1)
     slice_.messages += [Note(1, headers=[("ttl", b"1")])]
     call_each(slice_, Caller(limited, ErrorReports().failure), Slot())
@@ -142,12 +151,10 @@ def test_the_layers_are_no_part_of_a_failures_stack_or_fingerprint() -> None:
 
     plain = failure_of(broken)
     layered = failure_of(
-        with_expiry(
-            routed([Route("broken", broken, lambda _: True)], "stop"),
+        in_time(
+            routed([Route("broken", broken, lambda _: True)], "stop", CallForm()),
             ExpiryRules(ttl_s=1.0),
-            lambda _: False,
             lambda: WRITTEN_MS,
-            unexpected,
         )
     )
     assert (layered.stack, layered.fingerprint) == (plain.stack, plain.fingerprint)
@@ -160,10 +167,9 @@ class Limited:
         self.called: list[Record] = []
         self.warnings: list[tuple[LogEvent, str]] = []
         self.now_ms = WRITTEN_MS
-        self.handler = with_expiry(
+        self.handler = in_time(
             self.called.append,
             rules,
-            lambda topic: topic.startswith("g."),
             lambda: self.now_ms,
             lambda *warning: self.warnings.append(warning),
         )

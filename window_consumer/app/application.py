@@ -19,10 +19,7 @@ from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.handler_types.batch_parameters import batch_parameters_of
 from window_consumer.plan.handler_types.parameters import parameters_of
 from window_consumer.plan.handlers import (
-    Around,
     HandlerSpec,
-    Layer,
-    Middleware,
     Transactional,
     When,
     checked,
@@ -33,6 +30,7 @@ from window_consumer.plan.handlers import (
     refuse_unbound_method,
 )
 from window_consumer.plan.lifespans import Lifespan, refuse_what_opens_nothing
+from window_consumer.plan.middleware import Around, Middleware, MiddlewareSpec
 from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
 
@@ -165,10 +163,10 @@ class App(AppDefinition):
         """
 
         def register(function: MiddlewareT) -> MiddlewareT:
-            layer = Layer(checked(function, "@app.middleware"), around)
+            spec = MiddlewareSpec(checked(function, "@app.middleware"), around)
             argument = "records" if around == "batches" else "record"
             expect_arguments(function, "@app.middleware", argument, "call_next")
-            self._middleware.append(layer)
+            self._middleware.append(spec)
             return function
 
         return register if function is None else register(function)

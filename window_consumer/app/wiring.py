@@ -10,14 +10,13 @@ import attrs
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
-from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.child_spec import ChildSpec
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import RunningFeatures
 from window_consumer.plan.lifespans import StatesByWorker
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.worker_setup import setup_of
-from window_consumer.runtime.calls.spans import CallSpans, spanned
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
@@ -43,22 +42,19 @@ def wire(
         workers = []
         for each in prepared.workers:
             name = each.plan.name
-            setup = setup_of(app, plan, each)
+            layers = features.layers_of(each)
+            setup = setup_of(app, plan, each, layers=layers)
             setup = attrs.evolve(setup, observers=features.observers_of(each))
-            for calls in features.calls_of(each.plan, setup.faults):
-                setup = _with_spans(setup, each.plan, calls)
-            parts = PoolParts(loops.get(name), blueprints.get(name), setup.logger)
+            child_spec = blueprints.get(name)
+            if child_spec is not None:
+                child_spec = child_spec.within(layers)
+            parts = PoolParts(loops.get(name), child_spec, setup.logger)
             setup = attrs.evolve(setup, make_pool=each.plan.pool.make(parts))
             own = StatesByWorker.state_for(state, name)
             workers.append(_worker(setup, prepared, each, own, on_phase, features))
         return workers
 
     return make
-
-
-def _with_spans(setup: WorkerSetup, planned: PlannedWorker, calls: CallSpans) -> WorkerSetup:
-    handler = spanned(setup.handler, calls, batches=planned.is_batch, coroutines=planned.is_async)
-    return attrs.evolve(setup, handler=handler)
 
 
 def source_maker(prepared: Prepared) -> MakeSource:

@@ -23,6 +23,7 @@ from window_consumer.kafka import settings
 from window_consumer.plan.handlers import PlannedRoute
 from window_consumer.plan.ladder_topics import writes_dead_letters
 from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader
+from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.pools.registry import kind_for
 
@@ -98,6 +99,11 @@ class PlannedWorker:
     def is_batch(self) -> bool:
         """Whether its handlers get lists of records."""
         return self.routes[0].handler.is_batch
+
+    @property
+    def form(self) -> CallForm:
+        """The form of its calls."""
+        return self.routes[0].handler.form
 
     @property
     def writes_dead_letters(self) -> bool:

@@ -7,7 +7,7 @@ comes from the parent, because the file may have changed before a child is repla
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import evolve, frozen
 
@@ -26,13 +26,13 @@ from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.calls import copy_test
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.feature import ChildSpans
 from window_consumer.plan.handlers import PlannedRoute
 from window_consumer.plan.loading import load_app
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.spans import spanned
+from window_consumer.runtime.calls.layer import CallLayer, CallTools, ChildLayer
 from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.child_main import ChildTools
@@ -54,7 +54,13 @@ class ChildSpec:
     errors: ErrorsConfig
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child must have the same."""
-    spans: tuple[ChildSpans, ...] = ()
+    layers: tuple[ChildLayer, ...] = ()
+    """The layers that the child makes beside those of the application."""
+
+    def within(self, layers: Iterable[CallLayer]) -> ChildSpec:
+        """Return the same with the parts of these layers that belong in child processes."""
+        found = [layer.in_children for layer in layers]
+        return evolve(self, layers=tuple(each for each in found if each is not None))
 
     def __call__(self) -> ChildTools:
         """Import the application and build the handler, as in the parent."""
@@ -80,17 +86,18 @@ class ChildSpec:
         def warn(event: LogEvent, text: str) -> None:
             LOGGER.warning("%s: %s", self.config.name, self.mask(text), extra={"event": event})
 
-        handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
         faults = ErrorReports(
             self.mask, app.redactor, self.errors.message, self.mask_rules.error_text
         )
-        resources = app.resources_of_child()
-        for spans in self.spans:
-            calls = spans.begin(faults)
-            if calls is not None:
-                kind = {"batches": worker.is_batch, "coroutines": worker.is_async}
-                handler = spanned(handler, calls, **kind)
-                resources = spans.around(resources)
+        layers, resources = [], app.resources_of_child()
+        for each in self.layers:
+            layer = each.begin()
+            if layer is not None:
+                layers.append(layer)
+                resources = each.around(resources)
+        is_copy = copy_test(worker, self.topics)
+        tools = CallTools(is_copy, SystemClock().wall_ms, warn, faults)
+        handler = app.calls_of(worker, tools, layers)
         rules = self.mask_rules
         whose = RecordOwner(
             self.config.name,
@@ -107,17 +114,13 @@ def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
     Raises UsageError if child processes could not import the application.
     """
     return {
-        worker.name: child_spec_of(
-            app, plan, worker, app.features.spans_of_child(app.name, plan, worker)
-        )
+        worker.name: child_spec_of(app, plan, worker)
         for worker in plan.workers
         if worker.pool.has_children
     }
 
 
-def child_spec_of(
-    app: AppDefinition, plan: AppPlan, worker: PlannedWorker, spans: tuple[ChildSpans, ...] = ()
-) -> ChildSpec:
+def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> ChildSpec:
     """Return a worker's child spec; raise UsageError if a child could not import it."""
     conditions = {
         route.handler.name: route.when
@@ -136,7 +139,6 @@ def child_spec_of(
         plan.config.mask_rules,
         plan.config.errors,
         app.surroundings,
-        spans,
     )
 
 

@@ -7,26 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from window_consumer.config import TopicsConfig
-from window_consumer.model.conditions.lookup import WallMs
-from window_consumer.model.log_events import Warn
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
-from window_consumer.plan.calls import (
-    batch_handler_of,
-    handler_of,
-    refuse_batch_mixture,
-    refuse_mixture,
-    refuse_mixtures,
-    refuse_once,
-)
+from window_consumer.plan.calls import call_of, layers_of, refuse_layers
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.handlers import (
-    Handler,
-    HandlerSpec,
-    Layer,
-    with_batch_middleware,
-    with_middleware,
-)
+from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.lifespans import (
     Lifespan,
     Run,
@@ -35,10 +19,12 @@ from window_consumer.plan.lifespans import (
     entered_by,
     is_async_lifespan,
 )
+from window_consumer.plan.middleware import MiddlewareLayer, MiddlewareSpec
 from window_consumer.plan.planning import make_plan
 from window_consumer.plan.preflight import Prepared, prepare
 from window_consumer.plan.start_timeout import StartTimeout
-from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallSite, CallTools
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.error_report import Redact
 
 Token = tuple[str, float]
@@ -56,7 +42,7 @@ class AppDefinition:
         self.features = features
         self.version = version
         self._handlers: dict[str, HandlerSpec] = {}
-        self._middleware: list[Layer] = []
+        self._middleware: list[MiddlewareSpec] = []
         self._lifespan: Lifespan | None = None
         self._oauth_token: Callable[[str], Token] | None = None
         self._redact: Redact | None = None
@@ -87,7 +73,7 @@ class AppDefinition:
         """Check everything that can be checked without a cluster; raise ConfigError.
 
         ``for_cluster`` also requires the brokers' addresses, which a test or a simulation does not
-        need. Raises UsageError if middleware cannot wrap its handlers.
+        need. Raises UsageError if a layer, such as middleware, cannot surround its handlers.
         """
         plan = make_plan(
             config=Path(config),
@@ -96,8 +82,7 @@ class AppDefinition:
             overrides=overrides,
             for_cluster=for_cluster,
         )
-        refuse_mixtures(plan.workers, self._middleware)
-        refuse_once(plan.workers)
+        refuse_layers(plan.workers, self._middleware)
         return plan
 
     def prepare(
@@ -114,28 +99,23 @@ class AppDefinition:
         """
         return prepare(plan, self._oauth_token, StartTimeout(start_timeout, stop_asked), dry=dry)
 
-    def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
-        """Return a handler wrapped in the application's middleware, as workers call it.
+    def surrounded(self, call: Called, form: CallForm) -> Called:
+        """Return a call of this form within the application's middleware, as workers make it.
 
-        Raises UsageError for middleware that cannot wrap a handler of that kind.
+        Raises UsageError for middleware that cannot surround it.
         """
-        refuse_mixture("this application", self._middleware, coroutines=coroutines)
-        return with_middleware(handler, self._middleware, coroutines=coroutines)
-
-    def batch_surrounded(self, handler: BatchHandler, *, coroutines: bool = False) -> BatchHandler:
-        """Return a batch handler wrapped in the application's middleware for batches."""
-        refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
-        return with_batch_middleware(handler, self._middleware)
+        layer = MiddlewareLayer(self._middleware)
+        layer.refuse(form)
+        return layer.wrap(call, CallSite(form, CallTools(lambda _topic: False, lambda: 0)))
 
     def calls_of(
-        self, worker: PlannedWorker, topics: TopicsConfig, wall_ms: WallMs, warn: Warn
-    ) -> Handler | BatchHandler:
-        """Return what a slot calls, see ``handler_of`` and ``batch_handler_of``.
+        self, worker: PlannedWorker, tools: CallTools, layers: Sequence[CallLayer] = ()
+    ) -> Called:
+        """Return what a slot calls: a worker's handlers within the application's layers and these.
 
         It needs no whole plan, because child processes have none.
         """
-        make = batch_handler_of if worker.is_batch else handler_of
-        return make(worker, self._middleware, topics, wall_ms, warn)
+        return call_of(worker, [*layers_of(worker, self._middleware), *layers], tools)
 
     def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered. It yields ``record.state``, None without a lifespan.
@@ -148,11 +128,6 @@ class AppDefinition:
         return as_context(self._lifespan)
 
     @property
-    def layers(self) -> Sequence[Layer]:
-        """The middleware, outermost first."""
-        return tuple(self._middleware)
-
-    @property
     def lifespan_function(self) -> Lifespan | None:
         """The function decorated with ``lifespan``, None without one."""
         return self._lifespan
@@ -161,7 +136,7 @@ class AppDefinition:
     def surroundings(self) -> tuple[str, ...]:
         """The names of the lifespan and of the middleware, outermost first."""
         lifespan = () if self._lifespan is None else (self._lifespan,)
-        functions = (*lifespan, *(layer.function for layer in self._middleware))
+        functions = (*lifespan, *(each.function for each in self._middleware))
         return tuple(getattr(each, "__qualname__", type(each).__name__) for each in functions)
 
     def resources_of_child(self) -> AbstractContextManager[Any]:
@@ -169,26 +144,3 @@ class AppDefinition:
         if self._lifespan is not None and is_async_lifespan(self._lifespan):
             return entered_alone(self._lifespan)
         return as_context(self._lifespan)
-
-    def handler_of(
-        self,
-        plan: AppPlan,
-        worker: PlannedWorker,
-        wall_ms: WallMs,
-        warn: Warn = lambda _event, _text: None,
-    ) -> Handler:
-        """Return what is called for a worker's records: its routes, middleware and handlers.
-
-        ``wall_ms`` is the time for expiry, in milliseconds since 1970.
-        """
-        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
-
-    def batch_handler_of(
-        self,
-        plan: AppPlan,
-        worker: PlannedWorker,
-        wall_ms: WallMs,
-        warn: Warn = lambda _event, _text: None,
-    ) -> BatchHandler:
-        """Return what is called for the batches of a worker, see ``handler_of``."""
-        return batch_handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)

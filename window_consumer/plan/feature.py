@@ -17,13 +17,12 @@ from window_consumer.config import Config, LoadedConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
-from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.preflight import Prepared, PreparedWorker
-from window_consumer.runtime.calls.spans import CallSpans
-from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
@@ -79,16 +78,6 @@ class RedriveTarget:
     transactional: bool
 
 
-class ChildSpans(Protocol):
-    """How a child process makes the spans of its calls. Pickled."""
-
-    def begin(self, faults: ErrorReports) -> CallSpans | None:
-        """Return the spans of the child's calls, None if nothing exports them."""
-
-    def around(self, lifespan: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """Return the child's lifespan, after which what is left is sent."""
-
-
 class RunningFeature:
     """A feature of an application that starts or runs. Each part does nothing by default."""
 
@@ -102,10 +91,10 @@ class RunningFeature:
         del worker
         return None
 
-    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> CallSpans | None:
-        """Return what surrounds a worker's calls in this process."""
-        del worker, faults
-        return None
+    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
+        """Return what surrounds a worker's calls."""
+        del worker
+        return ()
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results, around ``sink``."""
@@ -193,13 +182,6 @@ class Feature:
         """
         del start
         return nullcontext()
-
-    def spans_of_child(
-        self, application: str, plan: AppPlan, worker: PlannedWorker
-    ) -> ChildSpans | None:
-        """Return what surrounds a worker's calls in child processes."""
-        del application, plan, worker
-        return None
 
     # ---- a supervisor of replicas
 

@@ -13,19 +13,11 @@ from window_consumer.config import Config
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
-from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import (
-    AppStart,
-    ChildSpans,
-    Feature,
-    Pages,
-    RedriveTarget,
-    RunningFeature,
-)
+from window_consumer.plan.feature import AppStart, Feature, Pages, RedriveTarget, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
-from window_consumer.runtime.calls.spans import CallSpans
-from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
@@ -53,10 +45,9 @@ class RunningFeatures:
         found = (running.observer_of(worker) for running in self.each)
         return tuple(observer for observer in found if observer is not None)
 
-    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> list[CallSpans]:
-        """Return what surrounds a worker's calls in this process."""
-        found = (running.calls_of(worker, faults) for running in self.each)
-        return [calls for calls in found if calls is not None]
+    def layers_of(self, worker: PreparedWorker) -> list[CallLayer]:
+        """Return what surrounds a worker's calls, beside the layers of the application."""
+        return [layer for running in self.each for layer in running.layers_of(worker)]
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results."""
@@ -158,13 +149,6 @@ class FeatureList:
                 if started is not None:
                     running.each.append(started)
             yield running
-
-    def spans_of_child(
-        self, application: str, plan: AppPlan, worker: PlannedWorker
-    ) -> tuple[ChildSpans, ...]:
-        """Return what surrounds a worker's calls in child processes."""
-        found = (each.spans_of_child(application, plan, worker) for each in self.each)
-        return tuple(spans for spans in found if spans is not None)
 
     @contextmanager
     def beside_replicas(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -16,19 +15,13 @@ from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.handler_types.batch_parameters import BatchParameters
 from window_consumer.plan.handler_types.parameters import Parameters
-from window_consumer.runtime.calls.batch_calls import BatchHandler
-from window_consumer.runtime.calls.result_guard import demanding, noting
+from window_consumer.runtime.calls.layer import CallForm, CallLayer
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.pools.registry import kind_for
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
 AsyncHandler = Callable[[Record], Awaitable[object]]
-Middleware = (
-    Callable[[Record, Handler], object]
-    | Callable[[Record, AsyncHandler], Awaitable[object]]
-    | Callable[[list[Record], BatchHandler], object]
-)
-Around = Literal["functions", "coroutines", "batches"]
 When = Condition | Callable[[Record], object]
 """A condition on a record, or a predicate."""
 
@@ -36,24 +29,21 @@ When = Condition | Callable[[Record], object]
 class Transactional(Protocol):
     """``Once``, as far as the application knows it: SQLAlchemy need not be there."""
 
-    def around(
+    def layer_of(
         self,
-        handler: Any,
         worker: WorkerConfig,
+        handlers: Mapping[str, Callable[..., object]],
         shared: dict[Any, Any],
         *,
-        batches: bool,
-        coroutines: bool,
-    ) -> Any:
-        """Return the handler within transactions."""
+        has_children: bool,
+    ) -> CallLayer:
+        """Return the layer of transactions around those handlers of a worker that have it.
+
+        ``shared`` is the same for all layers of a worker.
+        """
 
     def keep_s(self, worker: WorkerConfig) -> float:
         """Return for how long the database remembers an id."""
-
-    def refuse(
-        self, function: object, worker: WorkerConfig, *, is_async: bool, forks: bool
-    ) -> None:
-        """Raise UsageError where the handler cannot be called within transactions."""
 
     def close_loops(self) -> None:
         """Close the connections of further event loops, once these have ended."""
@@ -80,22 +70,23 @@ class HandlerSpec:
         return isinstance(self.parameters, BatchParameters)
 
     @property
-    def call(self) -> Handler:
-        """A callable of a record alone: the function itself if it takes nothing else.
-
-        For a batch handler, the record goes into a list of one.
-        """
-        if isinstance(self.parameters, BatchParameters):
-            call_batch = self.call_batch
-            return lambda record: call_batch([record])
-        return self.parameters.called_with(self.function)
+    def form(self) -> CallForm:
+        """The form of its calls."""
+        return CallForm(batches=self.is_batch, coroutines=self.is_async)
 
     @property
-    def call_batch(self) -> BatchHandler:
-        """A batch handler as a callable of a list of records."""
-        if not isinstance(self.parameters, BatchParameters):
-            raise UsageError(f"{self.place}: {self.name} is no batch handler")
-        return self.parameters.called_with(self.function, coroutines=self.is_async)
+    def called(self) -> Called:
+        """A callable of a record alone, of a batch handler of a list of records alone.
+
+        The function itself if it takes nothing else.
+        """
+        return self.parameters.called_with(self.function, self.form)
+
+    @property
+    def call(self) -> Handler:
+        """The same for one record, which goes into a list of one for a batch handler."""
+        called = self.called
+        return (lambda record: called([record])) if self.is_batch else called
 
     @property
     def is_async(self) -> bool:
@@ -106,29 +97,6 @@ class HandlerSpec:
     def place(self) -> str:
         """The function's file and line, for messages."""
         return place_of(self.function)
-
-
-@frozen
-class Layer:
-    """A middleware, and the kind of handlers that it wraps."""
-
-    function: Callable[..., Any]
-    around: Around | None = None
-    """None wraps all."""
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it is a coroutine function."""
-        return is_async(self.function)
-
-    @property
-    def name(self) -> str:
-        """The function's name, for messages."""
-        return _name_of(self.function)
-
-    def is_for(self, *, coroutines: bool) -> bool:
-        """Return whether it wraps handlers of this kind."""
-        return self.around in (None, "coroutines" if coroutines else "functions")
 
 
 def is_async(function: object) -> bool:
@@ -181,11 +149,11 @@ def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
     bare = inspect.unwrap(function)
     if is_async(function) and not may_be_async:
         raise UsageError(
-            f"{what}: {_name_of(function)} is an async function; this one has to be a plain one"
+            f"{what}: {qualname_of(function)} is an async function; this one has to be a plain one"
         )
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
         raise UsageError(
-            f"{what}: {_name_of(function)} is a generator function: calling it would run nothing"
+            f"{what}: {qualname_of(function)} is a generator function: calling it would run nothing"
         )
     refuse_unbound_method(function, what)
     return function
@@ -196,11 +164,11 @@ def refuse_unbound_method(function: Callable[..., object], what: str) -> None:
     if inspect.ismethod(function) or not inspect.isfunction(inspect.unwrap(function)):
         return
     first = next(iter(_parameters_of(function) or ()), None)
-    around = _name_of(function).rpartition(".")[0]
+    around = qualname_of(function).rpartition(".")[0]
     if first in _OBJECTS and around and not around.endswith("<locals>"):
         raise UsageError(
-            f"{place_of(function)}: {what}: {_name_of(function)} is a method, and nothing gives it"
-            f" its {first!r}: decorate a function, or register the method of an object, as in"
+            f"{place_of(function)}: {what}: {qualname_of(function)} is a method, and nothing gives"
+            f" it its {first!r}: decorate a function, or register the method of an object, as in"
             ' app.handler("orders")(shop.charge)'
         )
 
@@ -215,7 +183,7 @@ def expect_arguments(function: Callable[..., object], what: str, *names: str) ->
         signature.bind(*names)
     except TypeError:
         raise UsageError(
-            f"{place_of(function)}: {what}: {_name_of(function)} is called with"
+            f"{place_of(function)}: {what}: {qualname_of(function)} is called with"
             f" ({', '.join(names)}), and takes {signature!s}"
         ) from None
 
@@ -250,43 +218,9 @@ def checked_condition(when: object, what: str) -> When:
     return function
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def qualname_of(function: Callable[..., Any]) -> str:
+    """Return a function's name with those around it, for messages."""
     return getattr(function, "__qualname__", repr(function))
-
-
-def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bool) -> Handler:
-    """Wrap a handler of one kind; the middleware registered first is the outermost."""
-    around = [each.function for each in reversed(layers) if each.is_for(coroutines=coroutines)]
-    if not around:
-        return handler
-    handler = noting(handler)
-    for function in around:
-        handler = _wrap(function, handler)
-    return demanding(handler)
-
-
-def with_batch_middleware(handler: BatchHandler, layers: Sequence[Layer]) -> BatchHandler:
-    """Wrap a batch handler in its middleware; the one registered first is the outermost."""
-    around = [layer.function for layer in reversed(layers) if layer.around == "batches"]
-    if not around:
-        return handler
-    handler = noting(handler)
-    for function in around:
-        handler = functools.partial(_call_layer, function, handler)
-    return demanding(handler)
-
-
-def _call_layer(
-    function: Callable[..., object], call_next: BatchHandler, records: list[Record]
-) -> object:
-    return function(records, call_next)
-
-
-def _wrap(function: Callable[..., object], call_next: Handler) -> Handler:
-    def call(record: Record) -> object:
-        return function(record, call_next)
-
-    return call
 
 
 @frozen

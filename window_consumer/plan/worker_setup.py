@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.calls import batch_handler_of, handler_of
+from window_consumer.plan.calls import copy_test
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.preflight import Preparation, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.runtime.calls.layer import CallLayer, CallTools
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.runtime.worker import SystemClock, WorkerSetup
 
 
 def setup_of(
-    app: AppDefinition, plan: AppPlan, worker: PreparedWorker, clock: Clock | None = None
+    app: AppDefinition,
+    plan: AppPlan,
+    worker: PreparedWorker,
+    clock: Clock | None = None,
+    layers: Sequence[CallLayer] = (),
 ) -> WorkerSetup:
-    """Return everything that defines a worker except its connections; the clock has a default."""
+    """Return everything that defines a worker except its connections; the clock has a default.
+
+    ``layers`` surround its calls beside those of the application. Raises UsageError for one that
+    cannot surround them.
+    """
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
     clock = clock or SystemClock()
@@ -28,7 +38,12 @@ def setup_of(
     def warn(event: LogEvent, text: str) -> None:
         LOGGER.warning("%s: %s", config.name, plan.mask(text), extra={"event": event})
 
-    around = plan.config.topics, clock.wall_ms, warn
+    faults = ErrorReports(
+        plan.mask, app.redactor, plan.config.errors.message, plan.config.mask_rules.error_text
+    )
+    for layer in layers:
+        layer.refuse(planned.form)
+    tools = CallTools(copy_test(planned, plan.config.topics), clock.wall_ms, warn, faults)
     return WorkerSetup(
         name=config.name,
         origin=CopyOrigin(config.group, planned.handler_names, app.version, socket.gethostname()),
@@ -38,18 +53,14 @@ def setup_of(
             revoke_timeout_s=config.revoke_timeout,
             stop_timeout_s=config.stop_timeout,
         ),
-        handler=batch_handler_of(planned, app.layers, *around)
-        if planned.is_batch
-        else handler_of(planned, app.layers, *around),
+        handler=app.calls_of(planned, tools, layers),
         target_of=lambda source, level: worker.ladders[source].target(level),
         retry_levels=worker.retry_levels,
         ask_topics=lambda: preparation.refresh(worker),
         ask_ends=worker.cluster.log_ends,
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
-        faults=ErrorReports(
-            plan.mask, app.redactor, plan.config.errors.message, plan.config.mask_rules.error_text
-        ),
+        faults=faults,
         loggable_key=lambda topic, key: plan.config.mask_rules.loggable_key(
             [topic, _source_of(topic, worker, plan)], key
         ),

@@ -11,7 +11,7 @@ import concurrent.futures
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Literal
@@ -27,7 +27,6 @@ from window_consumer.model.errors import (
 from window_consumer.model.fault import Failure, Fault, fingerprint
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import escaped
-from window_consumer.runtime.calls import result_guard
 
 _NOT_THE_USERS = (
     str(Path(__file__).parents[1]),
@@ -35,6 +34,23 @@ _NOT_THE_USERS = (
     *(path for module in (asyncio, concurrent.futures) for path in module.__path__),
 )
 """The files of frames between the supervisor and the lifespan."""
+
+_PACKAGE = f"{Path(__file__).parents[1]}/"
+_BETWEEN = ("runtime/calls/result_guard.py", "plan/middleware.py")
+"""Modules whose frames lie between middleware and handler."""
+
+_FORMER_FILES = {
+    "runtime/calls/result_guard.py": "owed.py",
+    "runtime/calls/steps.py": "batch_steps.py",
+}
+_FORMER_NAMES = {
+    "runtime/calls/layer.py:_sifted": "batch_layers.py:with_batch_expiry.<locals>.steps",
+    "runtime/calls/layer.py:called_without": None,
+    "plan/middleware.py:_around.<locals>.call": "handlers.py:_wrap.<locals>.call",
+    "plan/middleware.py:_call_function": "handlers.py:_call_layer",
+}
+"""Functions under the names that they had when fingerprints first contained them; None for those
+that did not exist. Fingerprints must survive our renames."""
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
@@ -139,7 +155,7 @@ class ErrorReports:
         ``note`` is appended to the description.
         """
         error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
-        digest = "|".join(map(_frame_name, where))
+        digest = _digest(map(_frame_name, where))
         texts = formatted(shown_part(where)[-_MAX_FRAMES:])
         name = class_name(type(error))
         stack = self._mask("".join(texts)) or "the thread is gone\n"
@@ -171,7 +187,7 @@ class ErrorReports:
             frames = traceback.StackSummary.from_list(
                 each
                 for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
-                if each.filename != result_guard.__file__  # lies between middleware and handler
+                if each.filename.removeprefix(_PACKAGE) not in _BETWEEN
             )
             parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
         return self._mask("which came from ".join(parts))
@@ -282,7 +298,7 @@ def formatted(where: Frames) -> list[str]:
     return (summary or traceback.StackSummary.from_list(lines)).format()
 
 
-def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
+def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str | None:
     if isinstance(each, traceback.FrameSummary):
         return f"{each.filename.rpartition('/')[2]}:{each.name}"
     return _function_name(each[0].f_code)
@@ -311,14 +327,21 @@ def _place(chain: Sequence[BaseException]) -> Place:
 
 def _digest_of(chain: Sequence[BaseException]) -> str:
     """Name the functions of a stack without line numbers, which change with each version."""
-    return "|".join(_function_name(code) for code, _ in _place(chain))
+    return _digest(_function_name(code) for code, _ in _place(chain))
 
 
-def _function_name(code: CodeType) -> str:
-    file = code.co_filename
-    # Fingerprints must survive our renames: result_guard.py was once called owed.py.
-    name = "owed.py" if file == result_guard.__file__ else file.rpartition("/")[2]
-    return f"{name}:{code.co_qualname}"
+def _digest(names: Iterable[str | None]) -> str:
+    return "|".join(name for name in names if name is not None)
+
+
+def _function_name(code: CodeType) -> str | None:
+    """Return a function's name in fingerprints, None if it is in none."""
+    place = code.co_filename.removeprefix(_PACKAGE)
+    name = f"{place}:{code.co_qualname}"
+    if name in _FORMER_NAMES:
+        return _FORMER_NAMES[name]
+    file = _FORMER_FILES.get(place, place.rpartition("/")[2])
+    return f"{file}:{code.co_qualname}"
 
 
 def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:

@@ -19,8 +19,10 @@ from window_consumer.cli.output import FAILED, INTERRUPTED, OK
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.calls import copy_test
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.loading import load_app
+from window_consumer.runtime.calls.layer import CallTools
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import SchedulePlan as Schedule
@@ -204,8 +206,8 @@ def _fault_plan(  # noqa: PLR0913 - what is known before, and the schedule
     rng: Random,
 ) -> FaultPlan:
     fault_plan = HandlerFaultPlan(schedule, rng, state)
-    find: Any = app.batch_handler_of if worker.is_batch else app.handler_of
-    handler = find(plan, worker, fault_plan.time_ms)
+    tools = CallTools(copy_test(worker, plan.config.topics), fault_plan.time_ms)
+    handler = app.calls_of(worker, tools)
     called: Any = loop.running(handler) if worker.is_async else handler
     if worker.is_batch:
         fault_plan.batch_handler = called

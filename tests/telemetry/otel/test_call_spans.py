@@ -25,6 +25,7 @@ from tests.telemetry.otel.memory import (
 from window_consumer.model.errors import PartialFailure, Skip
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.error_report import ErrorReports
 
@@ -34,13 +35,13 @@ Handler = Callable[[Any], Any]
 def called(memory: Memory, handler: Handler, given: Any) -> Any:
     """Call a handler as a slot does that has threads."""
     batches = isinstance(given, list)
-    return spanned(handler, memory.calls, batches=batches, coroutines=False)(given)
+    return spanned(handler, memory.calls, CallForm(batches=batches))(given)
 
 
 def awaited(memory: Memory, handler: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
     """Call a coroutine function as a slot on an event loop does."""
     batches = isinstance(given, list)
-    call: Any = spanned(handler, memory.calls, batches=batches, coroutines=True)
+    call: Any = spanned(handler, memory.calls, CallForm(batches=batches, coroutines=True))
 
     async def run() -> Any:
         return await call(given)
@@ -105,7 +106,7 @@ def test_a_coroutine_that_is_cancelled_ends_its_span() -> None:
     async def hang(_order: Record) -> None:
         await asyncio.Event().wait()
 
-    call: Any = spanned(hang, memory.calls, batches=False, coroutines=True)
+    call: Any = spanned(hang, memory.calls, CallForm(coroutines=True))
 
     async def run() -> None:
         task = asyncio.ensure_future(call(record(headers=SAMPLED)))
@@ -126,7 +127,7 @@ def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised
     def charge(_order: Record) -> None:
         raise error
 
-    call = spanned(charge, memory.calls, batches=False, coroutines=False)
+    call = spanned(charge, memory.calls, CallForm())
     with pytest.raises(ValueError, match="4711") as raised:
         call(record(headers=SAMPLED))
     assert raised.value is error

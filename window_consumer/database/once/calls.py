@@ -36,7 +36,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Effects, Record
 from window_consumer.runtime.calls.batch_calls import Failed, SortedResults, failed_of
-from window_consumer.runtime.calls.batch_steps import Steps
+from window_consumer.runtime.calls.steps import Called, Steps
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
@@ -72,7 +72,7 @@ class OnceCalls:
 
     def __init__(
         self,
-        handler: Callable[[Any], Any],
+        handler: Called,
         transactions: EffectTransactions,
         tables: OnceTables,
         rules: OnceRules,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, get_type_hints
 
 import sqlalchemy as sa
@@ -25,7 +25,8 @@ from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import UsageError
-from window_consumer.runtime.calls.batch_steps import layered
+from window_consumer.runtime.calls.layer import CallForm, CallSite, LayerPlace
+from window_consumer.runtime.calls.steps import Called
 
 Duration = str | float
 DEFAULT_KEEP: Final = "15d"
@@ -135,19 +136,22 @@ class Once:
         """Return how long the database keeps an id, in seconds."""
         return self.values_for(worker).keep_s
 
-    def around(
+    def layer_of(
         self,
-        handler: Any,
         worker: WorkerConfig,
+        handlers: Mapping[str, Callable[..., object]],
         shared: dict[Any, Any],
         *,
-        batches: bool,
-        coroutines: bool,
-    ) -> Any:
-        """Return the handler wrapped in transactions.
+        has_children: bool,
+    ) -> OnceLayer:
+        """Return the layer around those handlers of a worker that have this ``once``.
 
-        ``shared`` is the same for all routes of a worker: they share a fence in each database.
+        ``shared`` is the same for all layers of a worker: they share a fence in each database.
         """
+        return OnceLayer(self, worker, handlers, shared, has_children)
+
+    def calls_of(self, call: Called, worker: WorkerConfig, raised: RaisedFences) -> OnceCalls:
+        """Return the transactions around calls of one handler."""
         values = self.values_for(worker)
         rules = OnceRules(
             owner=EffectOwner(worker.group, worker.name),
@@ -159,46 +163,63 @@ class Once:
         )
         fences = None
         if values.fenced:
-            raised = shared.setdefault(RaisedFences, RaisedFences())
             limits = FenceLimits(values.lock_timeout_s, worker.stall.after + BEYOND_STALL_S)
             whose = FenceOwner(worker.name, worker.group)
             fences = Fences(self.tables, whose, limits, raised)
         transactions = EffectTransactions(
             self.engine_of_call, self.engine, self.table, self._session, self.writers
         )
-        calls = OnceCalls(handler, transactions, self.tables, rules, fences, self.open_transactions)
-        steps: Any = calls.batch if batches else calls.one
-        return layered(steps, coroutines=coroutines)
+        return OnceCalls(call, transactions, self.tables, rules, fences, self.open_transactions)
 
-    def refuse(
-        self, function: object, worker: WorkerConfig, *, is_async: bool, forks: bool
-    ) -> None:
-        """Raise UsageError for a handler that cannot be called in these transactions."""
-        whose = f"worker {worker.name}: once="
-        if forks and not self.is_factory:
+
+@frozen
+class OnceLayer:
+    """Makes each call of a handler one transaction."""
+
+    once: Once
+    worker: WorkerConfig
+    handlers: Mapping[str, Callable[..., object]]
+    """The functions by the names of their handlers."""
+    shared: dict[Any, Any]
+    has_children: bool
+    place: LayerPlace = LayerPlace.ONCE
+    in_children: None = None
+
+    def refuse(self, form: CallForm) -> None:
+        """Raise UsageError for handlers that cannot be called in these transactions."""
+        once, whose = self.once, f"worker {self.worker.name}: once="
+        if self.has_children and not once.is_factory:
             raise UsageError(
                 f"{whose}: the handler runs in child processes, and connections do not survive a"
                 " fork: give Once() a function that creates the engine, as in Once(lambda:"
                 ' create_engine("..."))'
             )
-        if forks and self.values_for(worker).fenced:
+        if self.has_children and once.values_for(self.worker).fenced:
             raise UsageError(
                 f"{whose}: fenced needs one process per partition, and child processes share"
                 " partitions: use pool: threads, or leave fenced out"
             )
-        if self.outbox is None and _returns_records(function):
+        if once.outbox is None and any(map(_returns_records, self.handlers.values())):
             raise UsageError(f"{whose}: {NO_OUTBOX}")
-        is_async_engine = isinstance(self.engine(), AsyncEngine)
-        if is_async_engine and not is_async:
+        is_async_engine = isinstance(once.engine(), AsyncEngine)
+        if is_async_engine and not form.coroutines:
             raise UsageError(
                 f"{whose}: the handler is a plain function but the engine an AsyncEngine: use"
                 " create_engine, or make the handler async def"
             )
-        if is_async and not is_async_engine:
+        if form.coroutines and not is_async_engine:
             raise UsageError(
                 f"{whose}: the handler is a coroutine, and a synchronous engine would block its"
                 " event loop: use create_async_engine"
             )
+
+    def wrap(self, call: Called, site: CallSite) -> Called:
+        """See CallLayer."""
+        if site.handler not in self.handlers:
+            return call
+        raised = self.shared.setdefault(RaisedFences, RaisedFences())
+        calls = self.once.calls_of(call, self.worker, raised)
+        return site.form.stepped(calls.batch if site.form.batches else calls.one)
 
 
 def _prepare(engine: Engine) -> Engine:

@@ -157,13 +157,10 @@ def _debug(app: AppDefinition, handler: HandlerSpec, letter: DeadLetter) -> int:
         record = Record.of(message, Call(1, state))
         click.echo(f"{handler.name} ({handler.place}) with {record!r}", err=True)
         try:
-            around = app.batch_surrounded if handler.is_batch else app.surrounded
             given: Any = [record] if handler.is_batch else record
-            if handler.is_async:
-                call: Any = around(stepping_coroutine, coroutines=True)
-                returned = loop.run(call(given))
-            else:
-                returned = around(stepping)(given)
+            innermost = stepping_coroutine if handler.is_async else stepping
+            call = app.surrounded(innermost, handler.form)
+            returned = loop.run(call(given)) if handler.is_async else call(given)
             results = results_of(returned)
         except BdbQuit:
             return _quit()

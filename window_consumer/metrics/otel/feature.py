@@ -7,7 +7,7 @@ application itself sets up its own providers, or calls ``set_up`` too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.runtime.calls.layer import CallLayer
+from window_consumer.runtime.calls.spans import SpansLayer
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.measures import MeasuredWorkers, SpanFigures
 from window_consumer.runtime.figures.metric import Metric
@@ -39,7 +41,8 @@ _CHILD_FLUSH_S: Final = 0.5
 class Spanning(RunningFeature):
     """Creates the spans of all workers of a process."""
 
-    def __init__(self, plan: AppPlan, providers: sdk.Sdk, notes: NoteTaker):
+    def __init__(self, application: str, plan: AppPlan, providers: sdk.Sdk, notes: NoteTaker):
+        self._application = application
         self._plan = plan
         self._providers = providers
         self._notes = notes
@@ -56,10 +59,15 @@ class Spanning(RunningFeature):
 
         return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)
 
-    def calls_of(self, worker: PlannedWorker, faults: ErrorReports) -> OtelCallSpans:
-        """Return the factory of spans for a worker's calls in this process."""
-        of_worker = self._of(worker)
-        return OtelCallSpans(of_worker.spans, of_worker.budget(), faults.fault)
+    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
+        """Return the layer of spans."""
+        return [self.layer_of(worker.plan)]
+
+    def layer_of(self, worker: PlannedWorker) -> SpansLayer:
+        """Return the layer that surrounds a worker's calls with spans."""
+        config, sets_up = self._plan.config.opentelemetry, self._providers.tracers is not None
+        child = SpansOfChild(self._application, sets_up, attributes_of(worker), config)
+        return SpansLayer(self._of(worker).calls_of, child)
 
     def figures_of(self, worker: str) -> SpanFigures | None:
         """Return what became of the worker's spans that this process created."""
@@ -87,6 +95,10 @@ class _OfWorker:
     counts: SpanCounts
     per_second: int
 
+    def calls_of(self, faults: ErrorReports) -> OtelCallSpans:
+        """Return the factory of spans for calls."""
+        return OtelCallSpans(self.spans, self.budget(), faults.fault)
+
     def budget(self) -> SpanBudget:
         """Return a new budget: slices and records have one each."""
         return SpanBudget(self.per_second, self.counts)
@@ -112,14 +124,14 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
 
 
 @contextmanager
-def spanning(plan: AppPlan, providers: sdk.Sdk) -> Iterator[Spanning | None]:
+def spanning(application: str, plan: AppPlan, providers: sdk.Sdk) -> Iterator[Spanning | None]:
     """Yield the factory of spans, None if none are wanted; send what is left at the end."""
     if not plan.config.opentelemetry.spans or providers.tracer() is None:
         yield None
         return
     notes = NoteTaker()
     try:
-        yield Spanning(plan, providers, notes)
+        yield Spanning(application, plan, providers, notes)
     finally:
         notes.end(sdk.FLUSH_S)
 
@@ -167,19 +179,9 @@ class OpenTelemetryFeature(Feature):
         """Report metrics and make spans, if any are wanted."""
         plan, providers = start.plan, sdk.OF_THIS_PROCESS
         metrics = (*METRICS, *start.metrics)
-        with metering(plan, start.workers, metrics, providers), spanning(plan, providers) as spans:
+        spanned = spanning(start.application, plan, providers)
+        with metering(plan, start.workers, metrics, providers), spanned as spans:
             yield spans
-
-    def spans_of_child(
-        self, application: str, plan: AppPlan, worker: PlannedWorker
-    ) -> SpansOfChild | None:
-        """Return what a worker's children need for their spans, None if none are wanted."""
-        config = plan.config.opentelemetry
-        providers = sdk.OF_THIS_PROCESS
-        if not config.spans or providers.tracer() is None:
-            return None
-        own = providers.tracers is not None
-        return SpansOfChild(application, own, attributes_of(worker), config)
 
 
 @frozen
@@ -193,15 +195,14 @@ class SpansOfChild:
     about: dict[str, Any]
     config: OpenTelemetryConfig
 
-    def begin(self, faults: ErrorReports) -> OtelCallSpans | None:
-        """Return the factory of call spans in the child, or None if nothing exports them."""
+    def begin(self) -> SpansLayer | None:
+        """Return the layer of spans in the child, or None if nothing exports them."""
         providers = sdk.OF_THIS_PROCESS
         if self.sets_up:
             sdk.set_up(self.application, spans_only=True)
         if providers.tracer() is None:
             return None
-        made = _of_worker(providers, self.about, self.config)
-        return OtelCallSpans(made.spans, made.budget(), faults.fault)
+        return SpansLayer(_of_worker(providers, self.about, self.config).calls_of)
 
     @staticmethod
     @contextmanager

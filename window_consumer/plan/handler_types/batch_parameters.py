@@ -13,14 +13,9 @@ from window_consumer.model.errors import HandlerSignal, NotInBatchError, Partial
 from window_consumer.model.record import Record
 from window_consumer.plan.handler_types.decoders import Decoder, decoder_by, decoder_of
 from window_consumer.plan.handler_types.parameters import hints_of, required
-from window_consumer.runtime.calls.batch_calls import (
-    BatchHandler,
-    Failed,
-    SortedResults,
-    answers_of,
-    failed_of,
-)
-from window_consumer.runtime.calls.batch_steps import Steps, layered
+from window_consumer.runtime.calls.batch_calls import Failed
+from window_consumer.runtime.calls.layer import CallForm, called_without
+from window_consumer.runtime.calls.steps import Called, Steps
 
 _FORMS = (
     "(records: list[Record]), (values: list[Order]) or (values: list[Order], records: list[Record])"
@@ -44,9 +39,7 @@ class BatchParameters:
             return (records,)
         return self._arguments(list(map(self.decoder, records)), records)
 
-    def called_with(
-        self, function: Callable[..., object], *, coroutines: bool = False
-    ) -> BatchHandler:
+    def called_with(self, function: Called, form: CallForm) -> Called:
         """Return a callable of the records alone; the function itself if it takes only those.
 
         Records that cannot be decoded are removed and fail alone; the others are handled.
@@ -66,22 +59,14 @@ class BatchParameters:
                 # this value's error; any other exception is the decoder's
                 except HandlerSignal as error:
                     failed.append((record, error))
-            if not decoded:
-                raise SortedResults(failed)
-            try:
-                returned = yield partial(function, *self._arguments(values, decoded))
-            except PartialFailure as error:
-                named = _by_records(error, values, decoded)
-                raise SortedResults([*failed, *failed_of(named, decoded)]) from error
-            except BaseException as error:
-                if not failed:
-                    raise
-                raise SortedResults([*failed, *failed_of(error, decoded)]) from error
-            if failed:
-                raise SortedResults(failed, answers=answers_of(decoded, returned))
-            return returned
 
-        return layered(steps, coroutines=coroutines)
+            def by_records(error: BaseException) -> BaseException:
+                return _by_records(error, values, decoded)
+
+            call = partial(function, *self._arguments(values, decoded))
+            return (yield from called_without(failed, decoded, call, by_records))
+
+        return form.stepped(steps)
 
     def _arguments(self, values: list[object], records: list[Record]) -> tuple[object, ...]:
         if not self.with_records:
@@ -142,9 +127,14 @@ def _element(annotation: object) -> object:
 
 
 def _by_records(
-    error: PartialFailure, values: Sequence[object], records: Sequence[Record]
+    error: BaseException, values: Sequence[object], records: Sequence[Record]
 ) -> BaseException:
-    """Return a failure that names records, given one of a handler that may name values."""
+    """Return a failure that names records, given one of a handler that may name values.
+
+    Any other exception is returned unchanged.
+    """
+    if not isinstance(error, PartialFailure):
+        return error
     common = error if error.__cause__ is None else error.__cause__
     places: dict[int, list[Record]] = {}
     for value, record in zip(values, records, strict=True):

@@ -12,6 +12,8 @@ from attrs import frozen
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.handler_types.decoders import Decoder, decoder_by, decoder_of, name_of
+from window_consumer.runtime.calls.layer import CallForm
+from window_consumer.runtime.calls.steps import Called
 
 _FORMS = "(record: Record), (value: Order) or (value: Order, record: Record)"
 
@@ -34,7 +36,7 @@ class Parameters:
             return (value,)
         return (record, value) if self.record_first else (value, record)
 
-    def called_with(self, function: Callable[..., object]) -> Callable[[Record], object]:
+    def called_with(self, function: Callable[..., Any], _form: CallForm) -> Called:
         """Return a callable of the record alone; the function itself if it takes only that."""
         decode = self.decoder
         if decode is None:

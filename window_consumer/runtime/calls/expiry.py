@@ -1,4 +1,4 @@
-"""The layer around handlers that withholds expired records."""
+"""The layer that withholds expired records from handlers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Literal
 
 from attrs import frozen
 
-from window_consumer.model.conditions.lookup import IsCopy, WallMs, first_timestamp
+from window_consumer.model.conditions.lookup import first_timestamp
 from window_consumer.model.conditions.tokens import number_of
 from window_consumer.model.errors import Expired
 from window_consumer.model.header_values import count_of_8_bytes
 from window_consumer.model.headers import MAX_SKEW_S
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import Record
-from window_consumer.runtime.calls.caller import Handler
+from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools, LayerPlace
+from window_consumer.runtime.calls.steps import Called
 
 
 @frozen
@@ -61,18 +62,32 @@ __handler_layer__ = True  # its frames are no part of a failure, see error_repor
 _SHOWN_BYTES = 40
 
 
-def with_expiry(
-    handler: Handler, rules: ExpiryRules, is_copy: IsCopy, wall_ms: WallMs, warn: Warn
-) -> Handler:
-    """Raise Expired instead of calling the handler for an expired record.
+@frozen
+class ExpiryLayer:
+    """Raises Expired instead of calling the handler for an expired record.
 
-    A malformed header expires nothing; ``warn`` gets the first one.
+    A malformed header expires nothing; the first one is a warning.
     """
-    if rules.ttl_s is None and rules.header is None:
-        return handler
-    ttl_of = _ttl_of(rules, warn)
 
-    def call(record: Record) -> object:
+    rules: ExpiryRules
+    place: LayerPlace = LayerPlace.EXPIRY
+    in_children: None = None
+
+    def refuse(self, form: CallForm) -> None:
+        """Refuse nothing."""
+
+    def wrap(self, call: Called, site: CallSite) -> Called:
+        """See CallLayer."""
+        if self.rules.ttl_s is None and self.rules.header is None:
+            return call
+        return site.form.before(lambda each: _expiring(each, self.rules, site.tools), call)
+
+
+def _expiring(call: Called, rules: ExpiryRules, tools: CallTools) -> Called:
+    ttl_of = _ttl_of(rules, tools.warn)
+    is_copy, wall_ms = tools.is_copy, tools.wall_ms
+
+    def call_in_time(record: Record) -> object:
         ttl_s = ttl_of(record)
         if ttl_s is not None:
             timestamp = first_timestamp(record, is_copy)
@@ -82,9 +97,9 @@ def with_expiry(
                     f"expired {overdue_s:.1f} s ago, its time to live was {ttl_s:g} s",
                     rules.on_expired,
                 )
-        return handler(record)
+        return call(record)
 
-    return call
+    return call_in_time
 
 
 def _ttl_of(rules: ExpiryRules, warn: Warn) -> Callable[[Record], float | None]:

@@ -6,18 +6,16 @@ record would finish with nothing produced.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
 from window_consumer.engine.scheduling.slices import RecordsReturned, Work
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Message, Record
+from window_consumer.runtime.calls.steps import COROUTINE, Called
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
-
-Called = Callable[[Any], Any]
-"""A handler of any kind: it gets a record, or a list of them."""
 
 _LOST = (
     "the handler has returned records to produce, and a middleware around it has returned nothing:"
@@ -25,26 +23,26 @@ _LOST = (
 )
 
 
-def noting(handler: Called) -> Called:
-    """Return a handler that marks its call if it has results; the inner layer."""
+def noting(handler: Called, *, coroutines: bool) -> Called:
+    """Return a call that marks its records' call if it has results; the inner layer."""
 
     def record(given: Any, returned: object) -> object:
         if returned is not None and results_of(returned):
             _call_of(given).owes = True
         return returned
 
-    return _followed(handler, record)
+    return _followed(handler, record, coroutines=coroutines)
 
 
-def demanding(handler: Called) -> Called:
-    """Return a handler that raises TypeError if marked results got lost; the outer layer."""
+def demanding(handler: Called, *, coroutines: bool) -> Called:
+    """Return a call that raises TypeError if marked results got lost; the outer layer."""
 
     def demand(given: Any, returned: object) -> object:
         if returned is None and _call_of(given).owes:
             raise TypeError(_LOST)
         return returned
 
-    followed = _followed(handler, demand)
+    followed = _followed(handler, demand, coroutines=coroutines)
 
     def call(given: Any) -> object:
         _call_of(given).owes = False
@@ -53,17 +51,19 @@ def demanding(handler: Called) -> Called:
     return call
 
 
-def _followed(handler: Called, by: Callable[[Any, object], object]) -> Called:
-    """Return a handler whose result passes through ``by`` once it is available."""
+def _followed(handler: Called, by: Callable[[Any, object], object], *, coroutines: bool) -> Called:
+    """Return a call whose result passes through ``by`` once it is available."""
 
     def call(given: Any) -> object:
+        return by(given, handler(given))
+
+    async def later(given: Any) -> object:
         returned = handler(given)
-        return later(given, returned) if isawaitable(returned) else by(given, returned)
+        if type(returned) is COROUTINE or isawaitable(returned):
+            returned = await returned
+        return by(given, returned)
 
-    async def later(given: Any, returned: Awaitable[object]) -> object:
-        return by(given, await returned)
-
-    return call
+    return later if coroutines else call
 
 
 def _call_of(given: Record | list[Record]) -> Call:

@@ -32,6 +32,7 @@ from window_consumer.plan.child_spec import ChildSpec
 from window_consumer.plan.loading import load_app
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.copy_topics import Ladder
+from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import LoopRules, Phase
@@ -178,12 +179,8 @@ def _worker(
     equipment = child_spec()
     app = load_app(child_spec.application)
     is_async = app.handlers[child_spec.config.handlers[0]].is_async
-    handler = spanned(
-        equipment.caller.handler,
-        Stopwatches(),
-        batches=plan.engine.batch is not None,
-        coroutines=is_async,
-    )
+    form = CallForm(batches=plan.engine.batch is not None, coroutines=is_async)
+    handler = spanned(equipment.caller.handler, Stopwatches(), form)
     setup = WorkerSetup(
         name=plan.name,
         origin=evolve(plan.origin, host=socket.gethostname()),

@@ -1,30 +1,33 @@
-"""Layers around batch handlers, written once for functions and for coroutines.
+"""Drives code around calls, written once for functions and for coroutines.
 
-A layer is a generator over its calls: it yields a call, receives the result or the exception, and
-returns or raises the layer's own.
+The code is a generator: it yields a call, receives its result or exception, and returns or raises
+its own.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Generator
-from typing import Any
-
-from window_consumer.model.record import Record
-from window_consumer.runtime.calls.batch_calls import BatchHandler
+from inspect import isawaitable
+from typing import Any, Final
 
 __handler_steps__ = True  # its frames are not shown, see error_report.py
 
+Called = Callable[[Any], Any]
+"""What is called with a record or with a list of them: a function, or a coroutine function."""
+
 Steps = Generator[Callable[[], Any], Any, object]
-Layer = Callable[[list[Record]], Steps]
+
+COROUTINE: Final = types.CoroutineType
 
 
-def layered(layer: Layer, *, coroutines: bool) -> BatchHandler:
-    """Return a layer as a batch handler; as a coroutine function around coroutine handlers."""
+def layered(steps: Callable[[Any], Steps], *, coroutines: bool) -> Called:
+    """Return a function that runs these steps; a coroutine function around coroutine functions."""
     if not coroutines:
-        return lambda records: _called(layer(records))
+        return lambda given: _called(steps(given))
 
-    async def call(records: list[Record]) -> object:
-        return await _awaited(layer(records))
+    async def call(given: Any) -> object:
+        return await _awaited(steps(given))
 
     return call
 
@@ -48,7 +51,9 @@ async def _awaited(steps: Steps) -> object:
         call = next(steps)
         while True:
             try:
-                answer = await call()
+                answer = call()
+                if type(answer) is COROUTINE or isawaitable(answer):
+                    answer = await answer
             except BaseException as error:
                 call = steps.throw(error)
             else:
