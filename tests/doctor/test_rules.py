@@ -262,6 +262,13 @@ def test_bad_records_that_fill_all_windows_need_somebody_who_decides(state: str)
     assert "`--hold`" in cause.sentence
 
 
+def test_an_outage_that_somebody_has_declared_needs_no_decision() -> None:
+    held = {"breaker": evolve(breaker("open"), declared=True), "partitions": [FULL, partition()]}
+    cause = diagnose([evidence(lambda _: held)]).causes[0]
+    assert "--release" in cause.sentence
+    assert "--hold" not in cause.sentence
+
+
 @pytest.mark.parametrize("held", [partition(), evolve(FULL, cells=FULL.cells[:1])])
 def test_an_outage_without_full_windows_is_probably_one(held: PartitionSnapshot) -> None:
     of_now = {"breaker": breaker("open"), "partitions": [held]}

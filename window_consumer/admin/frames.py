@@ -65,6 +65,7 @@ def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
             "calls": breaker.calls,
             "seconds": breaker.seconds,
             "why": breaker.why,
+            "declared": breaker.declared,
         },
         "did": {
             "retried": did.retried,

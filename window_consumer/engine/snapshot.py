@@ -90,6 +90,7 @@ def _breaker(breaker: CircuitBreaker, now: float) -> BreakerSnapshot:
         calls,
         max(0.0, now - breaker.since) if isfinite(breaker.since) else 0.0,
         breaker.why,
+        breaker.samples.is_declared,
     )
 
 

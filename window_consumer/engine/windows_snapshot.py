@@ -150,6 +150,8 @@ class BreakerSnapshot:
     """Seconds in this state. None, like the others, if not reported."""
     why: str = ""
     """Why it last opened or paused: text with the figures of that moment."""
+    declared: bool = False
+    """A user has declared this outage: it ends when a call returns."""
 
 
 @frozen

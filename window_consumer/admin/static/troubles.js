@@ -27,6 +27,7 @@ function decisionOf(worker) {
   const behind = worker.partitions.filter((each) => !each.level && each.lag > each.open);
   const full = behind.length && behind.every((each) => each.row.length >= each.cells);
   const command = `window-consumer breaker --worker ${worker.name} --url ${location.origin}`;
+  if (worker.breaker.declared) return `. A user has declared the outage; to take that back: ${command} --release`;
   if (full) return `. Bad records that fill all windows cannot be told from an outage, so it holds them until somebody decides: ${command} --release if the records are bad, --hold if it is an outage`;
   return worker.breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
 }

@@ -35,7 +35,7 @@ class OutageSamples:
         self._rules = rules
         self.ends_hold = False
         """Held records are called once more, one at a time, and leave if they fail."""
-        self._is_declared = False
+        self.is_declared = False
         """A user has declared this outage: it ends when a call returns, and not before."""
         self._budget: int | None = None
         """How many of them may leave; None for all."""
@@ -57,11 +57,11 @@ class OutageSamples:
 
     def declare(self) -> None:
         """Obey a user who knows that it is an outage."""
-        self._is_declared, self.ends_hold = True, False
+        self.is_declared, self.ends_hold = True, False
 
     def end(self) -> None:
         """Record that the breaker is not open any more."""
-        self.ends_hold = self._is_declared = False
+        self.ends_hold = self.is_declared = False
         self._running.clear()
 
     def started(self, source: object, now: float, lane: Hashable) -> None:
@@ -112,7 +112,7 @@ class OutageSamples:
 
     def check_end(self, now: float, outlook: Outlook) -> str:
         """Begin or cease to let held records leave; return why it begins, else nothing."""
-        if self._is_declared:
+        if self.is_declared:
             return ""
         if outlook.delivered > self._delivered:
             self._delivered, self._quiet_since = outlook.delivered, now

@@ -48,7 +48,9 @@ def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     where = f" --url {seen.admin_url}" if seen.admin_url else ""
     command = f"window-consumer breaker --worker {seen.worker}{where}"
     then = _THEN[breaker.state]
-    if is_full and (is_open or breaker.state == "holding"):
+    if breaker.declared:
+        then += f". A user has declared the outage; to take that back: `{command} --release`"
+    elif is_full and (is_open or breaker.state == "holding"):
         then += (
             ". Bad records that fill all windows cannot be told from an outage, so it holds them"
             f" until somebody decides: `{command} --release` if the records are bad, `--hold` if"
