@@ -16,8 +16,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition, Token
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.handler_types.batch_parameters import batch_parameters_of
-from window_consumer.plan.handler_types.parameters import parameters_of
+from window_consumer.plan.handler_types.signature import batch_parameters_of, parameters_of
 from window_consumer.plan.handlers import (
     HandlerSpec,
     Transactional,

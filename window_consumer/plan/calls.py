@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.conditions.lookup import IsCopy, RecordLookup
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import PlannedWorker
-from window_consumer.plan.handler_types.batch_parameters import BatchParameters
-from window_consumer.plan.handler_types.parameters import Parameters
+from window_consumer.plan.handler_types.parameters import DecodingLayer
 from window_consumer.plan.handlers import Transactional, When
 from window_consumer.plan.middleware import MiddlewareLayer, MiddlewareSpec
 from window_consumer.runtime.calls.expiry import ExpiryLayer
 from window_consumer.runtime.calls.layer import (
-    CallForm,
     CallLayer,
     CallSite,
     CallTools,
@@ -54,23 +50,6 @@ def _once_layers(worker: PlannedWorker) -> list[CallLayer]:
         once.layer_of(worker.config, handlers, shared, has_children=forks)
         for once, handlers in functions.items()
     ]
-
-
-@frozen
-class DecodingLayer:
-    """Calls each function with the arguments that it takes: records, decoded values, or both."""
-
-    parameters: Mapping[str, Parameters | BatchParameters]
-    """By the name of the handler."""
-    place: LayerPlace = LayerPlace.DECODING
-    in_children: None = None
-
-    def refuse(self, form: CallForm) -> None:
-        """Refuse nothing: a decorator has checked the signature."""
-
-    def wrap(self, call: Called, site: CallSite) -> Called:
-        """See CallLayer."""
-        return self.parameters[site.handler].called_with(call, site.form)
 
 
 def refuse_layers(workers: Iterable[PlannedWorker], middleware: Sequence[MiddlewareSpec]) -> None:

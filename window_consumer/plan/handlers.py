@@ -13,10 +13,8 @@ from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
-from window_consumer.plan.handler_types.batch_parameters import BatchParameters
 from window_consumer.plan.handler_types.parameters import Parameters
 from window_consumer.runtime.calls.layer import CallForm, CallLayer
-from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.pools.registry import kind_for
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -59,7 +57,7 @@ class HandlerSpec:
     """Raw defaults for a worker's keys, which the configuration overrides."""
     when: When | None = None
     """Selects its records; None accepts all."""
-    parameters: Parameters | BatchParameters = field(factory=Parameters)
+    parameters: Parameters = field(factory=Parameters)
     """The function's parameters."""
     once: Transactional | None = None
     """Calls run in its transactions."""
@@ -67,7 +65,7 @@ class HandlerSpec:
     @property
     def is_batch(self) -> bool:
         """Whether it gets lists of records."""
-        return isinstance(self.parameters, BatchParameters)
+        return self.parameters.batches
 
     @property
     def form(self) -> CallForm:
@@ -75,18 +73,13 @@ class HandlerSpec:
         return CallForm(batches=self.is_batch, coroutines=self.is_async)
 
     @property
-    def called(self) -> Called:
-        """A callable of a record alone, of a batch handler of a list of records alone.
-
-        The function itself if it takes nothing else.
-        """
-        return self.parameters.called_with(self.function, self.form)
-
-    @property
     def call(self) -> Handler:
-        """The same for one record, which goes into a list of one for a batch handler."""
-        called = self.called
-        return (lambda record: called([record])) if self.is_batch else called
+        """A callable of a record alone: the function itself if it takes nothing else.
+
+        For a batch handler, the record goes into a list of one.
+        """
+        call = self.parameters.called_with(self.function, self.form)
+        return (lambda record: call([record])) if self.is_batch else call
 
     @property
     def is_async(self) -> bool:

@@ -46,6 +46,9 @@ _FORMER_FILES = {
 _FORMER_NAMES = {
     "runtime/calls/layer.py:_sifted": "batch_layers.py:with_batch_expiry.<locals>.steps",
     "runtime/calls/layer.py:called_without": None,
+    "plan/handler_types/parameters.py:Parameters._decoded": (
+        "batch_parameters.py:BatchParameters.called_with.<locals>.steps"
+    ),
     "plan/middleware.py:_around.<locals>.call": "handlers.py:_wrap.<locals>.call",
     "plan/middleware.py:_call_function": "handlers.py:_call_layer",
 }
