@@ -324,6 +324,26 @@ def test_a_cancelled_call_ends_within_its_layers(
     assert ended == [True]
 
 
+class Never:
+    """It is awaited until the call is thrown away."""
+
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form.coroutines], ids=str)
+@pytest.mark.parametrize("layered", [each for each in LAYERS if each not in (once, everything)])
+def test_a_call_that_is_thrown_away_with_its_loop_just_ends(
+    form: CallForm, layered: Callable[[Handled], Called], tmp_path: Path
+) -> None:
+    it = Handled(form, tmp_path)
+    it.behave = lambda _given: Never()
+    call: Any = layered(it)(it.given())
+    call.send(None)
+    with ending_in(it, "GeneratorExit"):
+        call.close()
+
+
 @of_every_form
 def test_layers_stand_in_the_order_of_their_places(form: CallForm, tmp_path: Path) -> None:
     it = Handled(form, tmp_path)

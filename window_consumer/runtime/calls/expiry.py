@@ -84,11 +84,12 @@ class ExpiryLayer:
 
 
 def _expiring(call: Called, rules: ExpiryRules, tools: CallTools) -> Called:
-    ttl_of = _ttl_of(rules, tools.warn)
+    fixed, header = rules.ttl_s, rules.header
+    read = None if header is None else _header_reader(header, tools.warn)
     is_copy, wall_ms = tools.is_copy, tools.wall_ms
 
     def call_in_time(record: Record) -> object:
-        ttl_s = ttl_of(record)
+        ttl_s = fixed if read is None else read(record)
         if ttl_s is not None:
             timestamp = first_timestamp(record, is_copy)
             overdue_s = rules.overdue_s(ttl_s, timestamp, wall_ms())
@@ -102,14 +103,7 @@ def _expiring(call: Called, rules: ExpiryRules, tools: CallTools) -> Called:
     return call_in_time
 
 
-def _ttl_of(rules: ExpiryRules, warn: Warn) -> Callable[[Record], float | None]:
-    header = rules.header
-    if header is None:
-        return lambda _record: rules.ttl_s
-    return _read_header(header, warn)
-
-
-def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | None]:
+def _header_reader(header: TtlHeader, warn: Warn) -> Callable[[Record], float | None]:
     logged = False
 
     def read(record: Record) -> float | None:
