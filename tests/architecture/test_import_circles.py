@@ -11,14 +11,13 @@ import pytest
 import window_consumer
 
 KNOWN = [
-    {f"window_consumer.runtime.pools.processes.{name}" for name in ("child_handle", "pool")},
     {
         f"window_consumer.engine.{name}"
         for name in ("guards.stalls", "observer", "retry.completion")
     },
     {f"window_consumer.engine.{name}" for name in ("partition", "retry.policy")},
 ]
-"""Circles of the record's states and of the pools of processes, which are about to go."""
+"""Circles of the record's states, which are about to go."""
 
 Graph = Mapping[str, set[str]]
 

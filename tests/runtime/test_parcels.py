@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Condition
 from typing import Any
 
 import pytest
@@ -38,15 +37,15 @@ def slice_of(driven: Driven | None = None) -> Slice:
 def batch_in(shared_slot: SharedSlot) -> RemoteBatch:
     slice_ = slice_of()
     slice_.is_batch = True
-    remote_slice = RemoteBatch(slice_, Condition(), lambda _remote_slice: None)
-    remote_slice.go_to(shared_slot, 1)
+    remote_slice = RemoteBatch(slice_)
+    remote_slice.enter(shared_slot, 1)
     return remote_slice
 
 
 def remote_slice_in(shared_slot: SharedSlot, driven: Driven | None = None) -> RemoteSlice:
     slice_ = slice_of(driven)
-    remote_slice = RemoteSlice(slice_, Condition(), lambda _remote_slice: None)
-    remote_slice.go_to(shared_slot, 1)
+    remote_slice = RemoteSlice(slice_)
+    remote_slice.enter(shared_slot, 1)
     return remote_slice
 
 
@@ -129,7 +128,7 @@ def test_of_a_batch_on_which_a_child_dies_all_fails_unless_it_was_over(
     take(shared_slot, 1, over)
     for place in told_of:
         why = [carried(failure(ValueError("broken")))]
-        remote_slice.record_batch(BatchReport(1, why, [(place, 0)], [], [], []))
+        remote_slice.record(BatchReport(1, why, [(place, 0)], [], [], []))
     assert remote_slice.on_child_exit(DIED)
     noted: Any = remote_slice.slice_.deviate()
     assert [message.offset() for message, _ in noted.failed] == failed

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from mmap import PAGESIZE, mmap
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Condition
 from typing import Any
 
 import pytest
@@ -151,11 +150,11 @@ class ReadWhileLoaded(SharedSlot):
 
 def test_a_batch_on_its_way_to_a_child_does_not_seem_to_be_claimed() -> None:
     slice_ = batch_of("ok", "ok")
-    remote_slice = RemoteBatch(slice_, Condition(), lambda _emptied: None)
+    remote_slice = RemoteBatch(slice_)
     left: list[int] = []
     memory = mmap(-1, PAGESIZE)
     shared_slot = ReadWhileLoaded(memory, lambda: left.append(remote_slice.left()))
-    remote_slice.go_to(shared_slot, 1)
+    remote_slice.enter(shared_slot, 1)
     assert (left, remote_slice.left()) == ([2], 2)
 
 
@@ -173,11 +172,7 @@ def test_a_batch_that_hangs_ends_with_its_process(
     assert offsets([message for message, _ in failed]) == [0, 1, 2]
     assert {type(each.error) for _, each in failed} == {StalledError}
 
-    def has_begun() -> bool:
-        with pool.news:  # without, it also seems to be begun for a moment while it is put back
-            return given_up.claimed() == 2
-
-    wait_until(has_begun)
+    wait_until(lambda: [child.on for child in pool.children()] == [(ORDERS, 0)])
     pool.interrupt([given_up])
     assert completions.get(timeout=DEADLINE_S) is given_up
     returned = given_up.deviate()

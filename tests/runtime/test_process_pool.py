@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
@@ -43,10 +44,11 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.stack_dump import ChildState
-from window_consumer.runtime.pools.processes.child_handle import ProcessPoolRules
+from window_consumer.runtime.pools.processes.child_slot import ProcessPoolRules
 from window_consumer.runtime.pools.processes.pool import ProcessPool
 
 DEADLINE_S = 60.0
+AT_WORK = {ChildState.IDLE, ChildState.RUNNING, ChildState.RESTING}
 LOGGER = logging.getLogger("tests.processes")
 
 MakePool = Callable[..., "Pool"]
@@ -93,16 +95,14 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        with self.pool.news:
-            slots = self.pool._slots
-            return [slot.child.process.pid for slot in slots if slot.child is not None]
+        return [child.pid for child in self.pool.children() if child.state in AT_WORK]
 
     def kill_one(self, seeded: random.Random) -> bool:
-        with self.pool.news:
-            alive = [slot.child for slot in self.pool._slots if slot.child is not None]
-            if alive:
-                seeded.choice(alive).kill()
-            return bool(alive)
+        pids = self.pids
+        with contextlib.suppress(ProcessLookupError):
+            if pids:
+                os.kill(seeded.choice(pids), signal.SIGKILL)
+        return bool(pids)
 
 
 def offsets(messages: list[Any]) -> list[int]:
@@ -240,6 +240,16 @@ def test_what_a_handler_forks_is_no_slot_and_says_nothing_for_one(
     assert caplog.text == ""
 
 
+def test_slices_and_results_larger_than_a_pipe_cross_at_the_same_time(pools: MakePool) -> None:
+    pool = pools(1)
+    large = "x" * 2**20
+    slices = [pool.slice_of(*[f"produce {large}"] * 3, first=3 * n) for n in range(2)]
+    for slice_ in slices:
+        assert pool.back() is slice_
+        results = [len(each.results[0].value or b"") for each in slice_.deviate().returned]
+        assert results == [2**20] * 3
+
+
 def test_a_child_that_says_rubbish_is_replaced_and_its_slot_lives_on(
     pools: MakePool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -326,8 +336,7 @@ def test_children_are_started_when_they_are_needed_and_rest_when_they_are_not(
     assert caplog.text == ""
     pool.pool.use(1)
     os.kill(both[1], signal.SIGKILL)
-    wait_until(lambda: pool.pool._slots[1].join(0.0))
-    assert pool.pids == both[:1]
+    wait_until(lambda: pool.pids == both[:1])
     assert "was killed by SIGKILL" in fields_of(caplog, LogEvent.CHILD_DIED)["args"]
 
 
@@ -337,11 +346,10 @@ def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
     pool = pools(2)
     pool.pool.use(1)
     (slow,) = busy_with(pool, tmp_path / "gate", 1)
-    with pool.pool.news:
-        ready = pool.slice_of("ok", "ok", first=1)
-        _, unclaimed, _ = ready.split()
-        assert offsets(unclaimed) == [1, 2]
-        pool.pool.use(2)
+    ready = pool.slice_of("ok", "ok", first=1)
+    _, unclaimed, _ = ready.split()
+    assert offsets(unclaimed) == [1, 2]
+    pool.pool.use(2)
     assert pool.back() is ready
     (tmp_path / "gate").touch()
     assert pool.back() is slow
@@ -360,11 +368,10 @@ def test_a_child_that_has_rested_for_long_ends_and_another_one_comes_when_it_is_
     assert pool.pids == [first, second]  # it works on something
     (tmp_path / "gate").touch()
     assert {pool.back(), pool.back()} == set(slow)
-    wait_until(lambda: pool.pool._slots[1].is_idle)
+    wait_until(lambda: pool.pool.children()[1].on is None)
     pool.pool.use(1)
-    assert pool.pids == [first]
+    wait_until(lambda: pool.pids == [first])
     wait_until(lambda: not Path(f"/proc/{second}").exists())
-    wait_until(lambda: pool.pool._slots[1].join(0.0))
     pool.pool.use(2)
     wait_until(lambda: pool.pool.is_ready)
     _, third = pool.pids
@@ -440,8 +447,7 @@ def test_children_show_what_they_do_and_stalls_name_the_handler(pools: MakePool)
     pool.pool.use(2)
     slow = pool.slice_of("ok", "spin", "ok", keys=[b"first", b"other", b"first"])
     wait_until(lambda: slow.claimed() == 2)
-    slot = pool.pool._slots[0]
-    wait_until(lambda: bool(slot.handler_of(next(iter(slot.remote_slices.values())))))
+    wait_until(lambda: pool.pool.children()[0].handler == "second")
     running, idle, resting = pool.pool.children()
     assert running.on == (ORDERS, 1)
     assert (running.name, running.handler) == ("wc-work-slot-0", "second")
@@ -637,11 +643,13 @@ class Uncrossable(Note):
         raise SystemError("returned a result with an exception set")
 
 
-def test_a_feeder_that_dies_stops_the_worker_and_names_the_record(pools: MakePool) -> None:
+def test_a_thread_of_a_child_that_dies_stops_the_worker_and_names_the_record(
+    pools: MakePool,
+) -> None:
     pool = pools(1)
     messages: list[Any] = [Uncrossable(5, None, value=b"")]
     pool.pool.submit(Slice(pool.partition, messages, [0], 10))
     error = pool.completions.get(timeout=DEADLINE_S)
     assert isinstance(error, WorkerStoppedError)
-    assert "wc-work-slot-0-feeder" in str(error)
+    assert "wc-work-slot-0-keeper" in str(error)
     assert "orders[0]@5" in str(error)

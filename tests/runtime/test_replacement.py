@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.runtime.pools.processes.child_handle import MAX_BACKOFF_S, Replacement
+from window_consumer.runtime.pools.processes.child_slot import MAX_BACKOFF_S, Replacement
 
 
 def test_children_that_die_soon_are_replaced_after_growing_waits() -> None:

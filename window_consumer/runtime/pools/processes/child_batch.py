@@ -29,9 +29,9 @@ from window_consumer.runtime.pools.processes.serialization import (
     SerializedSlice,
     unpacked,
 )
-from window_consumer.runtime.pools.processes.shared_memory import TOLD, SharedSlot
+from window_consumer.runtime.pools.processes.shared_memory import REPORTED, SharedSlot
 
-came_back: Final[list[int]] = []
+forked: Final[list[int]] = []
 """Holds the id of a process that a handler has forked; empty in a slot."""
 
 
@@ -39,7 +39,7 @@ def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
     """Cut processes forked from now on off from these files; each calls ``then`` first."""
 
     def apart() -> None:
-        came_back.append(os.getpid())
+        forked.append(os.getpid())
         then()
         # Don't close them: files that the process opens next would get their numbers.
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -53,7 +53,7 @@ def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
 def end() -> NoReturn:
     """End a forked process that has returned from its handler."""
     # Don't flush buffers: their contents belong to the slot.
-    text = f"the process {came_back[-1]}, which a handler has forked, came back from it: it ends\n"
+    text = f"the process {forked[-1]}, which a handler has forked, came back from it: it ends\n"
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
     os._exit(1)
 
@@ -91,20 +91,20 @@ class ReceivedBatch:
             message.row = row
             self.messages.append(message)
         self.unclaimed: Iterator[Message] = iter(self.messages)
-        self.noted: Deviations | None = None
+        self.deviations: Deviations | None = None
 
     def deviate(self) -> Deviations:
         """Return where the slot records calls that did not simply return."""
-        if self.noted is None:
-            self.noted = Deviations()
-        return self.noted
+        if self.deviations is None:
+            self.deviations = Deviations()
+        return self.deviations
 
 
 def run_batch(
     serialized: SerializedSlice,
     call: Call,
     shared_slot: SharedSlot,
-    say: Callable[[object], None],
+    send: Callable[[object], None],
     caller: Caller,
     slot: Slot,
 ) -> None:
@@ -113,20 +113,20 @@ def run_batch(
     if not shared_slot.tokens.take(False):
         return
     call_batch(batch, caller, slot)
-    if came_back:
+    if forked:
         end()
-    if batch.noted is not None:
-        say(_batch_report(serialized.serial, batch.messages, batch.noted))
-        shared_slot.words[TOLD] = 1
+    if batch.deviations is not None:
+        send(_batch_report(serialized.serial, batch.messages, batch.deviations))
+        shared_slot.words[REPORTED] = 1
     shared_slot.over.add()
 
 
-def _batch_report(serial: int, messages: Sequence[Message], noted: Deviations) -> BatchReport:
+def _batch_report(serial: int, messages: Sequence[Message], deviations: Deviations) -> BatchReport:
     places = {id(message): place for place, message in enumerate(messages)}
     numbers: dict[int, int] = {}
     failures: list[Failure] = []
     failed: list[tuple[int, int]] = []
-    for message, failure in noted.failed:
+    for message, failure in deviations.failed:
         number = numbers.setdefault(id(failure), len(failures))
         if number == len(failures):
             failures.append(failure)
@@ -135,10 +135,10 @@ def _batch_report(serial: int, messages: Sequence[Message], noted: Deviations) -
         serial,
         [carried(failure) for failure in failures],
         failed,
-        [places[id(message)] for message in noted.held],
-        [(places[id(message)], outcome) for message, outcome in noted.skipped],
+        [places[id(message)] for message in deviations.held],
+        [(places[id(message)], outcome) for message, outcome in deviations.skipped],
         [
             ([places[id(message)] for message in each.messages], each.results, each.handler)
-            for each in noted.returned
+            for each in deviations.returned
         ],
     )

@@ -33,9 +33,9 @@ class LogLine(NamedTuple):
     fields: bytes
 
 
-def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
+def to_parent(settings: LogSettings, send: Callable[[object], None]) -> None:
     """Send the child's log lines to its parent. Call it in the child before anything logs."""
-    handler = _ForwardingHandler(say)
+    handler = _ForwardingHandler(send)
     handler.addFilter(RecordContext(keep=True))
     for name, level in settings.levels.items():
         logging.getLogger(name or None).setLevel(level)
@@ -63,15 +63,15 @@ def log(line: LogLine) -> None:
 class _ForwardingHandler(logging.Handler):
     """Sends log records in plain values."""
 
-    def __init__(self, say: Callable[[object], None]):
+    def __init__(self, send: Callable[[object], None]):
         super().__init__()
-        self._say = say
+        self._send = send
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one log record."""
         try:
-            self._say(LogLine(self._plain(record)))
+            self._send(LogLine(self._plain(record)))
         except Exception:
             self.handleError(record)
 

@@ -12,23 +12,25 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from math import ceil
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from struct import Struct
 from time import perf_counter
 from traceback import FrameSummary
 from typing import Any, Final
 
-from window_consumer.model.errors import RunError
 from window_consumer.runtime.pools.processes.child_logs import LogSettings
 from window_consumer.runtime.pools.processes.child_main import STACK_SIGNAL, ChildBoot
-from window_consumer.runtime.pools.processes.remote_slice import Posted
-from window_consumer.runtime.pools.processes.serialization import packed, pickled
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlots
 
 _PIPE_BYTES: Final = 2**20
 """A pipe holds a whole slice, so that the next one is ready when the child wants it."""
+
+_READ_BYTES: Final = 2**16
+"""As much as a pipe from a child holds."""
+
+_SIZE, _LONG_SIZE = Struct("!i"), Struct("!Q")
+_MAX_SIZE: Final = 2**31 - 1
 
 STACK_S: Final = 0.25
 """How long to wait for a child's stack: longer than any child needs, unless it is stopped."""
@@ -44,21 +46,21 @@ _PROGRAM = (
 
 
 class Child:
-    """One child process. Owners: the thread that keeps its slot, and the one that feeds it.
+    """One child process. Owner: its thread; the pool may also kill it and request stacks.
 
     It is spawned, so it inherits none of the parent's threads, locks and connections. It dies with
     the thread that made it.
     """
 
-    def __init__(self, name: str, equip: bytes):
+    def __init__(self, name: str, equip: bytes, wake: int):
+        """Start a process. An event on the file ``wake`` ends ``wait``."""
         self.name = name
         self.slot_memory = SharedSlots()
-        self.posted: SimpleQueue[Posted | None] = SimpleQueue()
-        """Slices to send; None ends the child after everything before it."""
         child_down, down = os.pipe()
         up, child_up = os.pipe()
         stack, child_stack = os.pipe()
         os.set_blocking(stack, False)
+        os.set_blocking(down, False)
         with contextlib.suppress(OSError):  # as large as the system allows
             fcntl.fcntl(down, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         given = (child_down, child_up, child_stack, self.slot_memory.fd)
@@ -79,13 +81,16 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
             for fd in (child_down, child_up, child_stack):
                 os.close(fd)
-        self._down = Connection(down, readable=False)
-        self._up = Connection(up, writable=False)
-        self._stack = stack
+        self._down, self._up, self._stack, self._wake = down, up, stack, wake
         self._end = os.pidfd_open(self.process.pid)
-        self._news = select.poll()
-        self._news.register(up, select.POLLIN)
-        self._news.register(self._end, select.POLLIN)
+        self._poll = select.poll()
+        self._poll.register(up, select.POLLIN)
+        self._poll.register(self._end, select.POLLIN)
+        self._poll.register(wake, select.POLLIN)
+        self._unsent: list[bytes | memoryview] = []
+        """What the pipe to the child did not take yet."""
+        self._received = bytearray()
+        """What has arrived of messages that are not complete."""
         self._boot(equip)
 
     def _boot(self, equip: bytes) -> None:
@@ -98,53 +103,80 @@ class Child:
             freezes=bool(gc.get_freeze_count()),
             switch_interval_s=sys.getswitchinterval(),
         )
-        self._send(pickle.dumps(boot))
+        self.send(pickle.dumps(boot))
 
-    def feed(self, look: Callable[[], float | None]) -> None:
-        """Send what is posted, until the end. Runs on a separate thread.
+    def send(self, data: bytes | memoryview) -> None:
+        """Send a message now or, as far as the pipe does not take it, during ``wait``."""
+        self._unsent += [_header(len(data)), data]
+        self._flush()
 
-        Calls ``look`` before each wait, and again after as many seconds as it returns.
+    def _flush(self) -> None:
+        # A pipe that takes nothing for now must not block: the child may be blocked as well, until
+        # its own messages are read.
+        try:
+            while self._unsent:
+                self._remove_sent(os.writev(self._down, self._unsent))
+        except BlockingIOError:
+            self._poll.register(self._down, select.POLLOUT)
+            return
+        except OSError:
+            self._unsent.clear()  # ignore a dead child: its end is detected reliably
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(self._down)
+
+    def _remove_sent(self, sent: int) -> None:
+        while self._unsent and sent >= len(self._unsent[0]):
+            sent -= len(self._unsent.pop(0))
+        if sent:
+            self._unsent[0] = memoryview(self._unsent[0])[sent:]
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for messages of the child, its end, or ``wake``; return whether to ``receive``."""
+        timeout_ms = None if timeout_s is None else ceil(timeout_s * 1000.0)
+        ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
+        if self._down in ready:
+            self._flush()
+        if self._wake in ready:
+            os.eventfd_read(self._wake)
+        return self._up in ready or self._end in ready
+
+    def receive(self) -> list[Any]:
+        """Return the messages that have arrived; raise EOFError once the child has ended.
+
+        Raises other errors for a message that cannot be read.
         """
-        while True:
-            timeout_s = look()
-            try:
-                item = self.posted.get(timeout=timeout_s)
-            except Empty:
-                continue
-            if item is None:
-                break
-            slice_, messages = item.slice_, item.messages
-            try:
-                serialized = pickled(packed(item.serial, item.shared_slot, slice_, messages))
-            except Exception as error:
-                first = f"{slice_.partition.name}@{messages[0].offset()}"
-                raise RunError(f"{len(messages)} records from {first} on cannot cross") from error
-            self._send(serialized)
-            del item, slice_, messages, serialized
-        with contextlib.suppress(OSError):
-            self._down.send_bytes(b"")
-
-    def _send(self, data: bytes | memoryview) -> None:
-        # Ignore a dead child: its keeper detects the end reliably.
-        with contextlib.suppress(OSError):
-            self._down.send_bytes(data)
-
-    def receive(self) -> Any:
-        """Return the child's next message; raise EOFError once it has ended."""
         # Programs started by a handler may hold the pipe open, so end of file is no proof of the
         # end.
-        if all(fd == self._end for fd, _ in self._news.poll()):
+        if not select.select([self._up], [], [], 0.0)[0]:
             raise EOFError
-        try:
-            return pickle.loads(self._up.recv_bytes())  # noqa: S301 - from our own child
-        except OSError as error:
-            raise EOFError from error
+        data = os.read(self._up, _READ_BYTES)
+        if not data:
+            raise EOFError
+        self._received += data
+        return [pickle.loads(each) for each in self._frames()]  # noqa: S301 - from our own child
+
+    def _frames(self) -> list[bytes]:
+        """Remove the complete messages from what was received."""
+        received, frames, start = self._received, [], 0
+        while (body := start + _SIZE.size) <= len(received):
+            (size,) = _SIZE.unpack_from(received, start)
+            if size < 0:  # it is longer than 2 GiB
+                if body + _LONG_SIZE.size > len(received):
+                    break
+                (size,) = _LONG_SIZE.unpack_from(received, body)
+                body += _LONG_SIZE.size
+            if body + size > len(received):
+                break
+            start = body + size
+            frames.append(bytes(received[body:start]))
+        del received[:start]
+        return frames
 
     def kill(self) -> None:
         """Kill the child, whatever it does."""
         self.process.kill()
 
-    def wait(self, timeout_s: float) -> int:
+    def wait_for_end(self, timeout_s: float) -> int:
         """Wait for the end of a silent child, and kill it after ``timeout_s``.
 
         Returns its exit code; for a signal, the negative of its number.
@@ -184,13 +216,17 @@ class Child:
         return frames[::-1]
 
     def close(self) -> None:
-        """Release the resources of a child that has ended and is no longer used."""
+        """End the child, if it has not ended, and release its resources."""
+        self.kill()
         self.process.wait()
-        self._down.close()
-        self._up.close()
-        os.close(self._stack)
-        os.close(self._end)
+        for fd in (self._down, self._up, self._stack, self._end):
+            os.close(fd)
         self.slot_memory.close()
+
+
+def _header(size: int) -> bytes:
+    """Return what precedes a message, in the format of ``multiprocessing``, which reads it."""
+    return _SIZE.pack(size) if size <= _MAX_SIZE else _SIZE.pack(-1) + _LONG_SIZE.pack(size)
 
 
 def end_in_words(returncode: int) -> str:

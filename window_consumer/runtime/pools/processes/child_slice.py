@@ -21,7 +21,7 @@ from window_consumer.runtime.pools.processes.serialization import (
     SerializedSlice,
     unpacked,
 )
-from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, TOLD, SharedSlot
+from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, REPORTED, SharedSlot
 
 
 class RecordReport(NamedTuple):
@@ -87,27 +87,27 @@ class ReceivedSlice:
         serialized: SerializedSlice,
         shared_slot: SharedSlot,
         call: Call,
-        say: Callable[[object], None],
+        send: Callable[[object], None],
     ):
         self.call = call
         self.lane_of: LaneOf | None = serialized.ordering.lane_of if serialized.ordering else None
         self._serial = serialized.serial
         self._shared_slot = shared_slot
-        self._say = say
-        self._noted: Deviations | None = None
-        self._told = 0
+        self._send = send
+        self._deviations: Deviations | None = None
+        self._reported = 0
         self.unclaimed: Iterator[Message] = self._claim(unpacked(serialized))
 
     def deviate(self) -> Deviations:
         """Return where the slot records calls that did not simply return."""
-        if self._noted is None:
-            self._noted = Deviations()
-        return self._noted
+        if self._deviations is None:
+            self._deviations = Deviations()
+        return self._deviations
 
     def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
         """Yield the records that the parent does not take back."""
         take, add_to_over = self._shared_slot.tokens.take, self._shared_slot.over.add
-        came_back = forks.came_back
+        forked = forks.forked
         make = ReceivedMessage
         for row in rows:
             if not take(False):
@@ -115,9 +115,9 @@ class ReceivedSlice:
             message = make()
             message.row = row
             yield message
-            if came_back:
+            if forked:
                 forks.end()
-            if self._noted is not None:
+            if self._deviations is not None:
                 # Report before the next claim, so that a parent that takes back the rest learns of
                 # it.
                 self._send_report()
@@ -127,12 +127,12 @@ class ReceivedSlice:
         place = (
             self._shared_slot.over.value
         )  # only this process adds to the count, so the record at this position is the current one
-        noted, self._noted = self._noted, None
-        assert noted is not None
-        failure = carried(noted.failed[0][1]) if noted.failed else None
-        results = noted.returned[0].results if noted.returned else ()
-        skipped_as = noted.skipped[0][1] if noted.skipped else None
-        told = RecordReport(self._serial, place, failure, skipped_as, results, self.call.handler)
-        self._say(told)
-        self._told += 1
-        self._shared_slot.words[TOLD] = self._told
+        deviations, self._deviations = self._deviations, None
+        assert deviations is not None
+        failure = carried(deviations.failed[0][1]) if deviations.failed else None
+        results = deviations.returned[0].results if deviations.returned else ()
+        skipped_as = deviations.skipped[0][1] if deviations.skipped else None
+        report = RecordReport(self._serial, place, failure, skipped_as, results, self.call.handler)
+        self._send(report)
+        self._reported += 1
+        self._shared_slot.words[REPORTED] = self._reported

@@ -7,13 +7,14 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.pools.processes.carried_errors import restored
 from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 
 
 class RemoteBatch(RemoteSlice):
     """A batch that a child process claims as a whole, or that waits for one.
 
-    It has one token for all of its records. ``news`` guards all of its state.
+    It has one token for all of its records.
     """
 
     def left(self) -> int:
@@ -24,24 +25,26 @@ class RemoteBatch(RemoteSlice):
 
     def take_back(self) -> list[Message]:
         """Take the whole batch back, unless a child has begun it."""
-        with self._news:
-            if self.shared_slot is not None:
-                return self._cut(len(self.messages)) if self.shared_slot.take_all() else []
-            return super().take_back()
+        if self.shared_slot is not None:
+            return self._cut(len(self.messages)) if self.shared_slot.take_all() else []
+        return super().take_back()
 
-    def record_batch(self, told: BatchReport) -> None:
+    def record(self, report: RecordReport | BatchReport) -> None:
         """Record the outcomes of records whose handler did not simply return."""
-        messages, noted = self.messages, self.slice_.deviate()
-        failures = [restored(each) for each in told.failures]
-        noted.failed += [(messages[place], failures[number]) for place, number in told.failed]
-        noted.held += [messages[place] for place in told.held]
-        for place, outcome in told.skipped:
-            noted.skipped.append((messages[place], outcome))
-        noted.returned += [
-            RecordsReturned([messages[place] for place in places], results, handler)
-            for places, results, handler in told.returned
+        assert isinstance(report, BatchReport)
+        messages, deviations = self.messages, self.slice_.deviate()
+        failures = [restored(each) for each in report.failures]
+        deviations.failed += [
+            (messages[place], failures[number]) for place, number in report.failed
         ]
-        self.told += 1
+        deviations.held += [messages[place] for place in report.held]
+        for place, outcome in report.skipped:
+            deviations.skipped.append((messages[place], outcome))
+        deviations.returned += [
+            RecordsReturned([messages[place] for place in places], results, handler)
+            for places, results, handler in report.returned
+        ]
+        self.reported += 1
 
     def on_child_exit(self, failure: Failure) -> bool:
         """Settle the batch after its child's death; return False where it had not begun.
@@ -50,16 +53,16 @@ class RemoteBatch(RemoteSlice):
         """
         assert self.shared_slot is not None
         has_begun = not self.shared_slot.take_all() and bool(self.messages)
-        is_known = self.shared_slot.over.value or self.told
-        self._leave()
+        is_known = self.shared_slot.over.value or self.reported
+        self.leave()
         if not has_begun:
             self.slice_.started = 0.0
             self.waits = True
             return False
         if not is_known:
-            noted = self.slice_.deviate()
+            deviations = self.slice_.deviate()
             for message in self.messages:
-                self._end(message, self.ending or failure, noted)
+                self._end(message, self.ending or failure, deviations)
         return True
 
     @property

@@ -67,14 +67,14 @@ class SharedNumber:
         return int(self._semaphore._get_value())  # noqa: SLF001 - as multiprocessing does
 
 
-BERTHS: Final = 2
+_SHARED_SLOTS: Final = 2
 
 _WORD_BYTES: Final = 8
 _NUMBERS: Final = 3
 _SHARED_SLOT_BYTES: Final = (1 + _NUMBERS) * NUMBER_BYTES
 """One cache line for the words, and one for each number."""
 
-TOLD, CANCELLED, HANDLER = range(3)
+REPORTED, CANCELLED, HANDLER = range(3)
 _WORDS: Final = 3
 
 _HANDLER_BITS: Final = 16
@@ -140,7 +140,7 @@ class SharedSlots:
         self.fd = fd
         memory = mmap.mmap(fd, mmap.PAGESIZE)
         self.shared_slots = tuple(
-            SharedSlot(memory, number * _SHARED_SLOT_BYTES) for number in range(BERTHS)
+            SharedSlot(memory, number * _SHARED_SLOT_BYTES) for number in range(_SHARED_SLOTS)
         )
 
     def close(self) -> None:
