@@ -30,8 +30,8 @@ from window_consumer.database.outbox.sender import (
 )
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.log import own_logger
 

@@ -19,9 +19,9 @@ from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import Outbox
-from window_consumer.kafka.batch_answers import Answer
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.model.record import Message
 from window_consumer.runtime.log import own_logger
 

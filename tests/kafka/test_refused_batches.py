@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from tests.conftest import MakeTopic
-from window_consumer.kafka.batch_sending import BatchSender
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.writing.batch_sending import BatchSender
 from window_consumer.model.protocols import Copy
 from window_consumer.runtime.log import own_logger
 from window_consumer.testing.real_kafka import RealKafka

@@ -267,6 +267,8 @@ def send_failure(error: KafkaError, message: Message | None) -> SendFailure:
         None if message is None else message.partition(),
         is_purged=is_purged(error),
         was_in_flight=error.code() == KafkaError._PURGE_INFLIGHT,
+        is_expired=is_expiry(error),
+        is_of_another=error.code() == KafkaError._INVALID_DIFFERENT_RECORD,
     )
 
 
@@ -280,16 +282,6 @@ def send_verdict(error: KafkaError) -> SendVerdict:
     if code in _TOO_LARGE:
         return "too_large"
     return "invalid" if code in _INVALID else "transient"
-
-
-def is_refusal(error: KafkaError) -> bool:
-    """Tell whether brokers, or the client, refused a message or another one of its batch."""
-    return is_of_another(error) or send_verdict(error) != "transient"
-
-
-def is_of_another(error: KafkaError) -> bool:
-    """Tell whether a message was refused with another one of its batch, which is to blame."""
-    return error.code() == KafkaError._INVALID_DIFFERENT_RECORD
 
 
 def timed_out() -> KafkaException:

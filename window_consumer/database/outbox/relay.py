@@ -24,8 +24,8 @@ from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, Rows
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow, hash_of
 from window_consumer.database.outbox.wake import WakeUp
-from window_consumer.kafka.batch_answers import Answer
-from window_consumer.kafka.batch_sending import FencedError
+from window_consumer.kafka.writing.batch_answers import Answer
+from window_consumer.kafka.writing.batch_sending import FencedError
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.figures.measures import OutboxFigures

@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from window_consumer.database.outbox.table import OutboxRow
-from window_consumer.kafka.batch_answers import Answer
-from window_consumer.kafka.batch_sending import BatchSender
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
+from window_consumer.kafka.writing.batch_answers import Answer
+from window_consumer.kafka.writing.batch_sending import BatchSender
 from window_consumer.model.protocols import Copy
 
 _TIMEOUT_S: Final = 2.5

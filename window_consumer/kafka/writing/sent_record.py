@@ -40,6 +40,15 @@ class SendFailure:
     """Whether it was taken back from the client."""
     was_in_flight: bool = False
     """Whether it was taken back on its way to a broker."""
+    is_expired: bool = False
+    """Whether it was given up because no broker accepted it in time."""
+    is_of_another: bool = False
+    """Whether it was refused with another one of its batch, which is to blame."""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether brokers, or the client, refused a record or another one of its batch."""
+        return self.is_of_another or self.verdict != "transient"
 
 
 class Ending(Enum):

@@ -15,7 +15,6 @@ those that are to blame are alone.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -25,11 +24,17 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from window_consumer.kafka import errors, settings
-from window_consumer.kafka.batch_answers import Answer, AnsweredBatch, RefusedRecord, SendingFailure
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.writing.batch_answers import (
+    AfterAbort,
+    Answer,
+    AnsweredBatch,
+    RefusedRecord,
+)
 from window_consumer.kafka.writing.batch_limits import BatchLimits, batch_bytes
 from window_consumer.kafka.writing.client import SendingClient, has_topic, new_client, size_limit
+from window_consumer.kafka.writing.sent_record import SendFailure
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
@@ -89,7 +94,7 @@ class BatchSender:
         self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
         self.holds_keys = holds_keys
-        self._limits = BatchLimits[RefusedRecord](batch_bytes(self._conf))
+        self.limits = BatchLimits[RefusedRecord](batch_bytes(self._conf))
         self._client: SendingClient | None = None
 
     def _on_error(self, error: KafkaError) -> None:
@@ -122,11 +127,7 @@ class BatchSender:
         return self.begin(copies, within_s, check_lock, faults).answers(within_s)
 
     def take_client(
-        self,
-        batch: AnsweredBatch,
-        parts: Sequence[Sequence[int]],
-        deadline: float,
-        check_lock: Callable[[], object],
+        self, batch: AnsweredBatch, deadline: float, check_lock: Callable[[], object]
     ) -> SendingClient | None:
         """Take the client; a new one ends what others send, before the lock is looked at.
 
@@ -135,20 +136,18 @@ class BatchSender:
         client, self._client = self._client, None
         if client is not None:
             return client
-        conf = {**self._conf, **self._limits.properties}
+        conf = {**self._conf, **self.limits.properties}
         client = new_client(conf, self._log, self._on_error)
         # Connects it: a client that has no connection yet looks for its coordinator, and then again
         # after half a second.
-        has_topic(client, batch.copies[parts[0][0]].topic)
+        has_topic(client, batch.copies[0].topic)
         try:
             client.init_transactions(max(_POLL_S, deadline - time.monotonic()))
         except KafkaException as exception:
             error = errors.cause_of(exception)
             if error is None:
                 raise
-            for part in parts:
-                for place in part:
-                    batch.leave(place, errors.text_of(error))
+            batch.on_unconnected(errors.text_of(error))
             return None
         check_lock()
         return client
@@ -157,27 +156,15 @@ class BatchSender:
         """Keep a client for the next transaction."""
         self._client = client
 
-    def parts_again(self, batch: AnsweredBatch, attempt: _Transaction) -> list[Sequence[int]]:
-        """Return what is sent again of a transaction that was aborted, in which parts."""
-        part, limits = attempt.places, self._limits.properties
-        done = batch.sort_out(attempt.failures, self._limits, self._limit_of)
-        again = [place for place in part if place not in done]
-        if self._limits.properties != limits:
+    def send_again(self, batch: AnsweredBatch, attempt: _Transaction) -> None:
+        """Keep what was not to blame for the end of a transaction; it is sent next."""
+        topics = batch.topics_to_measure(attempt.failures)
+        limits = {topic: size_limit(self._conf, topic) for topic in topics}
+        after = batch.on_aborted(attempt.places, attempt.failures, attempt.reason, limits)
+        if after is AfterAbort.NEW_CLIENT:
             self._client = None
-        elif not done and attempt.refusal is None:
-            # Nobody has answered, and nothing may pass it.
+        elif after is AfterAbort.PAUSE:
             time.sleep(_PAUSE_S)
-            return [part]
-        elif not done and attempt.refusal is not None and len(again) == 1:
-            batch.fail(again[0], attempt.refusal)
-            return []
-        elif not done:
-            middle = len(again) // 2
-            return [again[:middle], again[middle:]]
-        return [again] if again else []
-
-    def _limit_of(self, topic: str) -> int | None:
-        return size_limit(self._conf, topic)
 
     def close(self) -> None:
         """End the client; nothing is on its way between batches."""
@@ -196,18 +183,17 @@ class BatchInFlight:
         faults: Mapping[int, str],
     ):
         self._sender = sender
-        self._batch = AnsweredBatch(copies, holds_keys=sender.holds_keys)
+        self._batch = AnsweredBatch(copies, sender.limits, holds_keys=sender.holds_keys)
         self._deadline = time.monotonic() + within_s
         self._check_lock, self._faults = check_lock, faults
-        self._parts: deque[Sequence[int]] = deque([range(len(copies))])
         self._attempt: _Transaction | None = None
 
     def hand_over(self) -> None:
         """Begin a transaction with the next part, if there is a client."""
-        batch, parts = self._batch, self._parts
-        client = self._sender.take_client(batch, parts, self._deadline, self._check_lock)
+        client = self._sender.take_client(self._batch, self._deadline, self._check_lock)
         if client is not None:
-            self._attempt = _Transaction(client, batch, parts.popleft(), self._deadline)
+            part = self._batch.next_part()
+            self._attempt = _Transaction(client, self._batch, part, self._deadline)
             self._attempt.hand_over(self._faults)
 
     def answers(self, within_s: float) -> list[Answer]:
@@ -225,9 +211,8 @@ class BatchInFlight:
             if attempt.is_fenced:
                 raise FencedError("another relay has taken over")
             if not attempt.is_committed:
-                again = self._sender.parts_again(self._batch, attempt)
-                self._parts.extendleft(reversed(again))
-            if self._parts and time.monotonic() < self._deadline:
+                self._sender.send_again(self._batch, attempt)
+            if self._batch and time.monotonic() < self._deadline:
                 self.hand_over()
         return self._batch.answers
 
@@ -241,21 +226,20 @@ class _Transaction:
     places: Sequence[int]
     _deadline: float
     _taken: list[int] = field(factory=list, init=False)
-    failures: dict[int, SendingFailure] = field(factory=dict, init=False)
-    error: KafkaError | None = field(default=None, init=False)
+    failures: dict[int, SendFailure] = field(factory=dict, init=False)
+    _error: KafkaError | None = field(default=None, init=False)
     """Why it was not committed."""
+    _failed: KafkaError | None = field(default=None, init=False)
+    """Why the first of its records failed."""
     is_committed: bool = field(default=False, init=False)
     is_fenced: bool = field(default=False, init=False)
     is_reusable: bool = field(default=False, init=False)
     """Whether the client may begin the next one."""
 
     @property
-    def refusal(self) -> KafkaError | None:
-        """Return a refusal among the reasons; it may be about any of the records."""
-        reasons = [each.error for each in self.failures.values()]
-        if self.error is not None:
-            reasons.append(self.error)
-        return next(filter(errors.is_refusal, reasons), None)
+    def reason(self) -> SendFailure | None:
+        """Return why it was not committed."""
+        return None if self._error is None else errors.send_failure(self._error, None)
 
     def hand_over(self, faults: Mapping[int, str]) -> None:
         """Begin, and give the client all records."""
@@ -267,7 +251,7 @@ class _Transaction:
 
     def commit(self, deadline: float) -> None:
         """Wait until all are written, and commit; else abort, with the reasons in ``failures``."""
-        if self.error is not None:
+        if self._error is not None:
             return
         self._deadline = deadline
         try:
@@ -277,16 +261,15 @@ class _Transaction:
             self._fail(exception)
         else:
             self.is_committed = self.is_reusable = True
-            for place in self._taken:
-                self._batch.answers[place] = None
+            self._batch.on_committed(self._taken)
 
     def _flush(self) -> None:
         """Wait until all are written, or one has failed: others would not be answered any more."""
-        while self.client.hurry(_POLL_S) and not self.failures:
+        while self.client.hurry(_POLL_S) and self._failed is None:
             if time.monotonic() >= self._deadline:
                 return
-        for failure in self.failures.values():
-            raise KafkaException(failure.error)
+        if self._failed is not None:
+            raise KafkaException(self._failed)
 
     def _left_s(self) -> float:
         return max(_POLL_S, self._deadline - time.monotonic())
@@ -295,7 +278,7 @@ class _Transaction:
         error = errors.cause_of(exception)
         if error is None:
             raise exception
-        self.error = error
+        self._error = error
         self.is_fenced = errors.is_fenced(error)
         if errors.is_fatal(error):
             return
@@ -334,10 +317,7 @@ class _Transaction:
                     raise errors.timed_out() from None
                 self.client.serve(_POLL_S)
             except KafkaException as exception:
-                error = errors.cause_of(exception)
-                if error is None or not errors.is_refusal(error):
-                    raise
-                self._batch.fail(place, error)
+                self._refuse(place, exception)
                 return False
             except (TypeError, ValueError, OverflowError, SystemError) as error:
                 self._batch.refuse(place, f"it is no record: {error}")
@@ -345,6 +325,15 @@ class _Transaction:
             else:
                 return True
 
+    def _refuse(self, place: int, exception: KafkaException) -> None:
+        """Give a record that the client did not accept its answer; raise what ends the batch."""
+        error = errors.cause_of(exception)
+        failure = None if error is None else errors.send_failure(error, None)
+        if failure is None or not failure.is_refusal:
+            raise exception
+        self._batch.fail(place, failure)
+
     def _report(self, place: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failures[place] = SendingFailure(error, message.partition())
+            self.failures[place] = errors.send_failure(error, message)
+            self._failed = self._failed or error
