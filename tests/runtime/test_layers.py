@@ -12,11 +12,12 @@ from tests.runtime.test_thread_pool import a_slice
 from window_consumer.model.errors import Expired, Skip, Unroutable
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import Call, Record
-from window_consumer.runtime.calls.caller import Caller, Handler
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.expiry import ExpiryLayer, ExpiryRules, TtlHeader
 from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.calls.routing import Otherwise, Route, routed
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.error_report import ErrorReports
 
@@ -33,14 +34,14 @@ def unexpected(event: LogEvent, text: str) -> None:
 
 
 def in_time(
-    handler: Handler, rules: ExpiryRules, now_ms: Callable[[], int], warn: Warn = unexpected
-) -> Handler:
+    handler: Called, rules: ExpiryRules, now_ms: Callable[[], int], warn: Warn = unexpected
+) -> Called:
     tools = CallTools(lambda topic: topic.startswith("g."), now_ms, warn)
     return ExpiryLayer(rules).wrap(handler, CallSite(CallForm(), tools))
 
 
-def routes(seen: list[tuple[str, int]], otherwise: Otherwise = "dead_letter") -> Handler:
-    def handler(name: str) -> Handler:
+def routes(seen: list[tuple[str, int]], otherwise: Otherwise = "dead_letter") -> Called:
+    def handler(name: str) -> Called:
         return lambda record: seen.append((name, record.offset))
 
     return routed(
@@ -143,7 +144,7 @@ def test_the_layers_are_no_part_of_a_failures_stack_or_fingerprint() -> None:
     def broken(_record: Record) -> None:
         raise ValueError("broken")
 
-    def failure_of(handler: Handler) -> Any:
+    def failure_of(handler: Called) -> Any:
         slice_ = a_slice(1)
         call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
         ((_, failure),) = slice_.deviate().failed

@@ -53,7 +53,7 @@ def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
     made = ProcessPool(
         "work",
         1,
-        Caller(None, faults.failure, faults.stalled),
+        Caller(pytest.fail, faults.failure, faults.stalled),
         completions,
         None,
         equip=pickle.dumps(children.Equip("obey_all")),

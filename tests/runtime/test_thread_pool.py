@@ -20,8 +20,9 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Fatal, NoHandlerMatched, Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Record
-from window_consumer.runtime.calls.caller import Caller, Handler
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import Slot, current_record
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.threads import ThreadPool
@@ -33,7 +34,7 @@ def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Sli
     return Slice(partition, notes(*range(count), keys=keys), range(count), 10 * count)
 
 
-def run(slice_: Slice, handler: Handler) -> None:
+def run(slice_: Slice, handler: Called) -> None:
     call_each(slice_, Caller(handler, ErrorReports().failure), Slot())
 
 

@@ -23,7 +23,7 @@ from window_consumer import (
     current_record,
     header,
 )
-from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.plan.middleware import BatchHandler
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,

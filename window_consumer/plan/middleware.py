@@ -11,13 +11,13 @@ from attrs import frozen
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.handlers import AsyncHandler, Handler, is_async, qualname_of
-from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.layer import CallForm, CallSite, LayerPlace
 from window_consumer.runtime.calls.result_guard import demanding, noting
 from window_consumer.runtime.calls.steps import Called
 
 __handler_steps__ = True  # its frames are not shown, see error_report.py
 
+BatchHandler = Callable[[list[Record]], object]
 Middleware = (
     Callable[[Record, Handler], object]
     | Callable[[Record, AsyncHandler], Awaitable[object]]

@@ -29,8 +29,8 @@ from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.calls.batch_calls import BatchHandler
-from window_consumer.runtime.calls.caller import Caller, Handler
+from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import RecordOwner, ToldKey
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.inspection import Inspection
@@ -79,8 +79,8 @@ class WorkerSetup:
     origin: CopyOrigin
     engine: EngineRules
     loop: LoopRules
-    handler: Handler | BatchHandler
-    """Includes its middleware. A batch handler where the Engine's rules say so."""
+    handler: Called
+    """Within its layers. It gets lists of records where the Engine's rules say so."""
     target_of: Callable[[str, Level | None], Target]
     """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
     for None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from window_consumer.engine.scheduling.slices import Work
@@ -15,8 +15,6 @@ from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
-
-BatchHandler = Callable[[list[Record]], object]
 
 MOST_SPARES: Final = 10_000
 """The largest number of record objects that a slot keeps: 0.7 MB."""

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from attrs import field, frozen
 
 from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import Skip, meant_by
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import Message, Record
+from window_consumer.model.record import Message
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.error_report import ErrorReports, Lines, Where
-
-Handler = Callable[[Record], object]
 
 
 @frozen
 class Caller:
-    """The handler with its middleware, and the functions that describe its errors."""
+    """The handler within its layers, and the functions that describe its errors."""
 
-    handler: Any
-    """A ``Handler``; a ``BatchHandler`` where slices are batches."""
+    handler: Called
+    """It gets lists of records where slices are batches."""
     describe: Callable[[BaseException, str, Sequence[Message]], Failure]
     """Also gets the handler's name, empty where there is only one, and the records of the call."""
     describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
