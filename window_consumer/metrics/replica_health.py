@@ -72,7 +72,7 @@ class ReplicasHealth:
     def _ask_all(self, route: str) -> dict[str, HttpAnswer | None]:
         now = self._now()
         # All at once: a frozen replica answers only when the timeout is over.
-        with ThreadPoolExecutor(len(self.sockets)) as pool:
+        with ThreadPoolExecutor(len(self.sockets), "wc-replicas") as pool:
             found = pool.map(ask, self.sockets.values(), repeat(route))
             answers = dict(zip(self.sockets, found, strict=True))
         for number, answer in answers.items():

@@ -196,7 +196,7 @@ def _clusters(
         except RunError as error:
             return f"{', '.join(worker.name for worker in those)}: {error}"
 
-    with ThreadPoolExecutor(max(1, len(alike))) as pool:
+    with ThreadPoolExecutor(max(1, len(alike)), "wc-connect") as pool:
         found = list(zip(alike.values(), pool.map(connect, alike.values()), strict=True))
     clusters = {
         worker.name: cluster

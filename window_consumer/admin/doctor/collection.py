@@ -88,7 +88,7 @@ class Examination:
         deadline = monotonic() + for_s
         each = {id(cluster): cluster for cluster in self.clusters.values()}
         # A slow cluster delays neither the observation of workers nor that of other clusters.
-        with ThreadPoolExecutor(max(1, len(each))) as pool:
+        with ThreadPoolExecutor(max(1, len(each)), "wc-doctor") as pool:
             asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
             try:
                 self._watch_workers(deadline)
