@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from tests.commands import Commands, Ended
 from window_consumer.database import Once
+from window_consumer.database.dialects.dialect import EffectKey, EffectOwner
 from window_consumer.database.once.fence_locks import FenceLimits, FencePlace
-from window_consumer.database.once.once_ids import EffectKey, EffectOwner
 from window_consumer.database.once.session import OnceSession
 
 SHOP = """

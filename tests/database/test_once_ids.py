@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tests.database.once_shop import QUICK, OnceShop, until
-from window_consumer.database.once.once_ids import EffectKey, EffectOwner
+from window_consumer.database.dialects.dialect import EffectKey, EffectOwner
 from window_consumer.database.once.session import Engine, OnceSession, transaction_on
 from window_consumer.database.once.tables import OnceTables
 

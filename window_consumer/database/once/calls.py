@@ -12,23 +12,21 @@ from typing import Any, Final
 from attrs import frozen
 from sqlalchemy.exc import DBAPIError
 
-from window_consumer.database.dialects import is_retryable
-from window_consumer.database.once.abandoned import OpenTransactions
-from window_consumer.database.once.fence import FencedOut, Fences
-from window_consumer.database.once.once_ids import (
-    BusinessId,
+from window_consumer.database.dialects.dialect import (
     EffectKey,
     EffectOwner,
-    IdHeldError,
-    key_of,
+    is_lock_timeout,
+    is_retryable,
 )
+from window_consumer.database.once.abandoned import OpenTransactions
+from window_consumer.database.once.fence import FencedOut, Fences
+from window_consumer.database.once.once_ids import BusinessId, IdHeldError, key_of
 from window_consumer.database.once.once_locks import OnceWaits
 from window_consumer.database.once.session import (
     EffectSession,
     EffectTransaction,
     EffectTransactions,
 )
-from window_consumer.database.once.statements import is_lock_timeout
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.outbox.table import ADDED, Outbox
 from window_consumer.model.errors import CallAgain, PartialFailure, Skip, UsageError, meant_by

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from attrs import define
 from sqlalchemy.exc import DBAPIError
 
+from window_consumer.database.dialects.dialect import is_lock_timeout
 from window_consumer.database.once.fence_locks import Backend, FenceLimits, FencePlace
 from window_consumer.database.once.session import EffectSession
-from window_consumer.database.once.statements import is_lock_timeout
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.membership import MembershipProof

@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from window_consumer.config import WorkerConfig
 from window_consumer.config.units import parse_duration
 from window_consumer.database.dialects import dialect_of
+from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.abandoned import OpenTransactions
 from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules
 from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fences, RaisedFences
 from window_consumer.database.once.fence_locks import FenceLimits
 from window_consumer.database.once.loop_engine import LoopEngines
-from window_consumer.database.once.once_ids import BusinessId, EffectOwner
+from window_consumer.database.once.once_ids import BusinessId
 from window_consumer.database.once.session import EffectTransactions, Engine, SessionFactory
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.once.writer import WriterTurns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
+from window_consumer.database.dialects.dialect import EffectKey
 from window_consumer.engine.commit_metadata import topic_hash
 from window_consumer.model import headers as names
 from window_consumer.model.errors import Fatal, WindowConsumerError
@@ -15,21 +15,6 @@ from window_consumer.model.record_identity import id_text
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 BusinessId = Callable[[Record], object]
-
-
-class EffectKey(NamedTuple):
-    """Identifies an effect within a worker of a group."""
-
-    origin: str
-    """The first topic, with the hash of its id: a recreated topic has different records."""
-    record_id: str
-
-
-class EffectOwner(NamedTuple):
-    """The owner of effects."""
-
-    group_name: str
-    worker: str
 
 
 class IdsUnknownError(WindowConsumerError):

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, SessionTransaction
 
 from window_consumer.database.connection import SCOPED, connection_of, unscoped
-from window_consumer.database.once.statements import statements_of
+from window_consumer.database.dialects import dialect_of
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.model.errors import UsageError, WindowConsumerError
 
@@ -152,7 +152,7 @@ def _flush(session: Session, began: SessionTransaction | None, connection: sa.Co
             "the handler ended the transaction of record.session: return to commit it, raise to"
             " roll it back"
         )
-    statements_of(connection).refuse_failed(connection)
+    dialect_of(connection.dialect.name).refuse_failed(connection)
 
 
 def _refuse(what: str) -> NoReturn:

@@ -17,11 +17,10 @@ from sqlalchemy.pool import NullPool, QueuePool
 from window_consumer.config import Config, WorkerConfig
 from window_consumer.database.connection_errors import DatabaseUser, reason_of, refusal_of
 from window_consumer.database.dialects import dialect_of
+from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.abandoned import AbandonedCalls, Watched, watch_beside
 from window_consumer.database.once.loop_engine import run_in_own_loop
 from window_consumer.database.once.once import Once
-from window_consumer.database.once.once_ids import EffectOwner
-from window_consumer.database.once.statements import statements_of
 from window_consumer.database.once.tables import MAX_DELETED
 from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import RunError, UsageError
@@ -116,7 +115,7 @@ def user_of(worker: OnceWorker) -> DatabaseUser:
 
 def check_once(worker: OnceWorker, connection: sa.Connection) -> None:
     """Raise UsageError for a read-only database, and for missing or wrong tables."""
-    statements_of(connection).refuse_read_only(connection)
+    dialect_of(connection.dialect.name).refuse_read_only(connection)
     fenced = worker.once.values_for(worker.config).fenced
     worker.once.tables.check(connection, fenced=fenced)
 

@@ -11,8 +11,8 @@ from attrs import field, frozen
 
 from window_consumer.config import format_duration
 from window_consumer.database.connection_errors import place_of
+from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.fence_locks import LockHolder, locks_of
-from window_consumer.database.once.once_ids import EffectOwner
 from window_consumer.database.once.startup import OnceWorker
 from window_consumer.database.once.tables import OnceTableError, OnceTables
 

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable, SchemaItem
 
+from window_consumer.database.dialects import dialect_of
+from window_consumer.database.dialects.dialect import EffectKey, EffectOwner
 from window_consumer.database.once.fence_locks import (
     FenceLimits,
     FencePlace,
@@ -18,9 +20,8 @@ from window_consumer.database.once.fence_locks import (
     is_at,
     locks_of,
 )
-from window_consumer.database.once.once_ids import EffectKey, EffectOwner, IdsUnknownError
+from window_consumer.database.once.once_ids import IdsUnknownError
 from window_consumer.database.once.session import EffectSession
-from window_consumer.database.once.statements import statements_of
 from window_consumer.model.errors import UsageError
 
 _TABLES_ITSELF: Final = FencePlace("", "", -1)
@@ -133,7 +134,7 @@ class OnceTables:
         connection = session.connection()
         unique = set(keys)
         ordered = sorted(unique)  # so that two batches with the same ids cannot deadlock
-        insert = statements_of(connection).insert_ids
+        insert = dialect_of(connection.dialect.name).insert_ids
         named = set(insert(connection, self.ids, owner, ordered, lock_timeout_s))
         if named != unique:
             there = self._there(connection, owner, sorted(unique - named))
@@ -168,7 +169,7 @@ class OnceTables:
         found: int | None = connection.scalar(statement)
         if found is None:
             own = {**_TABLES_ITSELF._asdict(), "fence": secrets.randbits(63)}
-            insert = statements_of(connection).insert(table).values(own)
+            insert = dialect_of(connection.dialect.name).insert(table).values(own)
             connection.execute(insert.on_conflict_do_nothing())
             found = connection.execute(statement).scalar_one()
         return found
@@ -183,7 +184,7 @@ class OnceTables:
     def raise_fence(self, session: EffectSession, place: FencePlace, lock_timeout_s: float) -> int:
         """Increment a fence and return it, once the transactions with the old one have ended."""
         connection = session.connection()
-        statements = statements_of(connection)
+        statements = dialect_of(connection.dialect.name)
         statements.limit_waits(connection, lock_timeout_s)
         table = self.fences
         locks_of(connection).take(connection, table, place)
@@ -211,7 +212,7 @@ class OnceTables:
 
         None if another member is doing so.
         """
-        delete = statements_of(connection).delete_old
+        delete = dialect_of(connection.dialect.name).delete_old
         return delete(connection, self.ids, owner, keep_s, MAX_DELETED)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from window_consumer.database.dialects import SqlDialect, is_lock_timeout
+from window_consumer.database.dialects.dialect import LOCK_TIMEOUT, SqlDialect, sqlstate_of
 from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
@@ -44,7 +44,7 @@ class LockedRows:
         try:
             yield
         except DBAPIError as error:
-            if is_lock_timeout(error):
+            if sqlstate_of(error) == LOCK_TIMEOUT:
                 self._report("rows are")
             raise
 

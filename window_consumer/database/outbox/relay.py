@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from attrs import define, field, frozen
 from sqlalchemy.exc import SQLAlchemyError
 
-from window_consumer.database.dialects import is_retryable
+from window_consumer.database.dialects.dialect import is_retryable
 from window_consumer.database.outbox.deletion import OutboxDeletion
 from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
 from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight

@@ -11,7 +11,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from attrs import frozen
 
-from window_consumer.database.dialects import SqlDialect, dialect_of
+from window_consumer.database.dialects import dialect_of
+from window_consumer.database.dialects.dialect import SqlDialect
 from window_consumer.database.outbox.locked_rows import LockedRows
 from window_consumer.database.outbox.reading import OutboxReading
 from window_consumer.database.outbox.table import (

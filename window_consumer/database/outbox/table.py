@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, scoped_session
 
 from window_consumer.config.units import UnitError, parse_duration
@@ -200,7 +199,8 @@ class Outbox:
         target = unscoped(session_or_connection)
         connection = connection_of(target, self.table)
         dialect = dialect_of(connection.dialect.name)
-        statement = _replacing(self.table, dialect.name) if replace else sa.insert(self.table)
+        insert = dialect.insert(self.table)
+        statement = _replacing(insert, self.table) if replace else insert
         seq = dialect.next_seq(self.table)
         if seq is None:
             connection.execute(statement, list(rows))
@@ -212,9 +212,8 @@ class Outbox:
         wake_after_commit(target, self.table.fullname)
 
 
-def _replacing(table: sa.Table, dialect: str) -> Any:
-    """Return the statement that inserts rows and replaces those with the same ids."""
-    statement: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[dialect](table)
+def _replacing(statement: Any, table: sa.Table) -> Any:
+    """Return an INSERT that replaces rows with the same ids."""
     new = {each.name: statement.excluded[each.name] for each in table.c if not each.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from window_consumer.database.dialects import RETRYABLE
-from window_consumer.database.once.once_ids import EffectKey, EffectOwner
-
-LOCK_TIMEOUT: Final = "55P03"
-"""PostgreSQL's code for a lock timeout."""
+from window_consumer.database.dialects.dialect import (
+    LOCK_TIMEOUT,
+    RETRYABLE,
+    EffectKey,
+    EffectOwner,
+)
 
 _IDLE: Final = 0
 """libpq's status of a connection without a transaction."""
