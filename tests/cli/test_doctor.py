@@ -20,6 +20,7 @@ from window_consumer.admin.client import Access, AdminAddress, ask
 from window_consumer.admin.commands.doctor import processes_of
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.rules.stuck import HOVERS_S, MANY_REBALANCES
+from window_consumer.app.features import FEATURES
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
@@ -410,7 +411,7 @@ def test_where_it_asks_by_itself_is_what_the_configuration_says(tmp_path: Path) 
         kafka = "kafka: {bootstrap.servers: a:1}"
         worker = "workers: {charge: {group: shop, topics: [orders], ordering: unordered}}"
         file.write_text(f"{kafka}\n{worker}\n{text}")
-        config = load_without_handlers(file, None, ()).config
+        config = load_without_handlers(file, None, (), FEATURES).config
         return processes_of(config, (), Access(token), tmp_path)[0]
 
     (admin,) = asked("admin: {listen: 127.0.0.1:8090, token: 0123456789abcdef}")

@@ -12,6 +12,7 @@ import pytest
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.admin.client import Access, AdminAddress
 from window_consumer.admin.doctor.collection import Examination, Process, Seen
+from window_consumer.app.features import FEATURES
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -28,7 +29,7 @@ def examination(tmp_path: Path) -> Examination:
         "kafka: {bootstrap.servers: a:1}\n"
         "workers: {charge: {group: shop, topics: [orders], ordering: unordered}}"
     )
-    config = load_without_handlers(file, None, ()).config
+    config = load_without_handlers(file, None, (), FEATURES).config
     return Examination(config, list(config.workers.values()), {}, [])
 
 

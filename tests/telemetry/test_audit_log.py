@@ -29,6 +29,7 @@ from window_consumer.audit.journal import (
     lock,
     new_incarnation,
 )
+from window_consumer.audit.metrics import AuditFigures
 from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sends import Sends, clients, left_behind
 from window_consumer.audit.shipper import Shipper
@@ -36,7 +37,6 @@ from window_consumer.audit.sink import CountingSink
 from window_consumer.model.errors import PublishFailedError, UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
-from window_consumer.runtime.figures.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.sink import FakeSink, Fate
 from window_consumer.testing.fakes.topics import FakeTopics

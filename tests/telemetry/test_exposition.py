@@ -11,19 +11,19 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.engine.driver import Driven
 from tests.engine.support import notes
+from window_consumer.app.features import FEATURES
+from window_consumer.audit.metrics import AuditFigures
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause, LimitRules
 from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.exposition import exposition, joined, metrics_page, prometheus_name
-from window_consumer.runtime.figures.measures import (
-    AuditFigures,
-    FeatureFigures,
-    Measures,
-    TraceFigures,
-)
+from window_consumer.runtime.figures.measures import FeatureFigures, Measures
 from window_consumer.runtime.figures.metric import Metric, MetricKind
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
+from window_consumer.trace.metrics import TraceFigures
+
+METRICS = (*OWN, *FEATURES.metrics)
 
 
 def measures(worker: str = "charge", **more: Any) -> Measures:
@@ -70,7 +70,7 @@ def of_process(lost: int = 3) -> FeatureFigures:
 def test_what_is_the_whole_processs_is_told_once_and_of_no_worker() -> None:
     shared = of_process()
     workers = [measures(of_process=shared), measures("refund", of_process=shared)]
-    text = exposition(workers, common={"process": "2"})
+    text = exposition(workers, METRICS, common={"process": "2"})
     found = {name: figure for name, figure in samples(text).items() if "worker=" not in name}
     assert found == {
         'window_consumer_trace_events_total{process="2"}': 100,
@@ -88,8 +88,8 @@ def test_what_is_the_whole_processs_is_told_once_and_of_no_worker() -> None:
     }
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert len(lines) == len(samples(text))
-    assert "\nwindow_consumer_trace_torn_total 1\n" in exposition(workers)
-    assert "window_consumer_trace" not in exposition([measures()])
+    assert "\nwindow_consumer_trace_torn_total 1\n" in exposition(workers, METRICS)
+    assert "window_consumer_trace" not in exposition([measures()], METRICS)
 
 
 def test_every_metric_has_its_figure_and_is_described_once() -> None:
@@ -164,7 +164,7 @@ def test_labels_have_few_values() -> None:
 
 def test_the_metrics_page_is_what_the_list_says() -> None:
     committed = (ROOT / "docs/metrics.md").read_text("utf-8")
-    assert committed == metrics_page().rstrip() + "\n", (
+    assert committed == metrics_page(FEATURES.metrics).rstrip() + "\n", (
         "stale: python -m window_consumer metrics > docs/metrics.md"
     )
 

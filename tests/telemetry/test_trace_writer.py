@@ -13,8 +13,8 @@ from tests.commands import DEADLINE_S
 from tests.engine.support import Note as Message
 from tests.telemetry.tracing import ABOUT, LOGGER, Kept
 from window_consumer.model.key_forms import as_text
-from window_consumer.runtime.figures.measures import TraceFigures
 from window_consumer.trace.event import Step
+from window_consumer.trace.metrics import TraceFigures
 from window_consumer.trace.recording import batch_builder as batches
 from window_consumer.trace.recording import writer
 from window_consumer.trace.recording.exporter import Written

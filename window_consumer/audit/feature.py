@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
+from window_consumer.audit.metrics import METRICS, AuditFigures
 from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import AuditConfig, Config
@@ -27,7 +28,6 @@ from window_consumer.plan.event_topics import EventTopic, event_place, event_pro
 from window_consumer.plan.feature import AppStart, Feature, RedriveTarget, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.runtime.figures.measures import AuditFigures
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
@@ -92,6 +92,8 @@ class AuditFeature(Feature):
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"audit": "window_consumer.audit.cli:audit_group"}
     )
+
+    metrics = METRICS
 
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topic of its counts."""

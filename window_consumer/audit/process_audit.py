@@ -27,12 +27,12 @@ from window_consumer.audit.journal import (
     new_incarnation,
     segments,
 )
+from window_consumer.audit.metrics import AuditFigures
 from window_consumer.audit.producer import ProducerAudit, counted, listed
 from window_consumer.audit.sends import AGAIN_S, Sends
 from window_consumer.audit.shipper import DEADLINE_S, Shipper
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
-from window_consumer.runtime.figures.measures import AuditFigures
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock

@@ -10,6 +10,7 @@ import click
 
 import window_consumer
 from window_consumer.app.features import FEATURES
+from window_consumer.cli import options
 from window_consumer.cli.options import LazyGroup
 from window_consumer.cli.output import guarded
 from window_consumer.config import config_page, json_schema
@@ -48,7 +49,10 @@ def main(arguments: list[str] | None = None, commands: click.Group = cli) -> Non
 
 @click.command("schema")
 @click.option("--markdown", is_flag=True, help="Print the reference page docs/config.md instead.")
-def schema_command(*, markdown: bool) -> int:
+@options.features
+def schema_command(*, markdown: bool, features: FeatureList) -> int:
     """Print a JSON Schema of the configuration file, for editors."""
-    click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
+    sections = features.sections
+    page = config_page(sections).rstrip() if markdown else json_schema(sections)
+    click.echo(page if markdown else json.dumps(page, indent=2))
     return 0

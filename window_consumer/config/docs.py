@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
 from attrs import Attribute
 
-from window_consumer.config.options import Option, options
+from window_consumer.config.options import Option, Section, options
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
     BatchConfig,
@@ -105,10 +106,11 @@ def example() -> str:
     return resources.files(__package__).joinpath("example.yaml").read_text(encoding="utf-8")
 
 
-def config_page() -> str:
-    """Return the reference page, in Markdown."""
+def config_page(sections: Sequence[Section] = ()) -> str:
+    """Return the reference page, in Markdown; ``sections`` are those of features."""
     parts = [_INTRODUCTION.format(example=example()), _WRITING]
     parts.extend(_section(*section) for section in _SECTIONS)
+    parts.extend(_section(each.name, f"`{each.name}`", each.kind) for each in sections)
     return "\n".join(parts)
 
 

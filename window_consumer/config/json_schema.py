@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -10,7 +10,7 @@ from attrs import Attribute
 
 from window_consumer.config import names
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.options import Option, options
+from window_consumer.config.options import Option, Section, options
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
@@ -19,16 +19,22 @@ _KAFKA: Final = {"$ref": "#/$defs/kafka"}
 _PROPERTIES: Final = {"$ref": "#/$defs/properties"}
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(sections: Sequence[Section] = ()) -> dict[str, Any]:
     """Return a JSON Schema (draft 2020-12) for editors: keys, types, limits, defaults, meanings.
+
+    ``sections`` are those of features.
 
     Limits of durations and sizes appear only in descriptions. Keys that decorators may give are not
     required. Rules between keys are left to ``load``.
     """
+    top = _section(Config)
+    top["properties"] |= {
+        each.name: _described(_section(each.kind), each.meaning) for each in sections
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "window_consumer",
-        **_section(Config),
+        **top,
         "required": ["workers"],
         "$defs": {
             "reference": {

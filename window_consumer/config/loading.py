@@ -15,6 +15,7 @@ from window_consumer.config.checks import check, with_defaults
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
+from window_consumer.config.options import Section
 from window_consumer.config.overrides import read_override
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
@@ -63,6 +64,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     *,
     without_handlers: bool = False,
     for_outbox: bool = False,
+    sections: Sequence[Section] = (),
     cores: Callable[[], int] = usable_cores,
 ) -> LoadedConfig:
     """Read a configuration file and merge it with decorators and ``--set``.
@@ -75,7 +77,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
 
     ``without_handlers`` is for commands without an application: then keys that its decorators may
     give, topics and ``on_failure``, may be missing. ``for_outbox`` reads what the outbox's commands
-    need, and nothing of workers: see ``_of_outbox``.
+    need, and nothing of workers: see ``_of_outbox``. ``sections`` are those of features.
 
     Raises ConfigError with all problems found, secrets masked.
     """
@@ -90,7 +92,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     tree, not_filled_in = interpolation.apply(tree)
     tree = with_handler_defaults(tree, handler_defaults, problems)
     secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
-    config, not_structured = structure(tree)
+    config, not_structured = structure(tree, sections)
     config = _with_cores(config, tree, cores)
     problems += [*not_filled_in, *not_structured]
     problems += check(config, tree, problems, without_handlers=without_handlers or for_outbox)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import attrs
 from attrs import frozen
 
 from window_consumer.config.kinds import ValueKind
+from window_consumer.config.problems import Problem
 
 InDecorators = Literal["key", "lifted", "never"]
 """Whether decorators take a key by its name: as a worker's key, although it belongs to a section of
@@ -27,6 +29,18 @@ class Option:
     default: str | None = None
     """The default in words, if the value is not clear enough."""
     decorators: InDecorators = "key"
+
+
+@frozen
+class Section:
+    """A section at the top of the file that a feature declares."""
+
+    name: str
+    kind: type[Any]
+    """An attrs class, all fields of which have a default and are described with ``about``."""
+    meaning: str
+    check: Callable[[Any], Iterable[Problem]] = lambda _section: ()
+    """Returns conflicts between its keys; their paths begin below the section."""
 
 
 def about(

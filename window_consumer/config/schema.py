@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
@@ -37,6 +37,8 @@ from window_consumer.config.sections.trace import TraceConfig
 from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
 from window_consumer.runtime.pools.registry import DEFAULT
+
+T = TypeVar("T")
 
 MIB = 1024**2
 ENTRY = "now"
@@ -349,6 +351,14 @@ class Config:
         factory=OutboxConfig,
         metadata=about("The table whose committed rows become records, and how they are relayed."),
     )
+
+    features: Mapping[type, Any] = field(factory=dict)
+    """The sections that features declare, by their classes."""
+
+    def section(self, kind: type[T]) -> T:
+        """Return the section of a feature, which has declared it."""
+        found: T = self.features[kind]
+        return found
 
     @property
     def mask_rules(self) -> MaskRules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -12,7 +12,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
-from window_consumer.config.options import options
+from window_consumer.config.options import Section, options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
@@ -59,13 +59,15 @@ SECTIONS: Final = (
 """The classes with fixed keys, inner ones first."""
 
 
-def structure(tree: Tree) -> tuple[Config, list[Problem]]:
+def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, list[Problem]]:
     """Return the configuration and its problems; wrong values are left out.
 
-    Without problems, the configuration is complete with respect to single keys.
+    ``sections`` are those of features. Without problems, the configuration is complete with respect
+    to single keys.
     """
     raw: dict[str, Any] = tree.value
-    problems = [_unknown(key, Config) for key in raw if key not in options(Config)]
+    known = {*options(Config), *(each.name for each in sections)}
+    problems = [_unknown(key, Config) for key in raw if key not in known]
     kafka = section_of(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
     topics = section_of(raw.get("topics"), TopicsConfig, ("topics",), problems)
     dlq = section_of(raw.get("dlq"), DlqConfig, ("dlq",), problems)
@@ -80,8 +82,10 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     audit = section_of(raw.get("audit"), AuditConfig, ("audit",), problems)
     outbox = section_of(raw.get("outbox"), OutboxConfig, ("outbox",), problems)
     workers = _workers(raw.get("workers"), problems)
+    features = {each.kind: _of_feature(each, raw.get(each.name), problems) for each in sections}
     problems.extend(_misread_properties(tree))
     config = Config(
+        features=features,
         kafka=kafka or KafkaConfig(),
         topics=topics or TopicsConfig(),
         dlq=dlq or DlqConfig(),
@@ -96,6 +100,15 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         workers=workers,
     )
     return config, problems
+
+
+def _of_feature(section: Section, raw: Any, problems: list[Problem]) -> Any:
+    register(section.kind)
+    found = section_of(raw, section.kind, (section.name,), problems)
+    if found is None:
+        return section.kind()
+    problems.extend(problem.below((section.name,)) for problem in section.check(found))
+    return found
 
 
 def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 from window_consumer.config import Config
 from window_consumer.database import require_sqlalchemy
 from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
+from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.feature import AppStart, CheckFindings, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared
-from window_consumer.runtime.figures.measures import OutboxFigures
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.startup import RelayThread
@@ -63,6 +63,7 @@ class DatabaseFeature(Feature):
 
     name = "database"
     findings_key = "databases"
+    metrics = METRICS
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "once": "window_consumer.database.commands.once_group:once_group",

@@ -18,6 +18,7 @@ from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_without_handlers
 
 
@@ -51,13 +52,14 @@ class DeadLetterSource:
         workers: Sequence[str] = (),
         topics: Sequence[str] = (),
         overrides: Sequence[str] = (),
+        features: FeatureList,
     ) -> DeadLetterSource:
         """Return the dead-letter topics of a configuration's workers, or of some of them.
 
         The application is needed only if its decorators provide the group or OAUTHBEARER tokens.
         Raises ConfigError, and UsageError for an unknown worker.
         """
-        loaded = load_without_handlers(file, app, overrides)
+        loaded = load_without_handlers(file, app, overrides, features)
         known = loaded.config.workers
         for name in workers:
             if name not in known:

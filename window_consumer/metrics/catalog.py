@@ -20,7 +20,6 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.runtime.figures.measures import Measures, SpanFigures
@@ -443,5 +442,4 @@ METRICS: tuple[Metric, ...] = (
         _cells,
         ("topic", "partition", "state"),
     ),
-    *OF_PROCESS,
 )

@@ -102,8 +102,8 @@ def _number(value: float) -> str:
 _INTRODUCTION: Final = """\
 # Metrics
 
-This page is generated from the list in `window_consumer/metrics/catalog.py` by
-`window-consumer metrics`; change it there.
+This page is generated from the list in `window_consumer/metrics/catalog.py`, and from those of
+features, by `window-consumer metrics`; change it there.
 
 `health: {listen: 0.0.0.0:8081}` answers `/metrics` in Prometheus' text format. Names and units
 follow OpenTelemetry; Prometheus' names are made of them by its rules. Every sample has the label
@@ -116,9 +116,9 @@ second, what only it knows is left out.
 """
 
 
-def metrics_page() -> str:
-    """Return the reference page, in Markdown."""
-    return _INTRODUCTION + "".join(map(_row, METRICS))
+def metrics_page(more: Iterable[Metric] = ()) -> str:
+    """Return the reference page, in Markdown; ``more`` are the metrics of features."""
+    return _INTRODUCTION + "".join(map(_row, (*METRICS, *more)))
 
 
 def _row(metric: Metric) -> str:

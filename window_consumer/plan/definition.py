@@ -81,6 +81,7 @@ class AppDefinition:
             only=only,
             overrides=overrides,
             for_cluster=for_cluster,
+            sections=self.features.sections,
         )
         refuse_layers(plan.workers, self._middleware)
         return plan

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from attrs import frozen
 
 from window_consumer.config import Config, LoadedConfig
+from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
@@ -23,7 +24,7 @@ from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
-from window_consumer.runtime.figures.measures import MeasuredWorkers
+from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
 from window_consumer.runtime.running import Running
@@ -128,6 +129,8 @@ class Feature:
     """A feature. Each part does nothing by default."""
 
     name: ClassVar[str]
+    section: ClassVar[Section | None] = None
+    """Its section of the configuration, see ``Config.section``."""
     commands: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Each command's ``module:attribute``, imported when it is called."""
     metrics: ClassVar[Sequence[Metric]] = ()
@@ -155,9 +158,12 @@ class Feature:
         del config
         return ()
 
-    def pages(self, plan: AppPlan) -> Pages | None:
-        """Return its pages at the admin address; raises ConfigError."""
-        del plan
+    def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> Pages | None:
+        """Return its pages at the admin address; raises ConfigError.
+
+        ``figures`` returns those of all features; a supervisor of replicas has none.
+        """
+        del plan, figures
         return None
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:

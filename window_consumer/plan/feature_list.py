@@ -10,6 +10,7 @@ from importlib import import_module
 from attrs import define, field, frozen
 
 from window_consumer.config import Config
+from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
@@ -102,6 +103,11 @@ class FeatureList:
         return {name: path for each in self.each for name, path in each.commands.items()}
 
     @property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections of the configuration that features declare."""
+        return tuple(each.section for each in self.each if each.section is not None)
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics of the features' figures."""
         return tuple(metric for each in self.each for metric in each.metrics)
@@ -120,9 +126,11 @@ class FeatureList:
         for each in self.each:
             yield from each.event_topics(config)
 
-    def pages(self, plan: AppPlan) -> dict[str, Pages]:
+    def pages(
+        self, plan: AppPlan, figures: Callable[[], FeatureFigures] = FeatureFigures
+    ) -> dict[str, Pages]:
         """Return the pages at the admin address, by feature; raises ConfigError."""
-        found = ((each.name, each.pages(plan)) for each in self.each)
+        found = ((each.name, each.pages(plan, figures)) for each in self.each)
         return {name: pages for name, pages in found if pages is not None}
 
     @contextmanager
@@ -140,7 +148,7 @@ class FeatureList:
             replica=replica,
             workers=running.workers,
             metrics=self.metrics,
-            pages=partial(self.pages, plan),
+            pages=partial(self.pages, plan, running.figures),
             failures=running.failures,
         )
         with ExitStack() as stack:

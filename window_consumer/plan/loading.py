@@ -12,6 +12,7 @@ from pathlib import Path
 from window_consumer.config import LoadedConfig, load
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.feature_list import FeatureList
 
 _MISSING = ": is missing"
 
@@ -58,7 +59,7 @@ def load_app(spec: str) -> AppDefinition:
 
 
 def load_without_handlers(
-    file: Path, app: AppDefinition | None, overrides: Sequence[str]
+    file: Path, app: AppDefinition | None, overrides: Sequence[str], features: FeatureList
 ) -> LoadedConfig:
     """Load a configuration for a command that calls no handler, with or without its application.
 
@@ -66,7 +67,7 @@ def load_without_handlers(
     """
     defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
     try:
-        return load(file, defaults, overrides, without_handlers=True)
+        return load(file, defaults, overrides, without_handlers=True, sections=features.sections)
     except ConfigError as error:
         if app is not None or _MISSING not in str(error):
             raise

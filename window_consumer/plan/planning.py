@@ -16,6 +16,7 @@ from window_consumer.config import (
     effective_kafka,
     load,
 )
+from window_consumer.config.options import Section
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
@@ -60,13 +61,15 @@ def make_plan(
     only: Sequence[str] = (),
     overrides: Sequence[str] = (),
     for_cluster: bool = False,
+    sections: Sequence[Section] = (),
 ) -> AppPlan:
     """Load the configuration and find each worker's handler; ConfigError names all problems.
 
-    ``for_cluster`` is for plans that will connect: it requires brokers.
+    ``for_cluster`` is for plans that will connect: it requires brokers. ``sections`` are those of
+    features.
     """
     defaults = {name: spec.defaults for name, spec in handlers.items()}
-    loaded = load(config, defaults, overrides)
+    loaded = load(config, defaults, overrides, sections=sections)
     mask = Mask(loaded.secrets)
     problems = list(_problems(loaded, handlers, only))
     if problems:

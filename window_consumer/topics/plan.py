@@ -135,7 +135,7 @@ class Planner:
     ) -> Planner:
         """Return the planner for a configuration that needs no application; raises UsageErrors."""
         try:
-            loaded = load(file, {}, overrides, without_handlers=True)
+            loaded = load(file, {}, overrides, without_handlers=True, sections=features.sections)
         except ConfigError as error:
             raise ConfigError(f"{error}\n{_NAME_IT}") from error
         known = loaded.config.workers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -19,8 +19,9 @@ from window_consumer.plan.event_topics import EventTopic, event_place, event_pro
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.runtime.figures.measures import TraceFigures
+from window_consumer.runtime.figures.measures import FeatureFigures
 from window_consumer.trace.event import Role
+from window_consumer.trace.metrics import METRICS, TraceFigures
 from window_consumer.trace.recording.exporter import TraceExporter
 from window_consumer.trace.recording.exporters import CLIENT_ID, Acks, way_out
 from window_consumer.trace.recording.notes import EventOrigin
@@ -99,12 +100,15 @@ class TraceFeature(Feature):
         {"trace": "window_consumer.trace.cli:trace_group"}
     )
 
+    metrics = METRICS
+
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topic of its events."""
         return [] if config.trace.sample is None else [trace_topic(config)]
 
-    def pages(self, plan: AppPlan) -> TracePages:
+    def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> TracePages:
         """Return the pages of journeys; raises ConfigError."""
+        del figures
         from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
 
         file = plan.config.admin.pipeline

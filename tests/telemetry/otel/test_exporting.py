@@ -20,19 +20,18 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from window_consumer.app.features import FEATURES
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
-from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.instruments import Figures, InstrumentedWorkers, instrument
-from window_consumer.runtime.figures.measures import (
-    FeatureFigures,
-    Measures,
-    SpanFigures,
-    TraceFigures,
-)
+from window_consumer.runtime.figures.measures import FeatureFigures, Measures, SpanFigures
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
+from window_consumer.trace.metrics import TraceFigures
+
+METRICS = (*OWN, *FEATURES.metrics)
 
 DEADLINE_S = 30.0
 
@@ -127,7 +126,7 @@ def test_metrics_are_those_of_the_list(temporality: AggregationTemporality) -> N
     figures, exporter = Figures(), Kept(temporality)
     figures.labels = {"process": "2"}
     provider = providers.meters(Resource({}), [exporter], figures)
-    instrument(provider.get_meter(names.SCOPE), figures)
+    instrument(provider.get_meter(names.SCOPE), figures, METRICS)
     source = InstrumentedWorkers(lambda: list(now), lambda: [measures(12, 2.0)])
     figures.begin(source)
     provider.force_flush()
@@ -163,7 +162,7 @@ def test_metrics_are_those_of_the_list(temporality: AggregationTemporality) -> N
 def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their_workers() -> None:
     figures, exporter = Figures(), Kept(AggregationTemporality.CUMULATIVE)
     provider = providers.meters(Resource({}), [exporter], figures)
-    instrument(provider.get_meter(names.SCOPE), figures)
+    instrument(provider.get_meter(names.SCOPE), figures, METRICS)
     for lost, blocked_s in ((3, 1.5), (4, 0.0)):
         shared = FeatureFigures((TraceFigures(10, {"disk": lost}, 0, None, blocked_s),))
         told = [

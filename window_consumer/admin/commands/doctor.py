@@ -90,7 +90,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     if for_s < _SHORTEST_S:
         raise UsageError(f"--for: at least {_SHORTEST_S:g}s, rates need some time")
     app = None if application is None else load_app(application)
-    loaded = load_without_handlers(config, app, overrides)
+    loaded = load_without_handlers(config, app, overrides, features)
     formatter.mask = mask = Mask(loaded.secrets)
     try:
         workers = list(_chosen(loaded.config, names))

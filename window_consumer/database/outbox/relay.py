@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from window_consumer.database.dialects.dialect import is_retryable
 from window_consumer.database.outbox.deletion import OutboxDeletion
 from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
+from window_consumer.database.outbox.metrics import OutboxFigures
 from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import OutboxRow, hash_of
@@ -28,7 +29,6 @@ from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.kafka.writing.batch_sending import FencedError
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.figures.measures import OutboxFigures
 from window_consumer.runtime.log import own_logger
 
 SEND_S: Final = 3.5

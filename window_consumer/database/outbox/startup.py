@@ -14,6 +14,7 @@ from window_consumer.database.connection_errors import reason_of, refusal_of
 from window_consumer.database.outbox.diagnosis import OutboxBacklog
 from window_consumer.database.outbox.listening import THREAD as LISTENS
 from window_consumer.database.outbox.listening import CommitListener
+from window_consumer.database.outbox.metrics import OutboxFigures
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.sender import KafkaOutboxSender
 from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase, producer_properties
@@ -22,7 +23,6 @@ from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.runtime.figures.measures import OutboxFigures
 
 THREAD: Final = "wc-outbox-relay"
 _END_S: Final = 6.0

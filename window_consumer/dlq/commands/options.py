@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Duration, optional_application
+from window_consumer.cli.options import Duration, features, optional_application
 from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
@@ -94,7 +94,7 @@ def topic_options(command: CommandT) -> CommandT:
 
 def topic_options_without_app(command: CommandT) -> CommandT:
     """Add these options to a command that takes the application as an argument."""
-    return reduce(lambda inner, option: option(inner), reversed(_TOPICS), command)
+    return reduce(lambda inner, option: option(inner), reversed(_TOPICS), features(command))
 
 
 def source_of(options: dict[str, Any]) -> DeadLetterSource:
@@ -108,6 +108,7 @@ def source_of(options: dict[str, Any]) -> DeadLetterSource:
             workers=options["workers"],
             topics=topics,
             overrides=options["overrides"],
+            features=options["features"],
         )
     for name in ("config", "workers", "overrides"):
         if options[name]:

@@ -91,7 +91,9 @@ def redrive_command(**options: Any) -> int:
         transactional=options["transactional"],
         restart=options["restart"],
     )
-    loaded = load_without_handlers(options["config"], app, options["overrides"])
+    loaded = load_without_handlers(
+        options["config"], app, options["overrides"], options["features"]
+    )
     formatter.mask = Mask(loaded.secrets)
     try:
         jobs = redrive_jobs(

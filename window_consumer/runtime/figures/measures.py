@@ -38,44 +38,6 @@ class SpanFigures:
 
 
 @frozen
-class TraceFigures:
-    """The figures of one process's message trace."""
-
-    written: int
-    """The number of events passed to the exporter."""
-    lost: Mapping[str, int]
-    """The number of lost events by reason, see the list of metrics."""
-    torn: int
-    held_bytes: int | None
-    """None without a spool."""
-    blocked_s: float
-
-
-@frozen
-class AuditFigures:
-    """The figures of one process's audit counts."""
-
-    shipped: int
-    lost: Mapping[str, int]
-    """The number of records missing in the counts by reason, see the list of metrics."""
-    torn: int
-    held_bytes: int
-    blocked_s: float
-
-
-@frozen
-class OutboxFigures:
-    """What the relay of one process has done."""
-
-    sent: int
-    refused: int
-    oldest_s: float
-    """The age of the oldest row that is due and not sent."""
-    failure: str | None = None
-    """The unexpected error that stopped the relay, until it relays again."""
-
-
-@frozen
 class FeatureFigures:
     """The figures of features, of which each has a class of its own."""
 

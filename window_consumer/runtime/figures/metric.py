@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from attrs import frozen
 
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.runtime.figures.measures import Measures
+
+F = TypeVar("F")
 
 
 class MetricKind(StrEnum):
@@ -49,3 +51,20 @@ class Metric:
     """Whether it concerns the whole process: every worker reports the same figure."""
     convention: Convention | None = None
     """OpenTelemetry gets it under this name too."""
+
+
+def metric_of(
+    figures: type[F],
+    name: str,
+    kind: MetricKind,
+    unit: str,
+    meaning: str,
+    of: Callable[[F], float | None],
+) -> Metric:
+    """Return a metric of a feature's figures of the whole process; without them it has none."""
+
+    def read(measures: Measures) -> Iterable[Sample]:
+        found = measures.of_process.of(figures)
+        return [] if found is None else [] if (figure := of(found)) is None else [((), figure)]
+
+    return Metric(f"window_consumer.{name}", kind, unit, meaning, read, of_process=True)

@@ -13,8 +13,8 @@ from typing import Final
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
-from window_consumer.runtime.figures.measures import TraceFigures
 from window_consumer.runtime.log import Trouble
+from window_consumer.trace.metrics import TraceFigures
 from window_consumer.trace.recording.batch_builder import BatchBuilder
 from window_consumer.trace.recording.exporter import TraceExporter, Written
 from window_consumer.trace.recording.notes import (
