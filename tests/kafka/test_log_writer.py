@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from tests.integration.members import wait_until
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.log_writer import TransactionalWriter, WriterFencedError
+from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.model.protocols import Copy
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -21,7 +22,7 @@ COPIES = 200
 """So many that some are on their way, and some wait, when the first of them is refused."""
 
 
-class ForgetfulProducer(Producer):
+class ForgetfulClient(SendingClient):
     """A producer whose flush loses the exception that it was about to raise."""
 
     forgets = False
@@ -69,13 +70,13 @@ def test_a_fenced_writer_says_so_whichever_answer_comes_first(make_fenced: MakeF
 
 
 def test_a_fenced_writer_says_so_where_the_client_lost_the_reason(make_fenced: MakeFenced) -> None:
-    producers: list[ForgetfulProducer] = []
+    producers: list[ForgetfulClient] = []
 
-    def make_producer(*settings: Any, **more: Any) -> ForgetfulProducer:
-        producers.append(ForgetfulProducer(*settings, **more))
+    def make_client(*settings: Any, **more: Any) -> ForgetfulClient:
+        producers.append(ForgetfulClient(*settings, **more))
         return producers[-1]
 
-    writer = make_fenced(make_producer=make_producer)
+    writer = make_fenced(make_client=make_client)
     (producer,) = producers
     producer.forgets = True
     wait_until(producer.is_fenced, 30, "it was not fenced off")

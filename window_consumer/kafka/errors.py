@@ -83,6 +83,10 @@ _INVALID = frozenset(
     }
 )
 
+_FENCED = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+
 # Why a broker may refuse one partition's commit and accept the others of the request.
 _OF_ONE_PARTITION = frozenset(
     {
@@ -291,8 +295,4 @@ def timed_out() -> KafkaException:
 
 def is_fenced(error: KafkaError) -> bool:
     """Tell whether another client has taken over the transactional id."""
-    return error.code() in (
-        KafkaError._FENCED,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    )
+    return error.code() in _FENCED or KafkaError(KafkaError._FENCED).str() in error.str()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.writing.client import SendingClient, retried
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy
@@ -29,9 +31,7 @@ Refusals = dict[int, PublishFailedError]
 """Copies that will never be accepted, by position among the sent copies, and why."""
 
 
-Report = Callable[[KafkaError | None, Message], None]
-
-MakeProducer = Callable[..., Producer]
+MakeClient = Callable[..., SendingClient]
 
 Failed = dict[int, tuple[Copy, KafkaError]]
 """Copies that were not acked, by the same positions, and why."""
@@ -65,17 +65,18 @@ class LogWriter(Protocol):
 
 
 class _Client:
-    """A producer whose answers are all waited for."""
+    """A client whose answers are all waited for."""
 
     def __init__(
         self,
         conf: Mapping[str, Any],
         log: ClientLog,
         oauth_token: OauthToken | None,
-        make_producer: MakeProducer = Producer,
+        make_client: MakeClient = SendingClient,
     ) -> None:
         try:
-            self.producer = make_producer({**conf, **token_setting(conf, oauth_token)}, logger=log)
+            conf = {**conf, **token_setting(conf, oauth_token)}
+            self.producer = make_client(conf, log, lambda _: None)
         except KafkaException as exception:
             raise RunError(f"the producer cannot be made: {exception.args[0]}") from None
         self._sent = 0
@@ -92,7 +93,7 @@ class _Client:
             error = errors.cause_of(exception) or self._given_up_for()
             if error is None:
                 raise RunError(f"{name}: {exception}") from exception
-            if _is_fenced(error):
+            if errors.is_fenced(error):
                 raise _fenced(name, error) from exception
             raise errors.translate(error, name) from exception
 
@@ -108,54 +109,52 @@ class _Client:
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies, and deliver the answers that have arrived."""
         for copy in copies:
-            number = self._sent
+            place = self._sent
             self._sent += 1
-            report = self._reporter(number, copy)
             try:
-                self._produce(copy, report)
-            except BufferError:
-                self._insist(copy, report)
+                self._insist(place, copy)
             except KafkaException as exception:
                 error = errors.cause_of(exception)
                 if error is None:
                     raise
-                self._failed[number] = (copy, error)
-        self.producer.poll(0)
-
-    def _produce(self, copy: Copy, report: Report) -> None:
-        self.producer.produce(
-            copy.topic,
-            copy.value,
-            copy.key,
-            _PARTITION_BY_KEY if copy.partition is None else copy.partition,
-            on_delivery=report,
-            headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
-        )
-
-    def _reporter(self, place: int, copy: Copy) -> Report:
-        def report(error: KafkaError | None, _message: Message) -> None:
-            if error is None:
-                self._acked += 1
-            else:
                 self._failed[place] = (copy, error)
+        self._serve(self.producer.serve, 0)
 
-        return report
-
-    def _insist(self, copy: Copy, report: Report) -> None:
+    def _insist(self, place: int, copy: Copy) -> None:
         """Send a copy once the client's queue has room."""
-        deadline = time.monotonic() + _ACKS_S
-        while time.monotonic() < deadline:
-            self.producer.poll(_FULL_QUEUE_S)
+        topic, partition, key, value, headers, _ = copy
+        report = partial(self._report, place, copy)
+        number = _PARTITION_BY_KEY if partition is None else partition
+        deadline: float | None = None
+        while True:
             try:
-                self._produce(copy, report)
+                self.producer.produce(topic, value, key, number, report, None, 0, headers)  # type: ignore[arg-type] # a list, or empty
             except BufferError:
-                continue
-            return
-        raise PublishFailedError(f"copy to {copy.topic}: the producer's queue stays full")
+                now = time.monotonic()
+                deadline = now + _ACKS_S if deadline is None else deadline
+                if now >= deadline:
+                    text = f"copy to {topic}: the producer's queue stays full"
+                    raise PublishFailedError(text) from None
+                self._serve(self.producer.serve, _FULL_QUEUE_S)
+            else:
+                return
+
+    def _report(self, place: int, copy: Copy, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self._acked += 1
+        else:
+            self._failed[place] = (copy, error)
+
+    def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
+        """Wait for answers; raises KafkaException if the client has given up."""
+        left = serve(timeout_s)
+        if self.producer.fatal is not None:
+            raise KafkaException(self.producer.fatal)
+        return left
 
     def take(self) -> Failed:
         """Wait for all answers since the last call; return the failed copies by position."""
-        left = self.producer.flush(_ACKS_S)
+        left = self._serve(self.producer.hurry, _ACKS_S)
         sent, failed, acked = self._sent, self._failed, self._acked
         self._failed, self._sent, self._acked = {}, 0, 0
         if left or acked + len(failed) != sent:
@@ -234,16 +233,16 @@ class TransactionalWriter:
         oauth_token: OauthToken | None = None,
         *,
         max_batch_bytes: int | None = None,
-        make_producer: MakeProducer = Producer,
+        make_client: MakeClient = SendingClient,
     ):
         conf = {**_settings(user_settings, name, max_batch_bytes), "transactional.id": name}
-        self._client = _Client(conf, log, oauth_token, make_producer)
+        self._client = _Client(conf, log, oauth_token, make_client)
         self._name = name
         self._begun = False
         # Ends a transaction that a killed process left open; until then its progress cannot be
         # read.
         with self._client.in_our_words(name):
-            self._retried(self._client.producer.init_transactions)
+            retried(self._client.producer.init_transactions)
 
     def send(self, copies: Sequence[Copy]) -> None:
         """See LogWriter."""
@@ -256,7 +255,7 @@ class TransactionalWriter:
         with self._client.in_our_words(self._name):
             failed = self._client.take()
         for _, error in failed.values():
-            if _is_fenced(error):
+            if errors.is_fenced(error):
                 raise _fenced(self._name, error)
         _raise_unless_too_large(failed)
         if failed:
@@ -276,10 +275,8 @@ class TransactionalWriter:
             self._begin()
             if offsets:
                 member = reader.membership()
-                self._retried(
-                    lambda wait: producer.send_offsets_to_transaction(offsets, member, wait)
-                )
-            self._retried(producer.commit_transaction)
+                retried(lambda wait: producer.send_offsets_to_transaction(offsets, member, wait))
+            retried(producer.commit_transaction)
         self._begun = False
         reader.committed()
 
@@ -298,27 +295,6 @@ class TransactionalWriter:
         if not self._begun:
             self._client.producer.begin_transaction()
             self._begun = True
-
-    def _retried(self, step: Callable[[float], object]) -> None:
-        """Run a step of a transaction; repeat it if the client says that this is allowed."""
-        deadline = time.monotonic() + _TRANSACTION_S
-        while True:
-            try:
-                step(_TRANSACTION_S)
-            except KafkaException as exception:
-                error = errors.cause_of(exception)
-                if error is None or not error.retriable() or time.monotonic() > deadline:
-                    raise
-            else:
-                return
-
-
-_FENCED_OFF = KafkaError._FENCED  # noqa: SLF001 - local error codes begin with an underscore
-_FENCED = frozenset({_FENCED_OFF, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-
-
-def _is_fenced(error: KafkaError) -> bool:
-    return error.code() in _FENCED or KafkaError(_FENCED_OFF).str() in error.str()
 
 
 def _fenced(name: str, error: KafkaError) -> WriterFencedError:

@@ -84,12 +84,12 @@ class SendingClient(Producer):
     def commit(self) -> None:
         """Commit the transaction once its records are written; RunError where it was not."""
         with self._in_our_words("the transaction was not committed"):
-            _retry(self.commit_transaction)
+            retried(self.commit_transaction)
 
     def abort(self) -> None:
         """Abort the transaction; where that fails, its time runs out."""
         with suppress(KafkaException):
-            _retry(self.abort_transaction)
+            retried(self.abort_transaction)
 
     @contextmanager
     def _in_our_words(self, what: str) -> Iterator[None]:
@@ -124,7 +124,8 @@ class TransactionFailure(Exception):  # noqa: N818 - the producer raises its own
     """A transaction did not begin, or was not committed."""
 
 
-def _retry(act: Callable[[float], object]) -> None:
+def retried(act: Callable[[float], object]) -> None:
+    """Run a step of a transaction; repeat it while the client says that this is allowed."""
     deadline = time.monotonic() + _TRANSACTION_S
     while True:
         try:
