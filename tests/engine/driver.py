@@ -12,7 +12,8 @@ from typing import Any
 from tests.engine.support import ORDERS, Note, failure
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
@@ -95,19 +96,20 @@ class Driven:
 
     def failing(self, name: TopicPartition = ORDERS) -> list[FailedRecord]:
         """Return the failed records of a partition without an outcome, in order of failure."""
-        return list(self.engine.partitions[name].failed.values())
+        return list(self.engine.failed_records.of(self.engine.partitions[name]).values())
 
     def failing_offsets(self, name: TopicPartition = ORDERS) -> list[int]:
         return sorted(failed.message.offset() for failed in self.failing(name))
 
     def held_offsets(self, name: TopicPartition = ORDERS) -> list[int]:
         """Return the failed records whose next call waits for their partition."""
-        return [failed.message.offset() for failed in self.engine.partitions[name].held_calls]
+        held = self.engine.failed_records.held(self.engine.partitions[name])
+        return [failed.message.offset() for failed in held]
 
     @property
     def unacked(self) -> int:
         """How many copies the broker has not answered."""
-        return self.engine.failures.unacked
+        return len(self.engine.failed_records.unacked)
 
     @property
     def unacked_bytes(self) -> int:
@@ -148,7 +150,9 @@ class Driven:
         """Dispatch failed records in one slice, whatever they wait for."""
         records = [each for each in self.failing() if each.message.offset() in offsets]
         for failed in records:
-            assert self.engine.failures.take_out(failed)
+            assert failed.state is RecordState.WAITING
+            self.engine.failed_records.move(failed, RecordState.READY)
+        self.engine.failed_records.start(records)
         slice_ = self.engine.dispatcher.again(records, self.now)
         self.out.append(slice_)
         return slice_

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note, failure
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, cut, cut_front
-from window_consumer.engine.retry.policy import Detail, FailedRecord
+from window_consumer.engine.retry.failed_record import Detail, FailedRecord
+from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model.fault import Fault
 from window_consumer.model.headers import Reason
@@ -33,7 +34,7 @@ def a_failed(message: Any = None, **fields: Any) -> FailedRecord:
         failure=failure(),
         first_failure=100.0,
         last_failure=101.5,
-        reason=Reason.RETRIES_EXHAUSTED,
+        spent=Spent(Reason.RETRIES_EXHAUSTED),
     )
     return evolve(record, **fields)
 

@@ -11,7 +11,7 @@ from tests.engine.support import ORDERS, OTHERS, failure, note_of, notes, spent_
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.observer import Observer
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.headers import Reason

@@ -21,7 +21,7 @@ def old(offset: int, age_s: float, key: bytes | None = None) -> Note:
 def lag(driven: Driven, name: TopicPartition = ORDERS) -> Lag:
     partition = driven.engine.partitions[name]
     slices = driven.engine.dispatcher.slices_of(partition)
-    return lag_of(partition, slices, driven.now, driven.wall_ms)
+    return lag_of(partition, slices, driven.failing(name), driven.now, driven.wall_ms)
 
 
 def test_seconds_are_those_of_the_oldest_record_that_is_not_finished() -> None:

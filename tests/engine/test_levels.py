@@ -8,7 +8,8 @@ from tests.engine.driver import Driven
 from tests.engine.laddered import LEVELS, LONG, MIDDLE, RETRIED, RETRIED_LATER, SHORT, Laddered
 from tests.engine.support import ORDERS, Note, notes, spent_after
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
-from window_consumer.engine.retry.policy import Detail, Retry, RetryRules, Spent
+from window_consumer.engine.retry.failed_record import Detail
+from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
 from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, next_level
 from window_consumer.model import headers as names
 from window_consumer.model.errors import Fatal, PublishFailedError, RetryLater

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import failure, notes, spent_after
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
-from window_consumer.engine.retry.policy import Detail
+from window_consumer.engine.retry.failed_record import Detail
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.errors import Expired, Fatal, NotCalled, PublishFailedError, Unroutable
 from window_consumer.model.fault import Failure, Fault

@@ -12,7 +12,7 @@ from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRule
 from window_consumer.engine.guards.stalls import Stalled, StallRules
 from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import NoHandlerMatched, Skip
 from window_consumer.model.fault import Failure

@@ -311,7 +311,7 @@ def test_calls_that_failed_while_it_held_are_charged_when_it_finds_poison() -> N
         offsets = range(first, first + 30)
         driven.deliver(*notes(*offsets, keys=[b"%d" % offset for offset in offsets]))
         it.turn()
-        calls |= {each.message.offset(): each.attempts for each in driven.last.publish}
+        calls |= {each.message.offset(): each.attempts for each in driven.last_published}
     assert it.states >= {BreakerState.HOLDING, BreakerState.POISON}
     assert BreakerState.OVERLOAD not in it.states
     assert len(calls) > 100

@@ -11,7 +11,7 @@ from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.head_of_line import DEADLINE_S, MOST_TOKENS, SUCCESSES_PER_TOKEN
 from window_consumer.engine.guards.stalls import StallRules
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot

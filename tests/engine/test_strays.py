@@ -8,7 +8,7 @@ from tests.engine.laddered import ENTRY, RETRIED, Laddered
 from tests.engine.support import ORDERS
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.copy_record import sent_home
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.record import TopicPartition
 

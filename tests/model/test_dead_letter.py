@@ -12,7 +12,7 @@ from tests.engine.support import Note
 from tests.engine.test_copies import USERS, a_failed, copied
 from window_consumer.dlq.dead_letter import DeadLetter, Position, WrittenBy, read_dead_letter
 from window_consumer.dlq.foreign import FORMATS
-from window_consumer.engine.retry.policy import Detail
+from window_consumer.engine.retry.failed_record import Detail
 from window_consumer.model.fault import Fault, place_in
 from window_consumer.model.protocols import Copy
 

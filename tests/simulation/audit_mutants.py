@@ -10,7 +10,7 @@ from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.audit.pending import BucketStretch, PendingCounts
 from window_consumer.audit.sums import SumsByBucket
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.offset_ranges import united
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit

@@ -7,8 +7,8 @@ from typing import Any
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import Retry, Spent
-from window_consumer.engine.retry.queue import RetryGroup, RetryQueue
+from window_consumer.engine.retry.policy import Retry, RetryGroup, Spent
+from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.batching import BatchDispatcher, Gathering
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
@@ -20,13 +20,13 @@ class _Engine(Engine):
 
     dispatcher_type: type[BatchDispatcher] = BatchDispatcher
     completion_type: type[Completion] = Completion
-    failures_type: type[RetryQueue] = RetryQueue
+    queue_type: type[RetryQueue] = RetryQueue
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.dispatcher.__class__ = self.dispatcher_type
         self.completion.__class__ = self.completion_type
-        self.failures.__class__ = self.failures_type
+        self.retry_queue.__class__ = self.queue_type
 
 
 class OwnsOnlyTheFirstLane(_Engine):
@@ -77,13 +77,13 @@ class CallsFailedOnesApart(_Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.failures.together = lambda: _Apart(0.0)  # type: ignore[method-assign] # a planted bug
+        self.retry_queue.together = lambda: _Apart(0.0)  # type: ignore[method-assign] # a planted bug
 
 
 class FinishesTheRestOfALaneThatBlocks(_Engine):
     """What stands behind a failed record is done although its lane blocks."""
 
-    class failures_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
+    class queue_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
         @property
         def blocks(self) -> bool:
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Copy
 

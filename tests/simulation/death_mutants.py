@@ -7,7 +7,7 @@ from typing import Any
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection, BatchHalf, died_on
 from window_consumer.engine.scheduling.slices import Slice
@@ -20,12 +20,12 @@ class _Engine(Engine):
 
     halves_type: type[BatchBisection] = BatchBisection
     completion_type: type[Completion] = Completion
-    failures_type: type[RetryQueue] = RetryQueue
+    queue_type: type[RetryQueue] = RetryQueue
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.completion.__class__ = self.completion_type
-        self.failures.__class__ = self.failures_type
+        self.retry_queue.__class__ = self.queue_type
         halves = getattr(self.dispatcher, "_halves", None)
         if halves is not None:
             halves.__class__ = self.halves_type
@@ -50,11 +50,12 @@ class ChargesAllOfABatch(_Engine):
 class ChargesNobody(_Engine):
     """A record that ends processes is called for ever."""
 
-    class failures_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
+    class queue_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
         def add(self, *arguments: Any, **named: Any) -> FailedRecord:
             partition, _, seq, *_ = arguments
-            if seq in partition.failed:
-                partition.failed[seq].deaths = -1
+            known = self.records.of(partition).get(seq)
+            if known is not None:
+                known.deaths = -1
             return super().add(*arguments, **named)
 
 
@@ -75,7 +76,7 @@ class StartsBothHalvesOfALane(_Engine):
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             self._waiting[slice_.partition] = [
-                BatchHalf(half.partition, half.messages, half.seqs, half.hold, half.attempt)
+                BatchHalf(half.partition, half.messages, half.seqs, half.hold, half.again)
                 for half in self._waiting[slice_.partition]
             ]
 

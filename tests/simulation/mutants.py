@@ -14,7 +14,8 @@ from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord, Jitter
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import ByKey, Taken
@@ -143,8 +144,7 @@ class FinishesBeforeTheAck(Engine):
     def on_published(
         self, failed: FailedRecord, _error: PublishFailedError | None, _now: float
     ) -> None:
-        failed.partition.publishing -= 1
-        self.failures.answered()
+        """It has been taken for acked."""
 
 
 class _ReturnsAtTheEnd(ByKey):
@@ -171,7 +171,7 @@ class FreesTheLaneOfAFailedRecord(Engine):
     def on_completion(self, slice_: Slice, now: float) -> None:
         super().on_completion(slice_, now)
         if slice_.partition.owned:
-            for failed in slice_.partition.failed.values():
+            for failed in self.failed_records.of(slice_.partition).values():
                 failed.hold.release()
 
 
@@ -383,7 +383,7 @@ class ChargesNoRetries(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.failures.ready.rates = None
+        self.failed_records.ready.rates = None
         if self.rates is not None:
             charge = self.rates.charge
             honest = self.dispatcher.again

@@ -29,8 +29,9 @@ class FinishesBeforeTheAcks(Engine):
         if self.producing.answered(production, index, error) and production.partition.owned:
             self.producing.over(production)
             for seq in production.seqs:
-                if seq in production.partition.failed:
-                    production.partition.on_failure_resolved(seq)
+                failed = self.failed_records.of(production.partition).get(seq)
+                if failed is not None:
+                    self.failed_records.finish(failed)
             production.hold.release()
             self.completion.advance(production.partition, now)
 

@@ -60,14 +60,7 @@ class ForgetsWhoWaited(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        honest = self.manual_pauses.halt
-
-        def halt(*given: Any, **named: Any) -> bool:
-            for each in self.partitions.values():
-                each.held_calls.clear()
-            return honest(*given, **named)
-
-        self.manual_pauses.halt = halt  # type: ignore[method-assign] # a planted bug
+        self.failed_records.call_held = lambda partition: None  # type: ignore[method-assign] # noqa: ARG005 - a planted bug
 
 
 class _ByNameOnly(ManualPauses):
@@ -81,7 +74,7 @@ class StartsWhatComesNew(Watched):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.manual_pauses = _ByNameOnly(
-            self.partitions, self.dispatcher, self.failures, self.completion
+            self.partitions, self.dispatcher, self.failed_records, self.completion
         )
 
     def on_tick(self, now: float) -> Decisions:

@@ -11,7 +11,7 @@ from attrs import evolve
 from tests.simulation.planted import Planted
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.protocols import Copy
 from window_consumer.simulator import schedule

@@ -36,7 +36,11 @@ class Checked(Engine):
         return decisions
 
     def _is_idle(self, partition: Partition) -> bool:
-        return partition.idle and not partition.busy and not self.dispatcher.slices_of(partition)
+        return (
+            partition.idle
+            and not self.is_busy(partition)
+            and not self.dispatcher.slices_of(partition)
+        )
 
 
 def check(lanes: Lanes) -> None:

@@ -11,7 +11,7 @@ from attrs import frozen
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import OPEN, Cell
 from window_consumer.model.outcome import of_number
@@ -116,7 +116,8 @@ def failing(engine: Engine, now: float) -> list[Failing]:
 
     Cost: a few microseconds a partition, however many fail.
     """
-    partitions = [each for each in engine.partitions.values() if each.failed]
+    records = engine.failed_records
+    partitions = [each for each in engine.partitions.values() if records.of(each)]
     return [
         Failing(each.name, each.retry_level.source, tuple(_failing(engine, each, now)))
         for each in partitions[: MOST_RECORDS // MOST_FAILING]
@@ -128,7 +129,8 @@ def blocking(engine: Engine, now: float) -> list[Failing]:
 
     Cost: as ``failing``.
     """
-    partitions = [each for each in engine.partitions.values() if each.failed]
+    records = engine.failed_records
+    partitions = [each for each in engine.partitions.values() if records.of(each)]
     found = [
         Failing(each.name, each.retry_level.source, tuple(_blocking(engine, each, now)))
         for each in partitions[: MOST_RECORDS // MOST_FAILING]
@@ -142,7 +144,7 @@ def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Mes
         return None
     partition = engine.partitions[name]
     seq = partition.window.offsets.seq_of(offset)
-    failed = partition.failed.get(seq)
+    failed = engine.failed_records.of(partition).get(seq)
     message = failed.message if failed is not None else _messages(engine, partition).get(seq)
     if message is None or message.offset() != offset:  # holes in the log have no record
         return None
@@ -157,10 +159,11 @@ def _records(
     is_open = [seq for seq in seqs if cell.states[seq - cell.first_seq] == OPEN]
     finished = (seq for seq in seqs if cell.states[seq - cell.first_seq] != OPEN)
     messages = _messages(engine, partition)
+    failing = engine.failed_records.of(partition)
     running = dict(_running(engine, partition))
     offset_of = partition.window.offsets.offset_of
     for seq in is_open[:MOST_RECORDS]:
-        failed, slice_ = partition.failed.get(seq), running.get(seq)
+        failed, slice_ = failing.get(seq), running.get(seq)
         message = failed.message if failed is not None else messages.get(seq)
         yield RecordDetails(
             offset_of(seq),
@@ -177,12 +180,12 @@ def _records(
 
 
 def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
-    latest = islice(reversed(partition.failed.items()), MOST_FAILING)
+    latest = islice(reversed(engine.failed_records.of(partition).items()), MOST_FAILING)
     return _details_of(engine, partition, latest, now)
 
 
 def _blocking(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
-    first = islice(partition.failed.items(), MOST_FAILING)
+    first = islice(engine.failed_records.of(partition).items(), MOST_FAILING)
     line_of = partition.ordering.line_of
     blocks = [(seq, failed) for seq, failed in first if line_of(failed.lane)]
     return _details_of(engine, partition, blocks[:MOST_BLOCKING], now)

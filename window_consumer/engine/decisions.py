@@ -11,8 +11,9 @@ from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRule
 from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.stalls import AbandonedReturned, Stalled, StallRules
 from window_consumer.engine.lost_partitions import PartitionOutcomes
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.policy import FailedRecord, RetryRules
+from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews, LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules

@@ -64,8 +64,9 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
-from window_consumer.engine.retry.policy import FailedRecord, Jitter
+from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
@@ -128,7 +129,8 @@ class Engine:
         """The times of the last changes of the assignment."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.failures = RetryQueue(rules.retry, jitter, self.counters)
+        self.retry_queue = RetryQueue(rules.retry, jitter, self.counters)
+        self.failed_records = self.retry_queue.records
         self.limiter = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
         )
@@ -141,20 +143,20 @@ class Engine:
                 rules.batch_records,
                 ahead,
                 rules.batch,
-                BatchBisection(self.failures.ready.add),
+                BatchBisection(self.failed_records),
             )
         )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
         self.dispatcher.rates = self.rates
-        self.failures.ready.rates = self.rates
+        self.failed_records.ready.rates = self.rates
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
         self.producing = Output(rules.slots, self.budget, jitter, self.counters)
         self.completion = Completion(
-            self.breaker, self.dispatcher, self.failures, self.producing, self.counters
+            self.breaker, self.dispatcher, self.retry_queue, self.producing, self.counters
         )
         self.stalls = Stalls(
             rules.stall,
@@ -164,11 +166,13 @@ class Engine:
             self.counters,
             may_move=rules.retry.on_failure == "overtake",
         )
-        self.suspects = CrashSuspects(rules.retry, self.dispatcher, self.failures, self.completion)
+        self.suspects = CrashSuspects(
+            rules.retry, self.dispatcher, self.failed_records, self.completion
+        )
         self.start_gate = StartGate(
             self.breaker,
             self.dispatcher,
-            self.failures,
+            self.retry_queue,
             self.producing,
             self.completion,
             self.suspects,
@@ -185,20 +189,20 @@ class Engine:
             self.partitions,
             self.budget,
             self.completion,
-            HeadOfLineWatch(rules.hover_s, self.dispatcher),
+            HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
         )
         self.lane_ownership = LaneOwnership(
             self.partitions,
             self.dispatcher,
-            self.failures,
+            self.failed_records,
             self.completion,
             ordered=rules.ordering != "unordered",
         )
         self.manual_pauses = ManualPauses(
-            self.partitions, self.dispatcher, self.failures, self.completion
+            self.partitions, self.dispatcher, self.failed_records, self.completion
         )
         self.interventions = Interventions(
-            self.partitions, self.dispatcher, self.failures, self.completion
+            self.partitions, self.dispatcher, self.retry_queue, self.completion
         )
         self.observer: Observer | None = None
         self.outlived = OutlivedCalls()
@@ -387,11 +391,10 @@ class Engine:
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
     ) -> None:
         """Finish a record whose copy was acked; otherwise keep it open and retry."""
-        failed.partition.publishing -= 1
-        self.failures.answered()
         if failed.partition.owned:
             self.completion.copied(failed, error, now)
         else:
+            self.failed_records.finish(failed)
             self.counters.late += 1
 
     def on_produced(
@@ -519,6 +522,7 @@ class Engine:
             siblings = list(partition.siblings)
             if self.observer is not None:
                 self.observer.given_up(partition, now)
+            self.failed_records.remove(partition)
             partition.give_up()
             released.append(partition)
             for sibling in siblings:
@@ -589,14 +593,24 @@ class Engine:
         This includes calls for copies whose lanes leave with these partitions.
         """
         owned = [self.partitions[name] for name in names if name in self.partitions]
-        return any(partition.busy or self.lane_ownership.busy(partition) for partition in owned)
+        return any(self.is_busy(each) or self.lane_ownership.busy(each) for each in owned)
+
+    def is_busy(self, partition: Partition) -> bool:
+        """Return whether anything of a partition is running or awaits an ack."""
+        return bool(partition.slices) or self._is_publishing(partition)
+
+    def _is_publishing(self, partition: Partition) -> bool:
+        unacked = self.failed_records.unacked
+        return any(each.partition is partition for each in unacked) or self.producing.is_sending(
+            partition
+        )
 
     def worth_waiting_for(self, now: float) -> bool:
         """Return whether a call that is not known to hang is running, or an ack is pending."""
         # A slice that was taken back whole is only queued, perhaps behind calls that hang.
         begun = [each for each in self.dispatcher.out if each.messages]
         calls = any(not self.stalls.hangs(each, now) for each in begun)
-        return calls or any(each.publishing for each in self.partitions.values())
+        return calls or any(map(self._is_publishing, self.partitions.values()))
 
     def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
         """Return the slices of these partitions that slots have not completed."""
@@ -606,7 +620,7 @@ class Engine:
     @property
     def waiting_for_results(self) -> bool:
         """A slot or the broker will report a result without further action."""
-        return bool(self.dispatcher.out or self.failures.unacked or self.producing.unacked)
+        return bool(self.dispatcher.out or self.failed_records.unacked or self.producing.unacked)
 
     def unfinished(self) -> int:
         """Return how many delivered records have no final outcome."""
@@ -663,12 +677,12 @@ class Engine:
         if self.rates is not None and self.breaker.limit != 0:
             longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
         longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
-        spent = self.failures.next_spent()
+        spent = self.failed_records.spent.first
         if spent:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
             longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
         due = self.housekeeping.next_due
-        for another in (self.failures.next_due(), self.producing.next_due()):
+        for another in (self.failed_records.next_due(), self.producing.next_due()):
             if another is not None:
                 due = min(due, another)
         return max(0.0, min(longest_s, due - now))
@@ -688,7 +702,7 @@ class Engine:
         decisions.stalled = self.stalls.due(self.partitions, now)
         decisions.returned = [*self.stalls.take_returned(), *self._returned]
         self._returned = []
-        self.failures.release_due(now)
+        self.failed_records.release_due(now)
         self.producing.resend_due(now)
         self.housekeeping.let_in(now)
         outlook = self.start_gate.outlook() if self.breaker.counts_calls else None
@@ -712,8 +726,8 @@ class Engine:
 
     @property
     def _stop(self) -> WorkerStoppedError | None:
-        if self.failures.stop is not None:
-            return WorkerStoppedError(self.failures.stop)
+        if self.retry_queue.stop is not None:
+            return WorkerStoppedError(self.retry_queue.stop)
         return None if self.stalls.stop is None else CallsHangError(self.stalls.stop)
 
     # ---- limit and rate

@@ -11,6 +11,7 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -19,9 +20,10 @@ from window_consumer.model.record import TopicPartition
 class HeadOfLineWatch:
     """Reports a blocked head of line every ``hover_s`` seconds. Owner: poll thread."""
 
-    def __init__(self, hover_s: float, dispatcher: Dispatcher):
+    def __init__(self, hover_s: float, dispatcher: Dispatcher, failed_records: FailedRecords):
         self._hover_s = hover_s
         self._dispatcher = dispatcher
+        self._failed_records = failed_records
         self._reported: dict[TopicPartition, float] = {}
 
     def check(self, partition: Partition, now: float) -> HeadOfLineBlocked | None:
@@ -31,7 +33,7 @@ class HeadOfLineWatch:
         if since is None or now - max(since, reported) < self._hover_s:
             return None
         seq = partition.window.cells[0].first_open_seq()
-        failed = partition.failed.get(seq)
+        failed = self._failed_records.of(partition).get(seq)
         if failed is None and partition.ordering.waits:
             return None  # not blocked: it waits for its rate
         self._reported[partition.name] = now

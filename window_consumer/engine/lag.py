@@ -10,23 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import Lag
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
 
 
-def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: float) -> Lag:
-    """Return how far a partition is behind; ``slices`` are its slices in progress.
+def lag_of(
+    partition: Partition,
+    slices: Iterable[Slice],
+    failed: Iterable[FailedRecord],
+    now: float,
+    wall_ms: float,
+) -> Lag:
+    """Return how far a partition is behind, with its slices in progress and failed records.
 
     Walks the records in progress and at the front of the queue: for display, not for every turn of
     the poll thread.
     """
-    oldest = min(_candidates(partition, slices, now), key=_offset, default=None)
+    oldest = min(_candidates(partition, slices, failed, now), key=_offset, default=None)
     seconds = 0.0 if oldest is None else _age_s(partition, oldest, wall_ms)
     return Lag(_records(partition, now), seconds)
 
 
-def _candidates(partition: Partition, slices: Iterable[Slice], now: float) -> Iterable[Message]:
+def _candidates(
+    partition: Partition, slices: Iterable[Slice], failed: Iterable[FailedRecord], now: float
+) -> Iterable[Message]:
     """Yield unfinished records; the oldest of all is among them.
 
     A record that waits behind another of its lane is younger than that one.
@@ -34,8 +43,8 @@ def _candidates(partition: Partition, slices: Iterable[Slice], now: float) -> It
     for slice_ in slices:
         if slice_.messages:
             yield slice_.messages[0]
-    for failed in partition.failed.values():
-        yield failed.message
+    for each in failed:
+        yield each.message
     waiting = partition.ordering.oldest
     if waiting is not None:
         yield waiting

@@ -18,7 +18,6 @@ from window_consumer.engine.partition_state import (
     HoldReason,
     PartitionState,
 )
-from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.record_queue import RecordRun
@@ -86,12 +85,8 @@ class Partition:
         """Batches delivered while the window was full or before they were due: due time and
         records."""
         self.buffered = 0
-        self.failed: dict[int, FailedRecord] = {}
-        """By sequence number: failed records without a final outcome."""
         self.slices = 0
         """Slices in progress."""
-        self.publishing = 0
-        """Unacked copies, and calls with unacked results."""
         self.dispatched_at = float("-inf")
         self.state = PartitionState.ACTIVE
         self.holds: frozenset[HoldReason] = frozenset()
@@ -112,8 +107,6 @@ class Partition:
         """Some arrived during the revocation: the client's position is beyond them."""
         self.is_tried = False
         """When it was revoked, something had started and all suspects had passed."""
-        self.held_calls: deque[FailedRecord] = deque()
-        """Failed records whose next call came due while the partition was held back."""
         self.unreadable: set[int] = set()
         """Offsets of open records whose headers are lost."""
         self._finished_before = deque(finished_before)
@@ -122,11 +115,6 @@ class Partition:
     def home(self) -> TopicPartition:
         """The source partition of its records: its lanes belong to that one."""
         return TopicPartition(self.retry_level.source, self.name.partition)
-
-    @property
-    def busy(self) -> bool:
-        """Something of this partition is running or awaits an ack."""
-        return bool(self.slices or self.publishing)
 
     @property
     def is_suspended(self) -> bool:
@@ -301,15 +289,6 @@ class Partition:
         self.let_go(size)
         self.commit.changed = True
 
-    def on_first_failure(self, failed: FailedRecord) -> None:
-        """Record a record's first failure: its lane waits for it."""
-        self.failed[failed.seq] = failed
-        failed.hold = self.ordering.acquire((failed.lane,))
-
-    def on_failure_resolved(self, seq: int) -> None:
-        """Record that a failed record has its final outcome."""
-        self.failed.pop(seq).hold.release()
-
     def finished_ranges(self) -> Iterator[range]:
         """Yield the finished offsets beyond ``window.next_offset``, in order.
 
@@ -375,8 +354,6 @@ class Partition:
             sibling.siblings.remove(self)
         self.siblings.clear()
         self.buffer.clear()
-        self.failed.clear()
-        self.held_calls.clear()
         self.buffered = 0
 
     def _pieces(self, run: range) -> Iterator[tuple[range, Outcome]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from math import isfinite
 
 from window_consumer.engine.engine import Engine
@@ -104,12 +104,13 @@ def _partition(
     cells: bool,
 ) -> PartitionSnapshot:
     window = partition.window
+    failed = engine.failed_records.of(partition)
     # Walks all lines: too slow for a page that takes five snapshots a second.
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
     hovers = hovering_s > SHOWN_HOVERING_S and HoldReason.MANUAL not in partition.holds
-    row = _row(partition, slices, hovers=hovers)
+    row = _row(partition, slices, failed, hovers=hovers)
     return PartitionSnapshot(
         name=partition.name,
         next_offset=window.next_offset,
@@ -119,8 +120,8 @@ def _partition(
         buffered=partition.buffered,
         bytes=partition.bytes,
         paused=partition.paused,
-        failed=len(partition.failed),
-        lag=lag_of(partition, slices, now, wall_ms),
+        failed=len(failed),
+        lag=lag_of(partition, slices, failed.values(), now, wall_ms),
         level=None if partition.retry_level.level is None else partition.retry_level.level.name,
         hovering_s=hovering_s,
         waits_for_rate=partition.ordering.waits,
@@ -157,13 +158,13 @@ def _cells(window: Window, row: str, now: float) -> tuple[CellSnapshot, ...]:
     )
 
 
-def _row(partition: Partition, slices: list[Slice], *, hovers: bool) -> str:
+def _row(partition: Partition, slices: list[Slice], failed: Iterable[int], *, hovers: bool) -> str:
     """Return a letter for the state of each cell."""
     cells = partition.window.cells
     letters = ["w" if cell.open else "d" for cell in cells]
     # From the weakest to the strongest: if several states apply, the last one wins.
     running = {seq for slice_ in slices for seq in _ends(slice_)}
-    for seqs, letter in ((running, "r"), (partition.failed, "y")):
+    for seqs, letter in ((running, "r"), (failed, "y")):
         for seq in seqs:
             index = partition.window.place_of(seq)
             if index is not None and cells[index].open:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.guards.stalls import AbandonedReturned, Ending, Stalled
-from window_consumer.engine.retry.policy import FailedRecord, RetryRules
-from window_consumer.engine.retry.queue import describe
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.model.errors import (
     NotCalled,
     ProcessCrashedError,
@@ -73,7 +73,7 @@ class CallLog:
             self._log.logger.warning(
                 "%s: %s %s",
                 self._log.worker,
-                describe(failed),
+                str(failed),
                 _what_became_of(failed, rules, now, more),
                 extra={
                     **self._log.place(
@@ -112,7 +112,7 @@ class CallLog:
         self._log.logger.warning(
             "%s: %s asked for RetryLater(%g), which is cut short: %s (logged once)",
             self._log.worker,
-            describe(failed),
+            str(failed),
             error.after_s,
             most,
             extra=self._log.fields(LogEvent.RETRY_SHORTENED),

@@ -14,7 +14,7 @@ from window_consumer.engine.decisions import Decisions, Outlived
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot

@@ -15,8 +15,8 @@ from typing import Any
 
 from attrs import frozen
 
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy, Sink
 from window_consumer.runtime.threads import WatchedThread

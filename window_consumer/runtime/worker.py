@@ -20,7 +20,8 @@ from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, sent_home
-from window_consumer.engine.retry.policy import FailedRecord, Jitter
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset

@@ -13,9 +13,8 @@ from window_consumer.engine.decisions import (
     OwnerAway,
 )
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import describe
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews
 from window_consumer.model.errors import GivenUpError, PublishFailedError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
@@ -75,8 +74,7 @@ class WorkerLog(LimitedLog):
             else ""
         )
         text = (
-            f"{describe(failed)} stays open, its copy was not taken and is tried again:"
-            f" {error}{what_to_do}"
+            f"{failed} stays open, its copy was not taken and is tried again: {error}{what_to_do}"
         )
         self.limited(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
 

@@ -692,7 +692,8 @@ class SimulationHistory:
 def _spared(call: SimulatedCall) -> int:
     """Return how many calls of a record the breaker has not charged."""
     partition = call.tenure.partition
-    failed = partition.failed.get(partition.window.offsets.seq_of(call.offset))
+    records = call.tenure.member.engine.failed_records.of(partition)
+    failed = records.get(partition.window.offsets.seq_of(call.offset))
     return 0 if failed is None else failed.spared
 
 

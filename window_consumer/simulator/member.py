@@ -20,7 +20,7 @@ from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.observer import Observers
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, sent_home
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError

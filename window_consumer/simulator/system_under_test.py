@@ -15,7 +15,7 @@ from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_on
 from window_consumer.model.protocols import Copy
 

@@ -139,7 +139,7 @@ class SteppedWorker:
                     journal.produced(production.results[index], handlings)
                 super().on_produced(production, index, error, now)
                 for handling, seq in zip(handlings, production.seqs, strict=True):
-                    failed = production.partition.failed.get(seq)
+                    failed = self.failed_records.of(production.partition).get(seq)
                     if failed is not None and handling.error is None:
                         handling.calls[-1].error = failed.failure.error
 
@@ -217,7 +217,7 @@ class SteppedWorker:
                 for each in engine.partitions.values()
             ],
             len(engine.dispatcher.out),
-            engine.failures.unacked,
+            len(engine.failed_records.unacked),
             self.loop.phase,
         )
 

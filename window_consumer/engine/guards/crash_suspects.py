@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from window_consumer.engine.guards.crash_history import CrashHistory
-from window_consumer.engine.guards.manual_pause import call_held
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import FailedRecord, RetryRules
-from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.failed_records import FailedRecords
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.engine.scheduling.slices import Slice
@@ -122,12 +123,12 @@ class CrashSuspects:
         self,
         rules: RetryRules,
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        failed_records: FailedRecords,
         completion: Completion,
     ):
         self._rules = rules
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._failed_records = failed_records
         self._completion = completion
         self._alone: SuspectCase | None = None
         """The case whose record has the whole worker, or waits for it."""
@@ -196,6 +197,7 @@ class CrashSuspects:
 
     def _send(self, candidate: Candidate, now: float) -> Slice:
         if candidate.failed is not None:
+            self._failed_records.start([candidate.failed])
             return self._dispatcher.again([candidate.failed], now)
         return self._dispatcher.alone(
             candidate.partition, candidate.message, candidate.seq, candidate.hold, now
@@ -219,8 +221,10 @@ class CrashSuspects:
         if not case.crash_history.careful or case.none_left:
             self._begin_to_end(case, now)
             return
-        if case.partition.held_calls:
-            case.candidate = Candidate.again(case.partition.held_calls.popleft())
+        if held := self._failed_records.held(case.partition):
+            failed = next(iter(held))
+            self._failed_records.move(failed, RecordState.CHOSEN)
+            case.candidate = Candidate.again(failed)
             return
         ordering = case.partition.ordering.plain
         while (taken := ordering.take(1)) is not None:
@@ -256,7 +260,7 @@ class CrashSuspects:
         """Let a partition start by itself again."""
         partition = case.partition
         self.remove(partition)
-        call_held(partition, self._failures)
+        self._failed_records.call_held(partition)
         self._dispatcher.wake(partition)
 
 

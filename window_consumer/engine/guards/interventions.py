@@ -12,8 +12,10 @@ from enum import StrEnum
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.record_state import AT_REST
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import TopicPartition
@@ -52,12 +54,12 @@ class Interventions:
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        retry_queue: RetryQueue,
         completion: Completion,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._retry_queue = retry_queue
         self._completion = completion
 
     def intervene(
@@ -67,17 +69,16 @@ class Interventions:
         failed = self._find(name, offset, now)
         if isinstance(failed, InterventionResult):
             return failed
-        if wanted is Intervention.DEAD_LETTER and not self._failures.writes_dead_letters:
+        if wanted is Intervention.DEAD_LETTER and not self._retry_queue.writes_dead_letters:
             return InterventionResult.NO_DEAD_LETTERS
-        if not self._failures.take_out(failed):
+        if failed.state not in AT_REST:
             return InterventionResult.IN_FLIGHT
-        failed.reason, failed.level = Reason.MANUAL, None
         if wanted is Intervention.SKIP:
-            failed.end = "drop"
+            failed.spent = Spent(Reason.MANUAL, "drop")
             self._completion.skip(failed, now)
             return InterventionResult.SKIPPED
-        failed.end = "dead_letter"
-        self._failures.leave_first(failed)
+        failed.spent = Spent(Reason.MANUAL)
+        self._retry_queue.records.leave_first(failed)
         return InterventionResult.LEAVING
 
     def is_finished(self, name: TopicPartition, offset: int) -> bool:
@@ -98,7 +99,7 @@ class Interventions:
         self._take_back(partition, seq, now)
         if any(seq in each.seqs for each in self._dispatcher.out if each.partition is partition):
             return InterventionResult.RUNNING
-        return partition.failed.get(seq) or InterventionResult.NOT_FAILED
+        return self._retry_queue.records.of(partition).get(seq) or InterventionResult.NOT_FAILED
 
     def _take_back(self, partition: Partition, seq: int, now: float) -> None:
         """Take back the slice of a record that waits for a slot, so that no call of it runs."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.record import TopicPartition
 
@@ -25,12 +25,12 @@ class ManualPauses:
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        failed_records: FailedRecords,
         completion: Completion,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._failed_records = failed_records
         self._completion = completion
         self.worker = False
         """The whole worker is paused, including future assignments."""
@@ -71,7 +71,7 @@ class ManualPauses:
     def _resume_work(self, partition: Partition, now: float) -> None:
         if not partition.is_active or partition.is_suspended:
             return
-        call_held(partition, self._failures)
+        self._failed_records.call_held(partition)
         self._completion.advance(partition, now)
 
 
@@ -83,10 +83,3 @@ def hold_back(
     dispatcher.remove(partition)
     for slice_ in [each for each in dispatcher.out if each.partition is partition]:
         completion.take_back(slice_, now)
-
-
-def call_held(partition: Partition, failures: RetryQueue) -> None:
-    """Call records again that came due while their partition was held back, if it no longer is."""
-    if partition.may_start:
-        failures.ready.add(partition.held_calls)
-        partition.held_calls.clear()

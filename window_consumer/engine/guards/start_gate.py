@@ -25,10 +25,9 @@ from window_consumer.engine.guards.departures import Departure, SpentCall
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion, lane_name
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output
-from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
-from window_consumer.engine.retry.regrouping import lane_in
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
@@ -54,7 +53,7 @@ class StartGate:
         self,
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        retry_queue: RetryQueue,
         producing: Output,
         completion: Completion,
         suspects: CrashSuspects,
@@ -64,7 +63,7 @@ class StartGate:
     ):
         self._breaker = breaker
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._retry_queue = retry_queue
         self._producing = producing
         self._completion = completion
         self._suspects = suspects
@@ -115,15 +114,14 @@ class StartGate:
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Apply a change of the breaker's state."""
-        self._failures.spares = not self._breaker.charges
+        self._retry_queue.spares = not self._breaker.charges
         self._dispatcher.searches = self._breaker.counts_calls
         if news.state is BreakerState.PAUSED:
-            for partition in self._partitions.values():
-                self._failures.spare(partition.failed.values())
+            self._retry_queue.spare()
         if news.pardon:
-            self._failures.pardon(self._partitions.values())
+            self._retry_queue.pardon()
         elif news.state is BreakerState.POISON:
-            self._failures.charge(self._partitions.values())
+            self._retry_queue.charge()
         self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
         if news.limits:
             self._dispatcher.break_all_up()
@@ -135,22 +133,22 @@ class StartGate:
 
     def obey_user(self, now: float, *, release: bool) -> BreakerAnswer:
         """Let what has failed leave when it fails once more, or hold it until a call returns."""
-        breaker, partitions = self._breaker, self._partitions.values()
+        breaker = self._breaker
         if not breaker.rules.enabled:
             return BreakerAnswer.SWITCHED_OFF
         if not release:
-            self._failures.hold(partitions)
+            self._retry_queue.hold()
             breaker.hold(now)
         elif breaker.state is BreakerState.CLOSED:
             return BreakerAnswer.NOTHING_HELD
         else:
-            self._failures.release(partitions)
+            self._retry_queue.release()
             breaker.release(now)
         return BreakerAnswer.OBEYED
 
     def outlook(self) -> Outlook:
         """Return what the worker could call now."""
-        dispatcher, failures = self._dispatcher, self._failures
+        dispatcher, retry_queue = self._dispatcher, self._retry_queue
         sources = [
             each
             for each in self._partitions.values()
@@ -158,19 +156,15 @@ class StartGate:
         ]
         waiting = any(each.ordering.startable for each in sources)
         behind = [each for each in sources if _has_lag(each)]
-        failed = any(
-            each.reason is None or may_be_pardoned(each)
-            for partition in self._partitions.values()
-            for each in partition.failed.values()
-        )
+        failed = any(each.reason is None or may_be_pardoned(each) for each in retry_queue.records)
         return Outlook(
             slots=dispatcher.slots,
             new=waiting or any(not each.is_full for each in behind),
             more=bool(behind),
-            ready=waiting or failures.has_ready or dispatcher.has_copies,
+            ready=waiting or retry_queue.has_ready or dispatcher.has_copies,
             failed=failed,
-            held=sum(len(each.failed) for each in self._partitions.values()),
-            released=failures.has_released,
+            held=len(retry_queue.records),
+            released=retry_queue.has_released,
             delivered=self._counters.delivered,
         )
 
@@ -196,7 +190,7 @@ class StartGate:
         """Dispatch a slice; the breaker counts it unless it is closed."""
         decisions.dispatch.append(slice_)
         if self._breaker.counts_calls:
-            lane = lane_name(slice_.partition, lane_in(slice_, 0))
+            lane = lane_name(slice_.partition, slice_.lane_at(0))
             kind = (place or "new") if slice_.is_new else AGAIN
             self._breaker.started(slice_, len(slice_.messages), now, kind, lane)
 
@@ -288,7 +282,7 @@ class StartGate:
         # The last call was inconclusive: its process died on several records at once.
         if half := dispatcher.half(now):
             return half
-        if records := self._failures.next_calls(1):
+        if records := self._retry_queue.next_calls(1):
             return dispatcher.again(records, now)
         copies = iter(lambda: dispatcher.single_copy(now), None)
         return next(self._called(copies, now), None)
@@ -301,21 +295,21 @@ class StartGate:
         if slice_ is not None:
             self._breaker.samples.let_go()
             for seq in slice_.seqs:
-                if failed := slice_.partition.failed.get(seq):
+                if failed := slice_.again.get(seq):
                     failed.released = True
         return slice_
 
     @property
     def _has_any_again(self) -> bool:
         """Retries may be waiting; normally there are none."""
-        return self._failures.has_ready or self._dispatcher.has_copies
+        return self._retry_queue.has_ready or self._dispatcher.has_copies
 
     def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:
         """Yield slices for the slots; unreadable records leave at once."""
         for slice_ in slices:
             if needs_no_slot(slice_):
                 self._dispatcher.back(slice_)
-                pass_by(slice_, self._failures.when_spent, now)
+                pass_by(slice_, self._retry_queue.when_spent, now)
                 self._completion.complete(slice_, now)
             else:
                 yield slice_
@@ -329,7 +323,7 @@ class StartGate:
         self._copies_first = not self._copies_first
         if self._copies_first and (slice_ := next(copies, None)):
             return slice_
-        if records := self._failures.next_calls(dispatcher.slice_records):
+        if records := self._retry_queue.next_calls(dispatcher.slice_records):
             return dispatcher.again(records, now)
         return None if self._copies_first else next(copies, None)
 
@@ -345,7 +339,7 @@ class StartGate:
         """Return whether a new record of a partition could start now, or after a fetch."""
         if partition.retry_level.level is not None or not partition.is_active:
             return False
-        blocked = self._dispatcher.in_turn and partition.failed
+        blocked = self._dispatcher.in_turn and self._retry_queue.records.of(partition)
         return bool(partition.ordering.startable) or not (partition.is_full or blocked)
 
     def _publish(self, decisions: Decisions, now: float) -> None:
@@ -353,12 +347,11 @@ class StartGate:
             call = spent_call(failed)
             return self._breaker.departure(call, now, in_a_hurry=self.in_a_hurry)
 
-        self._failures.judge(judge, now)
-        for failed in self._failures.to_publish(self._budget):
+        self._retry_queue.judge(judge, now)
+        for failed in self._retry_queue.to_publish(self._budget):
             if failed.is_dropped:
                 self._completion.drop(failed, now)
                 continue
-            failed.partition.publishing += 1
             decisions.publish.append(failed)
 
 

@@ -9,10 +9,12 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
-from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import PARDONED, RetryGroup, RetryQueue
-from window_consumer.engine.retry.regrouping import call_behind, lane_in, put_back
+from window_consumer.engine.retry.policy import PARDONED, RetryGroup
+from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.record_state import RecordState
+from window_consumer.engine.retry.regrouping import call_behind, put_back
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
@@ -37,13 +39,14 @@ class Completion:
         self,
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        retry_queue: RetryQueue,
         producing: Output,
         counters: Counters,
     ):
         self._breaker = breaker
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._retry_queue = retry_queue
+        self._records = retry_queue.records
         self._producing = producing
         self._counters = counters
         self._news: list[FailedRecord] = []
@@ -85,10 +88,10 @@ class Completion:
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
             else:
-                self._failures.not_called([partition.failed[seq] for seq in seqs])
+                self._retry_queue.not_called([slice_.again[seq] for seq in seqs])
         if past.messages:
             self._settle(past, now)
-        slice_.hold.keep({lane_in(slice_, index) for index in range(len(slice_.messages))})
+        slice_.hold.keep({slice_.lane_at(index) for index in range(len(slice_.messages))})
         self.advance(partition, now)
         return len(unclaimed)
 
@@ -97,7 +100,7 @@ class Completion:
         partition = failed.partition
         partition.let_go(len(failed.message))
         if error is not None:
-            self._failures.not_published(failed, error, now)
+            self._retry_queue.not_published(failed, error, now)
             return
         if failed.is_stray:
             self._finish(failed, Outcome.MOVED, now)
@@ -134,14 +137,14 @@ class Completion:
         if slice_.is_batch:
             self._abandon_batch(slice_, failure, now)
             return
-        lane = lane_in(slice_, len(slice_.messages) - 1)
+        lane = slice_.lane_at(len(slice_.messages) - 1)
         *held, message = slice_.messages
         *held_seqs, seq = slice_.seqs
         if held:
             partition.ordering.put_back(held, held_seqs)
         slice_.messages, slice_.seqs = [message], [seq]
         slice_.settled += 1
-        failed = self._failures.add(
+        failed = self._retry_queue.add(
             partition, message, seq, lane, failure, now, called_at=slice_.started
         )
         if self._notify_failed(failed).is_dropped:
@@ -152,11 +155,11 @@ class Completion:
     def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
         """Let all records of a batch leave: it is unknown on which of them its call hangs."""
         partition = slice_.partition
-        together = self._failures.together()
+        together = self._retry_queue.together()
         slice_.settled += len(slice_.messages)
         for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
-            lane = lane_in(slice_, index)
-            failed = self._failures.add(
+            lane = slice_.lane_at(index)
+            failed = self._retry_queue.add(
                 partition,
                 message,
                 seq,
@@ -173,7 +176,7 @@ class Completion:
     def lane_of_running(self, slice_: Slice) -> Hashable:
         """Return the name of the lane of the record that a slot is running; None without order."""
         index = max(0, slice_.claimed() - 1)
-        lane = lane_in(slice_, index) if index < len(slice_.messages) else None
+        lane = slice_.lane_at(index) if index < len(slice_.messages) else None
         return lane_name(slice_.partition, lane)
 
     def release(self, slice_: Slice, now: float) -> None:
@@ -239,11 +242,11 @@ class Completion:
             self._dispatcher.part(slice_)
             return
         results = slice_.results()
-        together = self._failures.together() if slice_.is_batch and results.failed else None
+        together = self._retry_queue.together() if slice_.is_batch and results.failed else None
         failed: list[FailedRecord] = []
         behind: dict[Lane | None, FailedRecord] = {}
         for index, failure in results.failed:
-            lane = lane_in(slice_, index)
+            lane = slice_.lane_at(index)
             if lane in behind:
                 continue
             each = self._fail(
@@ -260,10 +263,10 @@ class Completion:
             each.in_batch = slice_.is_batch and len(messages) > 1 and not results.done
             failed.append(each)
             waits = lane is not None and each.reason is None
-            if together is not None and waits and self._failures.blocks:
+            if together is not None and waits and self._retry_queue.blocks:
                 behind[lane] = each
         if behind:
-            results = call_behind(slice_, behind, self._failures, now)
+            results = call_behind(slice_, behind, self._retry_queue, now)
         self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
         self._record_calls(slice_, [done for done, _ in results.done], failed, now)
@@ -274,40 +277,46 @@ class Completion:
             self._learn(slice_, calls, producing, size)
         if results.held and partition.is_active:
             self._dispatcher.join_up(partition)
-            put_back(slice_, results.held, failed, self._failures, now)
+            put_back(slice_, results.held, failed, self._retry_queue, now)
 
     def _finish_called(self, slice_: Slice, results: SliceResults, now: float) -> None:
         """Finish the records whose handler returned or skipped them."""
         partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
-        failed_before = slice_.call.attempt > 1
         observer = self.observer
         for done, returned in results.done:
             partition.finish(done, Outcome.DONE, sum(map(len, returned)), now)
             self._counters.count(Outcome.DONE, len(done))
             if observer is not None:
                 observer.finished(partition, returned, Outcome.DONE, slice_, now)
-            for seq in done if failed_before else ():
-                partition.on_failure_resolved(seq)
+            self._resolve(slice_, done)
         skipped: dict[Outcome, list[Message]] = {}
         for index, outcome in results.skipped.items():
             partition.finish((seqs[index],), outcome, len(messages[index]), now)
             skipped.setdefault(outcome, []).append(messages[index])
-            if failed_before:
-                partition.on_failure_resolved(seqs[index])
+            self._resolve(slice_, (seqs[index],))
         for outcome, together in skipped.items():
             self._counters.count(outcome, len(together))
             if observer is not None:
                 observer.finished(partition, together, outcome, slice_, now)
 
+    def _resolve(self, slice_: Slice, seqs: Iterable[int]) -> None:
+        """Let go of records whose outcome is known, if they had failed before."""
+        if slice_.again:
+            for seq in seqs:
+                self._records.finish(slice_.again[seq])
+
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: RecordsReturned) -> int:
         """Produce a call's results; return how many bytes they count for."""
         if self._breaker.counts_calls:
             self.unacked_probes.add(slice_)
+        seqs = [slice_.seqs[index] for index in indices]
+        for seq in seqs if slice_.again else ():
+            self._records.move(slice_.again[seq], RecordState.PRODUCING)
         return self._producing.add(
             slice_.partition,
             returned,
-            [slice_.seqs[index] for index in indices],
-            [lane_in(slice_, index) for index in indices],
+            seqs,
+            [slice_.lane_at(index) for index in indices],
             slice_ if slice_ in self.unacked_probes else None,
         )
 
@@ -322,10 +331,11 @@ class Completion:
     def _finish_produced(self, production: Production, now: float) -> None:
         """Finish the records of a call whose results are all acked."""
         partition, seqs = production.partition, production.seqs
-        is_new = _is_new(partition, seqs)
+        is_new = self._is_new(partition, seqs)
+        failed = self._records.of(partition)
         for seq in seqs:
-            if seq in partition.failed:
-                partition.on_failure_resolved(seq)
+            if seq in failed:
+                self._records.finish(failed[seq])
         partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
         self._counters.count(Outcome.DONE, len(seqs))
         if self.observer is not None:
@@ -336,8 +346,8 @@ class Completion:
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Move the records of a call up the ladder: one of its results was refused."""
         partition = production.partition
-        together = self._failures.together() if len(production.seqs) > 1 else None
-        is_new = _is_new(partition, production.seqs)
+        together = self._retry_queue.together() if len(production.seqs) > 1 else None
+        is_new = self._is_new(partition, production.seqs)
         refused = [
             self._fail(partition, message, seq, lane, refusal, now, together=together)
             for message, seq, lane in zip(
@@ -365,7 +375,7 @@ class Completion:
         called_at: float = 0.0,
     ) -> FailedRecord:
         """Record a failed call of a record, and report it."""
-        failed = self._failures.add(
+        failed = self._retry_queue.add(
             partition, message, seq, lane, failure, now, calls, together, called_at
         )
         if isinstance(failure.error, CallAgain):
@@ -434,7 +444,7 @@ class Completion:
             return
         lanes: list[Hashable] = [None]
         if not slice_.is_batch:
-            lanes = [lane_name(slice_.partition, lane_in(slice_, index)) for index in indices]
+            lanes = [lane_name(slice_.partition, slice_.lane_at(index)) for index in indices]
         breaker.returned(
             count, now, slice_, is_new=slice_.is_new, lanes=lanes, began=slice_.started
         )
@@ -442,7 +452,7 @@ class Completion:
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a failed record its final outcome and release its lane."""
         partition = failed.partition
-        partition.on_failure_resolved(failed.seq)
+        self._records.finish(failed)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
         if self.observer is not None:
             self.observer.left(failed, outcome, now)
@@ -455,10 +465,10 @@ class Completion:
             self._counters.unroutable += 1
         return outcome
 
-
-def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
-    """Return whether the records of one call were called for the first time."""
-    return partition.retry_level.level is None and not any(seq in partition.failed for seq in seqs)
+    def _is_new(self, partition: Partition, seqs: Iterable[int]) -> bool:
+        """Return whether the records of one call were called for the first time."""
+        failed = self._records.of(partition)
+        return partition.retry_level.level is None and not any(seq in failed for seq in seqs)
 
 
 def lane_name(partition: Partition, lane: Lane | None) -> Hashable:

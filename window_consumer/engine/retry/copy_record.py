@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from attrs import frozen
 
-from window_consumer.engine.retry.policy import Detail, FailedRecord
+from window_consumer.engine.retry.failed_record import Detail, FailedRecord
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.protocols import Copy

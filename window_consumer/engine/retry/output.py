@@ -91,6 +91,8 @@ class Output:
         self._limit = budget.limit * RESULTS_SHARE
         self._jitter = jitter
         self._counters = counters
+        self._sending: dict[Production, None] = {}
+        """Those in flight, or to be sent at once."""
         self._waiting: deque[Production] = deque()
         self._due: list[tuple[float, int, Production]] = []
         self._ties = count()
@@ -157,6 +159,10 @@ class Output:
         """So many results are unacked that nothing new may start."""
         return self.bytes > self._limit
 
+    def is_sending(self, partition: Partition) -> bool:
+        """Return whether results of a partition are on their way to the broker."""
+        return any(each.partition is partition for each in self._sending)
+
     def to_send(self) -> Iterator[Production]:
         """Yield the productions to send now, up to the unacked limit.
 
@@ -169,7 +175,7 @@ class Output:
                 return
             self._waiting.popleft()
             if not production.partition.owned:
-                self.bytes -= production.size
+                self.over(production)
                 continue
             production.sent, production.answers = len(production.to_send), 0
             self.unacked += production.sent
@@ -207,7 +213,7 @@ class Output:
         self._counters.publish_failures += 1
         production.first = index
         production.failures += 1
-        production.partition.publishing -= 1
+        del self._sending[production]
         production.alone = production.alone or why.too_large
         delay_s = PUBLISH_BACKOFF.backoff(production.failures, self._jitter)
         production.due = now if why.too_large else now + delay_s
@@ -238,10 +244,9 @@ class Output:
     def over(self, production: Production) -> None:
         """Discard results that are acked, refused or obsolete; their lanes stay held."""
         self.bytes -= production.size
-        partition = production.partition
-        if partition.owned:
-            partition.publishing -= 1
-            partition.let_go(production.size)
+        self._sending.pop(production, None)
+        if production.partition.owned:
+            production.partition.let_go(production.size)
 
     def resend_due(self, now: float) -> None:
         """Resend the results whose wait is over."""
@@ -253,5 +258,5 @@ class Output:
         return self._due[0][0] if self._due else None
 
     def _wait(self, production: Production) -> None:
-        production.partition.publishing += 1
+        self._sending[production] = None
         self._waiting.append(production)

@@ -8,14 +8,12 @@ without end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from window_consumer.engine.retry.retry_topics import Level, next_level
-from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
-from window_consumer.model.copy_headers import Hop
+from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.model.errors import (
     Fatal,
     NotCalled,
@@ -24,13 +22,7 @@ from window_consumer.model.errors import (
     RetryLater,
     StalledError,
 )
-from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
-
-if TYPE_CHECKING:
-    from window_consumer.engine.partition import Partition
-    from window_consumer.engine.scheduling.lanes import Lane
-    from window_consumer.model.record import Message
 
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
@@ -39,92 +31,6 @@ MAX_LATE_S = 1.0
 
 Jitter = Callable[[], float]
 """Returns a number in [0, 1); the runtime passes random.random, tests a function of their own."""
-
-
-class Detail(Enum):
-    """How much a copy contains; each step follows if the one before was too large."""
-
-    FULL = "full"
-    WITHOUT_ERROR_TEXTS = "without error texts"
-    REFERENCE = "a reference to the value"
-
-
-@define(eq=False)
-class FailedRecord:
-    """A record that failed at least once and has no final outcome yet."""
-
-    partition: Partition
-    message: Message
-    seq: int
-    lane: Lane | None
-    attempts: int
-    """Handler calls so far, since it was delivered from its current topic."""
-    failure: Failure
-    """The last failure."""
-    first_failure: float
-    last_failure: float
-    """When it failed first and last, in monotonic seconds."""
-    due: float = 0.0
-    """When it is retried, if it is."""
-    reason: Reason | None = None
-    """Why it leaves; None while it is retried."""
-    end: WhenSpent = "dead_letter"
-    """What happens to it at the end of the ladder."""
-    level: Level | None = None
-    """The retry level that it leaves for; None at the end of the ladder."""
-    detail: Detail = Detail.FULL
-    publish_failures: int = 0
-    together: object | None = None
-    """Failed records with the same object and the same ``due`` are called again in one batch."""
-    deaths: int = 0
-    """Handler calls that ended the process of their slot; the attempts include them."""
-    called_at: float = 0.0
-    """When its last call began, in monotonic seconds."""
-    in_batch: bool = False
-    """Its last call failed for a whole batch: that is no verdict on this record."""
-    alone: bool = False
-    """It is called alone from now on, also by batch handlers."""
-    is_decided: bool = True
-    """False while the breaker may hold it although its attempts are spent."""
-    released: bool = False
-    """It leaves when it fails once more, whatever the breaker has found out."""
-    asked_later: int = 0
-    """Handler calls that asked for a later one; the attempts include them."""
-    spared: int = 0
-    """Attempts that are not charged: the breaker was finding out why many calls fail."""
-    in_doubt: int = 0
-    """Those of them that are charged after all if the breaker finds poison."""
-    uncalled: int = 0
-    """Those of the attempts for which no handler was called: see ``CallAgain``."""
-    is_stray: bool = False
-    """It has not failed here; it moves to another partition of its topic (``lane_ownership``)."""
-    hold: LaneHold = NO_HOLD
-    """The hold on its lane, until it has its final outcome."""
-
-    @property
-    def is_dropped(self) -> bool:
-        """It leaves without a copy."""
-        return self.reason is not None and self.level is None and self.end == "drop"
-
-    @property
-    def asks_later(self) -> bool:
-        """Its last call asked for a later one."""
-        return isinstance(self.failure.error, RetryLater)
-
-    @property
-    def hop(self) -> Hop:
-        """Its history before this delivery."""
-        return self.partition.retry_level.hop_of(self.message)
-
-    @property
-    def charged(self) -> int:
-        """The attempts since it was delivered that count."""
-        return self.attempts - self.spared - self.uncalled
-
-    @property
-    def calls(self) -> int:
-        """Handler calls so far, over all hops."""
-        return self.hop.attempts + self.attempts - self.uncalled
 
 
 @frozen
@@ -141,6 +47,38 @@ class Spent:
     reason: Reason
     end: WhenSpent = "dead_letter"
     level: Level | None = None
+
+
+PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
+"""Reasons to leave that another call may resolve once the cause is over. The call of a stalled
+record may still be running."""
+
+JUDGED = PARDONED | {Reason.STALLED}
+"""Reasons to leave about which the breaker decides: an outage causes them, too."""
+
+
+class RetryGroup:
+    """Lets the failed records of one batch continue together. Owner: poll thread.
+
+    Records with equal waits come back in one batch, so they share one jitter. All records of a lane
+    that may be called again take the step of the first. Otherwise two of them could be called at
+    once, or the later one first.
+    """
+
+    def __init__(self, draw: float):
+        self._draw = draw
+        self._steps: dict[Lane, Retry | Spent] = {}
+
+    def jitter(self) -> float:
+        """Return the same number for all of them."""
+        return self._draw
+
+    def step_of(self, lane: Lane | None, step: Retry | Spent) -> Retry | Spent:
+        """Return a record's next step: its own, or that of the first record of its lane."""
+        leaves_alone = isinstance(step, Spent) and step.reason not in PARDONED
+        if lane is None or leaves_alone:
+            return step
+        return self._steps.setdefault(lane, step)
 
 
 @frozen

@@ -7,22 +7,56 @@ rest, as the start cell's records may fail for ever.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from weakref import WeakKeyDictionary
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.record_line import RecordLine
+from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 
 Alike = tuple[Partition, int, object]
 """What records that may share a slice have in common: partition, attempts, and the key if each key
 has a rate."""
 
-Lines = dict[Alike, deque[FailedRecord]]
+Lines = OrderedDict[Alike, "ReadyLine"]
 """The line whose first record is called next is in front."""
+
+
+class ReadyLine(RecordLine):
+    """Records that may share a slice. It is removed from its lines with its last record."""
+
+    __slots__ = ("alike", "lines")
+
+    def __init__(self, alike: Alike, lines: Lines):
+        super().__init__(RecordState.READY)
+        self.alike = alike
+        self.lines = lines
+
+    @property
+    def partition(self) -> Partition:
+        """The partition of all its records."""
+        return self.alike[0]
+
+    def remove(self, failed: FailedRecord) -> None:
+        """Remove a record, and the line if it was the last."""
+        super().remove(failed)
+        if not self._records:
+            del self.lines[self.alike]
+
+    def move(self, lines: Lines, state: RecordState) -> None:
+        """Move all of its records to other lines, in a state that may be another one."""
+        del self.lines[self.alike]
+        if self.state is not state:
+            self.state = self.state.to(state)
+        other = lines.setdefault(self.alike, self)
+        if other is self:
+            self.lines = lines
+        for failed in () if other is self else self:
+            other.append(failed)
 
 
 class ReadyCalls:
@@ -31,10 +65,10 @@ class ReadyCalls:
     def __init__(self) -> None:
         self.rates: RateLimits | None = None
         """Set if a rate limits calls."""
-        self._usual: Lines = {}
-        self._urgent: Lines = {}
+        self._usual: Lines = OrderedDict()
+        self._urgent: Lines = OrderedDict()
         """Those of the start cells of full windows."""
-        self._dry: Lines = {}
+        self._dry: Lines = OrderedDict()
         """Those that were found to wait for their rate since the last check."""
         self._urgent_next = True
         self._searched: WeakKeyDictionary[Partition, int] = WeakKeyDictionary()
@@ -44,60 +78,64 @@ class ReadyCalls:
         """The next call of some record may be due."""
         return bool(self._usual or self._urgent)
 
-    def add(self, records: Iterable[FailedRecord]) -> None:
-        """Add records, each at the end of its line."""
-        for failed in records:
-            self._line_of(failed, end=-1).append(failed)
+    def __len__(self) -> int:
+        every = (self._usual, self._urgent, self._dry)
+        return sum(len(line) for lines in every for line in lines.values())
 
-    def put_back(self, records: Sequence[FailedRecord]) -> None:
-        """Add records whose call was dispatched and did not start, in front."""
-        for failed in reversed(records):
-            self._line_of(failed, end=0).appendleft(failed)
+    def append(self, failed: FailedRecord) -> None:
+        """Add a record at the end of its line."""
+        self._line_of(failed, in_front=False).append(failed)
 
-    def remove(self, failed: FailedRecord) -> bool:
-        """Remove a record; return False if it is not among them. Walks all of them."""
-        for lines in (self._usual, self._urgent, self._dry):
-            for alike, line in lines.items():
-                if failed in line:
-                    line.remove(failed)
-                    if not line:
-                        del lines[alike]
-                    return True
-        return False
+    def put_first(self, failed: FailedRecord) -> None:
+        """Add a record in front of its line."""
+        self._line_of(failed, in_front=True).put_first(failed)
 
-    def remove_all(self, records: Iterable[FailedRecord]) -> list[FailedRecord]:
-        """Remove those of these records that are among them, and return them."""
-        wanted, found = set(records), []
-        for lines in (self._usual, self._urgent, self._dry):
-            for alike, line in list(lines.items()):
-                if not wanted.isdisjoint(line):
-                    found += [each for each in line if each in wanted]
-                    lines[alike] = deque(each for each in line if each not in wanted)
-                    if not lines[alike]:
-                        del lines[alike]
+    def _line_of(self, failed: FailedRecord, *, in_front: bool) -> ReadyLine:
+        """Return a record's line: that of its batch if its batch is at this end of one."""
+        alike = self._alike(failed)
+        if failed.together is not None:
+            for lines in (self._urgent, self._usual):
+                line = lines.get(alike)
+                neighbour = line and (line.first if in_front else line.last)
+                if line and neighbour and _same_batch(neighbour, failed):
+                    return line
+        partition, cells = failed.partition, failed.partition.window.cells
+        is_urgent = partition.is_full and cells and failed.seq < cells[0].end_seq
+        lines = self._urgent if is_urgent else self._usual
+        found = lines.get(alike)
+        if found is None:
+            found = lines[alike] = ReadyLine(alike, lines)
         return found
 
     def refill(self) -> None:
         """Look again at the records that waited for their rate: they became ready first."""
-        if self._dry:
-            usual, self._usual, self._dry = self._usual, self._dry, {}
-            for alike, line in usual.items():
-                self._usual.setdefault(alike, deque()).extend(line)
+        if not self._dry:
+            return
+        later, self._usual, self._dry = self._usual, self._dry, OrderedDict()
+        for line in self._usual.values():
+            line.state = line.state.to(RecordState.READY)
+        for line in list(later.values()):
+            line.move(self._usual, RecordState.READY)
 
-    def take(self, at_most: int) -> list[FailedRecord]:
-        """Return records of one partition and equal attempts, which are called now.
+    def next_line(self) -> ReadyLine | None:
+        """Return the line whose first record is called next; None if there is none."""
+        self._search()
+        urgent = self._urgent and (self._urgent_next or not self._usual)
+        return next(iter((self._urgent if urgent else self._usual).values()), None)
 
-        Empty if there are none. Records of a batch that are called again together are not
-        separated, so there may be more than ``at_most``, but never more than a batch holds.
+    def take(self, line: ReadyLine, at_most: int) -> list[FailedRecord]:
+        """Return the first records of a line, which are called now; none if its rate is used up.
+
+        Records of a batch that are called again together are not separated, so there may be more
+        than ``at_most``, but never more than a batch holds.
         """
-        while self:
-            self._search()
-            urgent = bool(self._urgent) and (self._urgent_next or not self._usual)
-            records = self._take_from(self._urgent if urgent else self._usual, at_most)
-            if records:
-                self._urgent_next = not urgent
-                return records
-        return []
+        room = self._room(line, at_most)
+        if not room:
+            line.move(self._dry, RecordState.HELD_BY_RATE)
+            return []
+        self._urgent_next = line.lines is not self._urgent
+        line.lines.move_to_end(line.alike)
+        return _whole_batches(line, room)
 
     def _search(self) -> None:
         """Make the next line's records urgent that are in the start cell of a full window.
@@ -109,55 +147,23 @@ class ReadyCalls:
             if partition.is_full and self._searched.get(partition) != cell:
                 self._searched[partition] = cell
                 for alike in [each for each in self._usual if each[0] is partition]:
-                    self.add(self._usual.pop(alike))
+                    for failed in self._usual.pop(alike):
+                        self.append(failed)
             return
 
-    def _take_from(self, lines: Lines, at_most: int) -> list[FailedRecord]:
-        """Take from the first line; remove it if nothing of it can be called now."""
-        alike = partition, _, _ = next(iter(lines))
-        line = lines.pop(alike)
-        if not partition.may_start:
-            partition.held_calls.extend(line)
-            return []
-        if not partition.is_active:
-            return []
-        room = self._room(line, at_most)
-        if not room:
-            self._dry.setdefault(alike, deque()).extend(line)
-            return []
-        records = [line.popleft() for _ in range(min(room, len(line)))]
-        if line and records[-1].together is not None:
-            _keep_together(records, line)
-        if line:
-            lines[alike] = line
-        return records
-
-    def _room(self, line: Sequence[FailedRecord], at_most: int) -> int:
+    def _room(self, line: ReadyLine, at_most: int) -> int:
         """Return how many records of a line may be called now."""
-        rates = self.rates
-        if rates is None:
+        rates, first = self.rates, line.first
+        if rates is None or first is None:
             return at_most
-        partition, message = line[0].partition, line[0].message
-        if not rates.may_start(partition, message):
+        if not rates.may_start(first.partition, first.message):
             return 0
-        bucket = rates.bucket(partition, message)
+        bucket = rates.bucket(first.partition, first.message)
         # They came in one list, so the burst suffices for them: they wait until it is available.
         if bucket.room < min(_batch_in_front(line), rates.rules.burst):
             rates.refused(bucket)
             return 0
         return min(at_most, bucket.room)
-
-    def _line_of(self, failed: FailedRecord, *, end: int) -> deque[FailedRecord]:
-        """Return a record's line: that of its batch if its batch is at this end of one."""
-        alike = self._alike(failed)
-        if failed.together is not None:
-            for lines in (self._urgent, self._usual):
-                line = lines.get(alike)
-                if line and _same_batch(line[end], failed):
-                    return line
-        partition, cells = failed.partition, failed.partition.window.cells
-        is_urgent = partition.is_full and cells and failed.seq < cells[0].end_seq
-        return (self._urgent if is_urgent else self._usual).setdefault(alike, deque())
 
     def _alike(self, failed: FailedRecord) -> Alike:
         key: object = None
@@ -172,27 +178,24 @@ class ReadyCalls:
         return failed.partition, failed.attempts, key
 
 
-def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> None:
-    """Move records between this call and the waiting line, so that no batch is separated."""
-    last = records[-1]
-    if not _same_batch(last, line[0]):
-        return
-    first = len(records) - 1
-    while first and _same_batch(last, records[first - 1]):
-        first -= 1
-    if first:
-        line.extendleft(reversed(records[first:]))
-        del records[first:]
-    else:
-        while line and _same_batch(last, line[0]):
-            records.append(line.popleft())
+def _whole_batches(line: RecordLine, most: int) -> list[FailedRecord]:
+    """Return the first records of a line, fewer or more than ``most`` to separate no batch."""
+    waiting = iter(line)
+    records = list(islice(waiting, most))
+    behind = next(waiting, None)
+    if behind is None or behind.together is None or not _same_batch(records[-1], behind):
+        return records
+    of_batch = partial(_same_batch, behind)
+    first = len(records) - sum(1 for _ in takewhile(of_batch, reversed(records)))
+    return records[:first] or [*records, behind, *takewhile(of_batch, waiting)]
 
 
-def _batch_in_front(line: Sequence[FailedRecord]) -> int:
+def _batch_in_front(line: RecordLine) -> int:
     """Return how many records are called together with the first one."""
-    if line[0].together is None:
+    first = next(iter(line))
+    if first.together is None:
         return 1
-    return sum(1 for _ in takewhile(partial(_same_batch, line[0]), line))
+    return sum(1 for _ in takewhile(partial(_same_batch, first), line))
 
 
 def _same_batch(one: FailedRecord, other: FailedRecord) -> bool:

@@ -11,14 +11,15 @@ the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from attrs import frozen
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.regrouping import lane_in
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.failed_records import FailedRecords
+from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
@@ -35,7 +36,8 @@ class BatchHalf:
     seqs: list[int]
     hold: LaneHold
     """The lanes of its records; records that failed before hold their own."""
-    attempt: int
+    again: Sequence[FailedRecord] = ()
+    """Its records, if they had failed before the call on which the process died."""
     after: Sequence[int] = ()
     """Sequence numbers that must all be finished before it goes out."""
 
@@ -47,33 +49,32 @@ class BatchHalf:
             return False
         return not any(map(partition.window.is_open, self.after))
 
-    def failed_before(self) -> list[FailedRecord]:
-        """Return its records, which had failed before the call on which the process died."""
-        return [self.partition.failed[seq] for seq in self.seqs]
-
 
 class BatchBisection:
     """The undispatched halves of one worker. Owner: poll thread."""
 
-    def __init__(self, call_again: Callable[[Iterable[FailedRecord]], None]):
-        self._call_again = call_again
+    def __init__(self, failed_records: FailedRecords):
+        self._failed_records = failed_records
         self._waiting: dict[Partition, list[BatchHalf]] = {}
 
     def part(self, slice_: Slice) -> None:
         """Split a batch that ended its process; its lanes are held until its halves go out."""
-        partition, attempt = slice_.partition, slice_.call.attempt
-        lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
+        partition = slice_.partition
+        lanes = [slice_.lane_at(index) for index in range(len(slice_.messages))]
         halves: list[BatchHalf] = []
         first, second = parted(lanes)
         in_one_lane = lanes[0] is not None and len(set(lanes)) == 1
         for indices in (first, second):
-            held = (lanes[index] for index in indices if attempt == 1)
+            seqs = [slice_.seqs[index] for index in indices]
+            again = [slice_.again[seq] for seq in seqs if seq in slice_.again]
+            for failed in again:
+                self._failed_records.move(failed, RecordState.CHOSEN)
             half = BatchHalf(
                 partition,
                 [slice_.messages[index] for index in indices],
-                [slice_.seqs[index] for index in indices],
-                partition.ordering.acquire(held),
-                attempt,
+                seqs,
+                partition.ordering.acquire(() if again else (lanes[index] for index in indices)),
+                again,
                 halves[0].seqs if halves and in_one_lane else (),
             )
             halves.append(half)
@@ -92,15 +93,20 @@ class BatchBisection:
                 return half
         return None
 
+    def start(self, half: BatchHalf) -> None:
+        """Record that a half goes out whose records failed before."""
+        self._failed_records.start(half.again)
+
     def dissolve(self, partition: Partition) -> None:
         """Put the records of undispatched halves back, to wait like any others."""
         halves = self._waiting.pop(partition, ())
         records: list[tuple[int, Message]] = []
         for half in halves:
-            if half.attempt > 1:
+            if half.again:
                 # They hold their own lanes, and may have to wait for their first half.
                 if partition.is_suspended:
-                    self._call_again(half.failed_before())
+                    for failed in half.again:
+                        self._failed_records.move(failed, RecordState.READY)
                 else:
                     self._waiting.setdefault(partition, []).append(half)
                 continue
@@ -111,7 +117,7 @@ class BatchBisection:
                 [message for _, message in records], [seq for seq, _ in records]
             )
         for half in halves:
-            if half.attempt == 1:
+            if not half.again:
                 half.hold.release()
 
     def remove(self, partition: Partition) -> None:

@@ -24,7 +24,7 @@ from operator import attrgetter
 from attrs import frozen
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT, Dispatcher
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
@@ -174,8 +174,9 @@ class BatchDispatcher(Dispatcher):
         half = self._halves.next(self.rates)
         if half is None:
             return None
-        if half.attempt > 1:
-            return super().again(half.failed_before(), now)
+        if half.again:
+            self._halves.start(half)
+            return super().again(half.again, now)
         size = sum(map(len, half.messages))
         slice_ = Slice(half.partition, half.messages, half.seqs, size, half.hold)
         self._charge(slice_)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import RateLimits
@@ -380,6 +380,7 @@ class Dispatcher:
             partition.ordering.acquire(failed.lane for failed in records),
             records[0].attempts + 1,
         )
+        slice_.again = {failed.seq: failed for failed in records}
         slice_.call.uncalled = records[0].uncalled
         self._charge(slice_)
         self._send(slice_, now)

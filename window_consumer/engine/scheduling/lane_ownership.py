@@ -20,12 +20,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from window_consumer.engine.decisions import Outlived, OwnerAway
-from window_consumer.engine.guards.manual_pause import call_held, hold_back
+from window_consumer.engine.guards.manual_pause import hold_back
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.failed_records import FailedRecords
+from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.fault import Failure, Fault
@@ -43,7 +44,7 @@ def stray(partition: Partition, message: Message, seq: int, now: float) -> Faile
     Only the broker's answer may delay it, so its reason is that of an intervention.
     """
     return FailedRecord(
-        partition, message, seq, None, 0, _FAILURE, now, now, reason=Reason.MANUAL, is_stray=True
+        partition, message, seq, None, 0, _FAILURE, now, now, Spent(Reason.MANUAL), is_stray=True
     )
 
 
@@ -65,14 +66,14 @@ class LaneOwnership:
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        failures: RetryQueue,
+        failed_records: FailedRecords,
         completion: Completion,
         *,
         ordered: bool,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
-        self._failures = failures
+        self._failed_records = failed_records
         self._completion = completion
         self._ordered = ordered
         self._sizes: Mapping[str, int] | None = None
@@ -117,7 +118,9 @@ class LaneOwnership:
         strays, self._strays = self._strays, []
         for partition, message, seq in reversed(strays):
             if partition.owned:
-                self._failures.send_home(stray(partition, message, seq, now))
+                going_home = stray(partition, message, seq, now)
+                self._failed_records.enter(going_home)
+                self._failed_records.leave_first(going_home)
 
     def _find_strays(
         self, partitions: int, partition: Partition, run: RecordRun
@@ -179,5 +182,5 @@ class LaneOwnership:
     def _come_home(self, partition: Partition, now: float) -> None:
         partition.set_hold(HoldReason.NOT_OWNER, held=False)
         del self._away[partition]
-        call_held(partition, self._failures)
+        self._failed_records.call_held(partition)
         self._completion.advance(partition, now)

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import is_, itemgetter, length_hint
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, LaneOf
+from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold, LaneOf
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
@@ -35,8 +36,12 @@ from window_consumer.model.record import Call, Message
 
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
+    from window_consumer.engine.retry.failed_record import FailedRecord
 
 T = TypeVar("T")
+
+NONE_FAILED: Mapping[int, FailedRecord] = MappingProxyType({})
+"""For slices of records that are called for the first time."""
 
 
 @frozen(eq=False)
@@ -92,6 +97,7 @@ class Slice:
     """Records of one partition for one slot. Owners: see the module's docstring."""
 
     __slots__ = (
+        "again",
         "bytes",
         "call",
         "claims",
@@ -128,6 +134,8 @@ class Slice:
         self.bytes = size
         self.hold = hold
         """The lanes that its records keep busy."""
+        self.again = NONE_FAILED
+        """Its records by sequence number, if they failed before."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
         """None if its records are unordered: the slot can ignore earlier failures."""
         self.call = Call(attempt, before=partition.retry_level.attempts_before)
@@ -181,6 +189,13 @@ class Slice:
         if not self.started or not claimed:
             return None
         return self.seqs[0 if self.is_batch else claimed - 1]
+
+    def lane_at(self, index: int) -> Lane | None:
+        """Return the lane of the record at ``index``; None if it is unordered."""
+        if self.lane_of is not None:
+            return self.lane_of(self.messages[index])
+        failed = self.again.get(self.seqs[index])
+        return None if failed is None else failed.lane
 
     def begun(self) -> list[Message]:
         """Return the records that the slot has claimed; of a batch all of them run."""
@@ -292,6 +307,7 @@ class Slice:
             self.messages = [messages[i] for i in kept] + self.messages
             self.seqs = [*(seqs[i] for i in kept), *self.seqs]
         over_slice = Slice(self.partition, past_messages, past_seqs, 0, NO_HOLD, self.call.attempt)
+        over_slice.again = self.again
         over_slice.lane_of = self.lane_of
         over_slice.deviations = self.deviations
         over_slice.started = self.started

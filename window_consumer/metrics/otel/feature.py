@@ -15,7 +15,7 @@ from attrs import frozen
 
 from window_consumer.config import OpenTelemetryConfig
 from window_consumer.engine.observer import Observer
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import sdk

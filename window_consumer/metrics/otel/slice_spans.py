@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, SpanKind
 
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.observer import Observer
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.metrics.otel import attributes
 from window_consumer.metrics.otel.spans import SpanBudget, Spans, context_below, links_of

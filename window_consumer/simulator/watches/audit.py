@@ -23,7 +23,7 @@ from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.copy_headers import of_copy, of_source
 from window_consumer.model.outcome import Outcome

@@ -44,8 +44,9 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     abandoned = len(engine.dispatcher.abandoned)
     if abandoned > history.plan.engine.stall.max_abandoned:
         history.violate(f"{member} has abandoned {abandoned} calls")
-    if not 0 <= engine.failures.unacked <= MAX_UNACKED:
-        history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
+    unacked = len(engine.failed_records.unacked)
+    if unacked > MAX_UNACKED:
+        history.violate(f"{member} counts {unacked} copies without an answer")
 
 
 def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> None:
@@ -84,5 +85,5 @@ def _check_partition(history: SimulationHistory, member: Member, partition: Part
         history.violate(f"{place} has {len(cells)} cells")
     if any(len(cell.states) > rules.cell_records for cell in cells):
         history.violate(f"{place} has a cell with more than {rules.cell_records} records")
-    if partition.bytes < 0 or partition.slices < 0 or partition.publishing < 0:
+    if partition.bytes < 0 or partition.slices < 0:
         history.violate(f"{place} let go of something twice")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
-from window_consumer.engine.retry.queue import JUDGED
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import JUDGED
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import Message, Record, TopicPartition

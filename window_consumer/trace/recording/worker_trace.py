@@ -8,7 +8,7 @@ from attrs import evolve
 
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import Message

@@ -1,0 +1,164 @@
+"""All failed records of a worker: which there are, and the state of each.
+
+This object alone moves a record from one state to the next, see ``record_state``. What follows a
+failed call is decided elsewhere (``queue``, ``completion``, the guards).
+
+A waiting record occupies no slot. It is open, its lane is busy and its offset is held until it has
+its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord, Nowhere
+from window_consumer.engine.retry.ready_calls import ReadyCalls
+from window_consumer.engine.retry.record_line import HeldRecords, Places, RecordLine, WaitingRecords
+from window_consumer.engine.retry.record_state import RecordState
+
+_NONE: dict[int, FailedRecord] = {}
+
+
+class FailedRecords:
+    """The failed records of one worker without an outcome. Owner: poll thread."""
+
+    def __init__(self) -> None:
+        self._of: dict[Partition, dict[int, FailedRecord]] = {}
+        """By sequence number, in the order of their first failures."""
+        self._waiting = WaitingRecords()
+        self.ready = ReadyCalls()
+        self._held = HeldRecords()
+        self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
+        """Those about which the breaker decides, in this order."""
+        self._leaving = RecordLine(RecordState.LEAVING)
+        self._unacked = RecordLine(RecordState.UNACKED)
+        """Copies for partitions that have been released stay until the broker has answered."""
+        self._places: Mapping[RecordState, Places] = {
+            RecordState.WAITING: self._waiting,
+            RecordState.READY: self.ready,
+            RecordState.HELD_BY_PARTITION: self._held,
+            RecordState.CHOSEN: RecordLine(RecordState.CHOSEN),
+            RecordState.RUNNING: RecordLine(RecordState.RUNNING),
+            RecordState.PRODUCING: RecordLine(RecordState.PRODUCING),
+            RecordState.HELD_BY_BREAKER: self.spent,
+            RecordState.LEAVING: self._leaving,
+            RecordState.UNACKED: self._unacked,
+            RecordState.STOPPING: RecordLine(RecordState.STOPPING),
+            RecordState.GONE: Nowhere(RecordState.GONE),
+        }
+
+    # ---- questions
+
+    def of(self, partition: Partition) -> dict[int, FailedRecord]:
+        """Return a partition's failed records by sequence number, in order of first failure.
+
+        Nobody else changes them.
+        """
+        return self._of.get(partition, _NONE)
+
+    def __iter__(self) -> Iterator[FailedRecord]:
+        """Yield all records of partitions that have not been released."""
+        for records in self._of.values():
+            yield from records.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    @property
+    def unacked(self) -> Collection[FailedRecord]:
+        """Those whose copies are on their way to the broker."""
+        return self._unacked
+
+    @property
+    def first_leaving(self) -> FailedRecord | None:
+        """The record whose copy is sent next."""
+        return self._leaving.first
+
+    def held(self, partition: Partition) -> Collection[FailedRecord]:
+        """Return the records whose next call waits for their partition."""
+        return self._held.of(partition)
+
+    def next_due(self) -> float | None:
+        """Return when the next waiting record is due; None if none waits."""
+        first = self._waiting.first
+        return None if first is None else first.due
+
+    # ---- transitions
+
+    def enter(self, failed: FailedRecord) -> None:
+        """Take over a record that has just failed: its lane is busy until it has its outcome."""
+        self._of.setdefault(failed.partition, {})[failed.seq] = failed
+        failed.hold = failed.partition.ordering.acquire((failed.lane,))
+
+    def move(self, failed: FailedRecord, state: RecordState) -> None:
+        """Move a record to another state, at the end of its line.
+
+        Raise UnknownRecordStepError, and change nothing, if that is not in the table.
+        """
+        failed.state.to(state)
+        failed.place.remove(failed)
+        self._places[state].append(failed)
+
+    def wait(self, failed: FailedRecord, due: float) -> None:
+        """Let a record wait for its next call, or to be published again."""
+        failed.due = due
+        self.move(failed, RecordState.WAITING)
+
+    def release_due(self, now: float) -> None:
+        """Release records whose wait is over, for their rate included."""
+        self.ready.refill()
+        while (first := self._waiting.first) is not None and first.due <= now:
+            is_called = first.spent is None
+            self.move(first, RecordState.READY if is_called else RecordState.LEAVING)
+
+    def put_back(self, records: Sequence[FailedRecord]) -> None:
+        """Let records be called whose call did not start, before all others."""
+        for failed in reversed(records):
+            failed.state.to(RecordState.READY)
+            failed.place.remove(failed)
+            self.ready.put_first(failed)
+
+    def next_calls(self, at_most: int) -> list[FailedRecord]:
+        """Take records of one partition and equal attempts to be called now; see ``ReadyCalls``."""
+        while (line := self.ready.next_line()) is not None:
+            partition = line.partition
+            if not (partition.may_start and partition.is_active):
+                for failed in list(line):
+                    self.move(failed, RecordState.HELD_BY_PARTITION)
+            elif records := self.ready.take(line, at_most):
+                self.start(records)
+                return records
+        return []
+
+    def start(self, records: Iterable[FailedRecord]) -> None:
+        """Record that a slice takes these records."""
+        for failed in records:
+            self.move(failed, RecordState.RUNNING)
+
+    def call_held(self, partition: Partition) -> None:
+        """Call records that came due while their partition was held back, if it no longer is."""
+        if partition.may_start:
+            for failed in list(self._held.of(partition)):
+                self.move(failed, RecordState.READY)
+
+    def leave_first(self, failed: FailedRecord) -> None:
+        """Let a record leave before all others."""
+        self.move(failed, RecordState.LEAVING)
+        self._leaving.put_first(failed)
+
+    def finish(self, failed: FailedRecord) -> None:
+        """Let go of a record that has its outcome, and release its lane."""
+        self.move(failed, RecordState.GONE)
+        records = self._of.get(failed.partition)
+        if records is not None:
+            del records[failed.seq]
+            if not records:
+                del self._of[failed.partition]
+        failed.hold.release()
+
+    def remove(self, partition: Partition) -> None:
+        """Let go of the records of a partition that is released, but for unacked copies."""
+        for failed in self._of.pop(partition, _NONE).values():
+            if failed.state is not RecordState.UNACKED:
+                self.move(failed, RecordState.GONE)

@@ -1,0 +1,139 @@
+"""Places for failed records: in a line, or sorted by the time for which they wait."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from itertools import count
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.record_state import RecordState
+
+_STALE = 64
+"""This many removed entries are kept in a heap, or as many as it has others."""
+
+
+class Places(Protocol):
+    """The places of one state."""
+
+    def __len__(self) -> int:
+        """Return how many records are there."""
+
+    def append(self, failed: FailedRecord) -> None:
+        """Add a record, in a place that it knows from now on."""
+
+
+class RecordLine:
+    """Records of one state, in order; every operation is O(1). Owner: poll thread."""
+
+    __slots__ = ("_records", "state")
+
+    def __init__(self, state: RecordState):
+        self.state = state
+        self._records: OrderedDict[FailedRecord, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[FailedRecord]:
+        return iter(self._records)
+
+    def __contains__(self, failed: object) -> bool:
+        return failed in self._records
+
+    @property
+    def first(self) -> FailedRecord | None:
+        """The record in front."""
+        return next(iter(self._records), None)
+
+    @property
+    def last(self) -> FailedRecord | None:
+        """The record at the end."""
+        return next(reversed(self._records), None)
+
+    def append(self, failed: FailedRecord) -> None:
+        """Add a record at the end."""
+        self._records[failed] = None
+        failed.place = self
+
+    def put_first(self, failed: FailedRecord) -> None:
+        """Add a record in front, or move it there."""
+        self.append(failed)
+        self._records.move_to_end(failed, last=False)
+
+    def put_last(self, failed: FailedRecord) -> None:
+        """Move a record to the end."""
+        self._records.move_to_end(failed)
+
+    def remove(self, failed: FailedRecord) -> None:
+        """Remove a record."""
+        del self._records[failed]
+
+
+class WaitingRecords:
+    """Records that wait until they are due; each operation is O(log n). Owner: poll thread."""
+
+    state = RecordState.WAITING
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, FailedRecord]] = []
+        """Entries of removed records stay until they come first, or are too many."""
+        self._entries: dict[FailedRecord, int] = {}
+        """The number of each record's entry."""
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, failed: object) -> bool:
+        return failed in self._entries
+
+    @property
+    def first(self) -> FailedRecord | None:
+        """The record that is due first."""
+        return self._heap[0][2] if self._heap else None
+
+    def append(self, failed: FailedRecord) -> None:
+        """Let a record wait until it is ``due``."""
+        number = self._entries[failed] = next(self._numbers)
+        heapq.heappush(self._heap, (failed.due, number, failed))
+        failed.place = self
+
+    def remove(self, failed: FailedRecord) -> None:
+        """Remove a record."""
+        del self._entries[failed]
+        heap = self._heap
+        while heap and not self._is_valid(heap[0]):
+            heapq.heappop(heap)
+        if len(heap) > 2 * len(self._entries) + _STALE:
+            self._heap = list(filter(self._is_valid, heap))
+            heapq.heapify(self._heap)
+
+    def _is_valid(self, entry: tuple[float, int, FailedRecord]) -> bool:
+        _, number, failed = entry
+        return self._entries.get(failed) == number
+
+
+class HeldRecords:
+    """Records that wait for their partition, in a line for each. Owner: poll thread."""
+
+    def __init__(self) -> None:
+        self._lines: WeakKeyDictionary[Partition, RecordLine] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def of(self, partition: Partition) -> Collection[FailedRecord]:
+        """Return the records that a partition holds."""
+        return self._lines.get(partition, ())
+
+    def append(self, failed: FailedRecord) -> None:
+        """Let a record wait for its partition."""
+        line = self._lines.get(failed.partition)
+        if line is None:
+            line = self._lines[failed.partition] = RecordLine(RecordState.HELD_BY_PARTITION)
+        line.append(failed)
