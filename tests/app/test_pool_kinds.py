@@ -19,7 +19,7 @@ import window_consumer
 from tests.integration.members import wait_until
 from window_consumer import App, ConfigError, Record
 from window_consumer.app.limits import bounds_of
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.fault import Failure

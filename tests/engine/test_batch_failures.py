@@ -9,7 +9,7 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import failure, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Expired, Fatal, RetryLater, StalledError

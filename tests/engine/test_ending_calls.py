@@ -11,7 +11,8 @@ from tests.engine.support import ONE_BY_ONE, ORDERS, failure, notes, spent_after
 from tests.engine.test_stalls import hanging
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
-from window_consumer.engine.guards.stalls import ENDING_S, Stalled, StallRules
+from window_consumer.engine.guards.stalls import ENDING_S
+from window_consumer.engine.guards.stuck_calls import Stalled, StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import StalledError

@@ -9,7 +9,7 @@ from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
-from window_consumer.engine.guards.stalls import Stalled, StallRules
+from window_consumer.engine.guards.stuck_calls import Stalled, StallRules
 from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord

@@ -10,7 +10,7 @@ from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED, Laddered
 from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import running_calls
 from window_consumer.model.errors import StalledError

@@ -10,7 +10,7 @@ from tests.engine.support import ONE_BY_ONE, ORDERS, failure, notes, spent_after
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.head_of_line import DEADLINE_S, MOST_TOKENS, SUCCESSES_PER_TOKEN
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
-from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller

@@ -26,7 +26,7 @@ from tests.engine.support import ORDERS, Note
 from tests.logged import events_in, fields_of
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
-from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (

@@ -14,7 +14,7 @@ from tests.logged import events_in, fields_of, lines_of
 from window_consumer.engine.decisions import Outlived, OwnerAway
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.guards.crash_suspects import crashed
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice

@@ -11,7 +11,7 @@ from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, O
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.departures import Departure
-from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord

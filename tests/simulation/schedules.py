@@ -9,7 +9,7 @@ from typing import Literal
 from attrs import evolve
 
 from window_consumer.engine.guards.breaker_state import BreakerRules
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.simulator.schedule import QUIET_WEIGHTS, Handlers, SchedulePlan, draw

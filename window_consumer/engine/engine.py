@@ -56,8 +56,9 @@ from window_consumer.engine.guards.interventions import (
     Interventions,
 )
 from window_consumer.engine.guards.manual_pause import ManualPauses
-from window_consumer.engine.guards.stalls import AbandonedReturned, Stalled, Stalls
+from window_consumer.engine.guards.stalls import Stalls
 from window_consumer.engine.guards.start_gate import StartGate, spent_call
+from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer

@@ -17,7 +17,7 @@ from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
     from window_consumer.engine.guards.breaker_state import BreakerNews
-    from window_consumer.engine.guards.stalls import Stalled
+    from window_consumer.engine.guards.stuck_calls import Stalled
     from window_consumer.engine.partition import Partition
     from window_consumer.engine.retry.failed_record import FailedRecord
     from window_consumer.engine.scheduling.slices import Slice

@@ -14,7 +14,7 @@ from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.breaker_state import BreakerRules
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules

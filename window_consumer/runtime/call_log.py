@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from window_consumer.engine.decisions import Outlived
-from window_consumer.engine.guards.stalls import AbandonedReturned, Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Ending, Stalled
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.model.errors import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.decisions import Outlived
-from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason

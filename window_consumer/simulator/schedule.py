@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.breaker_state import BreakerRules
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import Skip, StalledError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message

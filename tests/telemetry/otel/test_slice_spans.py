@@ -23,7 +23,7 @@ from opentelemetry.trace import TraceFlags
 from tests.engine.driver import Driven
 from tests.engine.support import Note, failure, notes, spent_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
-from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.metrics.otel.slice_spans import (
     GATHER_S,
     MOST_BYTES,

@@ -18,13 +18,11 @@ has returned by now::
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
-
-from attrs import frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.guards.head_of_line import HeadOfLineRelease
+from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled, StallRules
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import PartitionState
 from window_consumer.engine.retry.completion import Completion
@@ -42,48 +40,6 @@ CHECK_S = 0.5
 ENDING_S = 5.0
 """How long a call may take to end, to roll back transactions and close connections. At most
 ``after``."""
-
-
-Ending = Literal["cancelled", "killed"]
-"""How a call is ended: as a coroutine, or with its process."""
-
-
-@frozen
-class StallRules:
-    """The ``stall`` section of a worker's configuration; durations in seconds."""
-
-    after_s: float = float("inf")
-    action: Literal["move", "report"] = "move"
-    max_abandoned: int = 4
-    ends: bool = False
-    """The runtime can end a call from outside: it is a coroutine, or has a process of its own."""
-
-
-@frozen(eq=False)
-class Stalled:
-    """A long-running call whose stack the runtime has to read."""
-
-    slice_: Slice
-    name: TopicPartition
-    offset: int
-    key: bytes | None
-    attempt: int
-    seconds: float
-    abandon: bool
-    """It is abandoned if it is still running; otherwise it is only reported."""
-    is_relief: bool = False
-    """It is not stalled yet, but blocks a window in which everything else is done."""
-    end: bool = False
-    """It is ended if it is still running, and returns as failed."""
-
-
-@frozen
-class AbandonedReturned:
-    """An abandoned call has ended; its result was ignored."""
-
-    name: TopicPartition
-    offset: int
-    seconds: float
 
 
 class Stalls:

@@ -31,7 +31,8 @@ GONE              it has its outcome, or its partition is  never
 From every state it is GONE when its partition is released; only unacked copies stay until they are
 answered. Where the breaker finds poison, calls are charged afterwards: a record in a state of
 ``MAY_BE_CHARGED`` may then leave. A user may skip a record, or send it to the dead letters, from
-each state of ``AT_REST``. An abandoned call is a matter of its slice: its record leaves while the call still runs.
+each state of ``AT_REST``. An abandoned call is a matter of its slice: its record leaves
+while the call still runs.
 """
 
 from __future__ import annotations

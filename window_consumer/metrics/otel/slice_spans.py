@@ -17,7 +17,7 @@ from attrs import frozen
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 
-from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice

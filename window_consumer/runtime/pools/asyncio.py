@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import evolve
 
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import define
 
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.batch_calls import call_batch

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
-from window_consumer.engine.guards.stalls import Ending, Stalled
+from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.fault import Failure
