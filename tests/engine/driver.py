@@ -114,11 +114,11 @@ class Driven:
     @property
     def unacked_bytes(self) -> int:
         """The bytes of all results that the broker has not answered."""
-        return self.engine.producing.bytes
+        return self.engine.output.bytes
 
     @unacked_bytes.setter
     def unacked_bytes(self, size: int) -> None:
-        self.engine.producing.bytes = size
+        self.engine.output.bytes = size
 
     @property
     def last_published(self) -> list[FailedRecord]:

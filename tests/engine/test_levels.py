@@ -270,7 +270,7 @@ def test_a_level_with_a_full_buffer_is_paused_and_goes_on_behind_it() -> None:
         driven.tick(0.01)
     partition = driven.engine.partitions[RETRIED]
     assert driven.last.resume == [(RETRIED, 40)]
-    assert (partition.window.next_offset, partition.paused) == (40, False)
+    assert (partition.window.next_offset, partition.is_fetched) == (40, True)
 
 
 # ---- lanes

@@ -366,7 +366,7 @@ def test_a_sample_of_a_lost_partition_is_followed_by_another() -> None:
     driven.engine.on_lost([sample.partition.name], driven.now)
     driven.finish(sample)
     driven.tick(1.0)
-    assert [each.partition.owned for each in driven.out] == [True]
+    assert [each.partition.accepts_results for each in driven.out] == [True]
     assert state(driven) is BreakerState.OPEN
 
 

@@ -65,7 +65,7 @@ def test_a_partition_that_is_gone_cannot_be_revoked() -> None:
 
 
 def standing(partition: Partition) -> tuple[PartitionState, bool, bool]:
-    return partition.state, partition.owned, partition.is_active
+    return partition.state, partition.accepts_results, partition.is_assigned
 
 
 def test_results_count_until_a_revoked_partition_is_gone() -> None:
@@ -93,7 +93,7 @@ def test_what_is_assigned_to_a_worker_that_stops_is_revoking_from_the_start() ->
 
 
 @pytest.mark.parametrize(
-    ("reason", "may_start", "is_suspended", "may_take_in"),
+    ("reason", "starts_calls", "is_suspended", "takes_in"),
     [
         (HoldReason.MANUAL, False, True, True),
         (HoldReason.NOT_OWNER, False, True, False),
@@ -102,14 +102,14 @@ def test_what_is_assigned_to_a_worker_that_stops_is_revoking_from_the_start() ->
     ],
 )
 def test_each_reason_holds_back_its_own_part(
-    reason: HoldReason, *, may_start: bool, is_suspended: bool, may_take_in: bool
+    reason: HoldReason, *, starts_calls: bool, is_suspended: bool, takes_in: bool
 ) -> None:
     partition = the_partition(Driven())
-    assert partition.may_start
-    assert partition.may_take_in
+    assert partition.starts_calls
+    assert partition.takes_in
     partition.set_hold(reason, held=True)
-    found = (partition.may_start, partition.is_suspended, partition.may_take_in)
-    assert found == (may_start, is_suspended, may_take_in)
+    found = (partition.starts_calls, partition.is_suspended, partition.takes_in)
+    assert found == (starts_calls, is_suspended, takes_in)
 
 
 def test_a_partition_goes_on_when_the_last_reason_is_gone() -> None:
@@ -120,10 +120,10 @@ def test_a_partition_goes_on_when_the_last_reason_is_gone() -> None:
     driven.engine.on_halted(RETRIED, driven.now, halted=True)
     assert copies.holds == {HoldReason.NOT_OWNER, HoldReason.MANUAL}
     driven.assign(ORDERS)
-    assert not copies.may_start
+    assert not copies.starts_calls
     driven.engine.on_halted(RETRIED, driven.now, halted=False)
     assert not copies.holds
-    assert copies.may_start
+    assert copies.starts_calls
 
 
 def test_retries_that_are_due_while_it_is_paused_wait_in_the_partition() -> None:

@@ -234,7 +234,7 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     watched: list[Sequence[TopicPartition]] = []
     engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
     engine.on_assigned([Assigned(name, 0) for name in (LEVEL, PAUSED)], clock.now())
-    engine.partitions[PAUSED].paused = True
+    engine.partitions[PAUSED].set_hold(HoldReason.BACKPRESSURE, held=True)
     engine.budget.should_resume = lambda *_: False  # type: ignore[method-assign] # it stays so
     source, nothing = Read(clock, loops), NothingWaits()
     parts = parts_of(source, engine, clock, assignments=nothing, on_paused=watched.append)

@@ -51,7 +51,7 @@ class ForgetsTheEpoch(Engine):
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         heir = self.partitions.get(slice_.partition.name)
-        if not slice_.partition.owned and heir is not None:
+        if not slice_.partition.accepts_results and heir is not None:
             self.dispatcher.back(slice_)
             for seq in slice_.seqs:
                 if heir.window.is_open(seq):
@@ -170,7 +170,7 @@ class FreesTheLaneOfAFailedRecord(Engine):
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         super().on_completion(slice_, now)
-        if slice_.partition.owned:
+        if slice_.partition.accepts_results:
             for failed in self.failed_records.of(slice_.partition).values():
                 failed.hold.release()
 
@@ -318,7 +318,7 @@ class CountsTheResultOfAnAbandonedCall(Engine):
         given_up = slice_ in self.dispatcher.abandoned
         super().on_completion(slice_, now)
         partition = slice_.partition
-        if given_up and partition.owned and partition.window.is_open(slice_.seqs[0]):
+        if given_up and partition.accepts_results and partition.window.is_open(slice_.seqs[0]):
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
 
 
@@ -348,7 +348,7 @@ class FreesTheLaneOfACallThatIsEnding(Engine):
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         super().on_looked_at(stalled, failure, now)
         partition = stalled.slice_.partition
-        if stalled.end and failure is not None and partition.owned:
+        if stalled.end and failure is not None and partition.accepts_results:
             stalled.slice_.hold.release()
             self.dispatcher.wake(partition)
 

@@ -26,8 +26,8 @@ class FinishesBeforeTheAcks(Engine):
     def on_produced(
         self, production: Production, index: int, error: PublishFailedError | None, now: float
     ) -> None:
-        if self.producing.answered(production, index, error) and production.partition.owned:
-            self.producing.over(production)
+        if self.output.answered(production, index, error) and production.partition.accepts_results:
+            self.output.over(production)
             for seq in production.seqs:
                 failed = self.failed_records.of(production.partition).get(seq)
                 if failed is not None:
@@ -44,7 +44,7 @@ class WaitsForTheFirstAckOnly(Engine):
     ) -> None:
         if error is None and not production.answers:
             production.results = production.results[:1]
-            self.producing.unacked -= production.sent - 1
+            self.output.unacked -= production.sent - 1
             production.sent = 1
         elif production.answers >= production.sent:
             return
@@ -56,7 +56,7 @@ class SendsOnlyTheLostOnesAgain(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        honest = self.producing.advance
+        honest = self.output.advance
 
         def go_on(production: Production, now: float) -> bool:
             lost = production.error
@@ -64,7 +64,7 @@ class SendsOnlyTheLostOnesAgain(Engine):
                 production.results = [*production.results[: lost[0] + 1]]
             return honest(production, now)
 
-        self.producing.advance = go_on  # type: ignore[method-assign] # a planted bug
+        self.output.advance = go_on  # type: ignore[method-assign] # a planted bug
 
 
 class FreesTheLaneWhileResultsAreOut(Engine):
@@ -97,7 +97,7 @@ class TriesARefusalForEver(Engine):
         def refusal(production: Production) -> Failure | None:  # noqa: ARG001 - that is the bug
             return None
 
-        self.producing.refusal = refusal  # type: ignore[method-assign] # a planted bug
+        self.output.refusal = refusal  # type: ignore[method-assign] # a planted bug
 
 
 class TakesInAnyNumberOfResults(Engine):
@@ -105,4 +105,4 @@ class TakesInAnyNumberOfResults(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.producing._limit = 1e12
+        self.output._limit = 1e12

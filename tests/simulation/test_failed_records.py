@@ -23,14 +23,14 @@ class Checked(Engine):
         decisions = super().on_tick(now)
         records = self.failed_records
         known = list(records)
-        late = [each for each in records.unacked if not each.partition.owned]
+        late = [each for each in records.unacked if not each.partition.accepts_results]
         assert len(known) + len(late) == sum(map(len, records._places.values()))
         for failed in known:
             assert failed in failed.place, failed  # type: ignore[operator] # all that are known have one
             assert failed.partition.window.is_open(failed.seq), failed
         running = {seq for each in self.dispatcher.out for seq in each.again}
         for failed in known:
-            if failed.state is RecordState.RUNNING and failed.partition.is_active:
+            if failed.state is RecordState.RUNNING and failed.partition.is_assigned:
                 assert failed.seq in running, failed
         return decisions
 

@@ -63,7 +63,6 @@ from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
@@ -155,9 +154,9 @@ class Engine:
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
-        self.producing = Output(rules.slots, self.budget, jitter, self.counters)
+        self.output = Output(rules.slots, self.budget, jitter, self.counters)
         self.completion = Completion(
-            self.breaker, self.dispatcher, self.retry_queue, self.producing, self.counters
+            self.breaker, self.dispatcher, self.retry_queue, self.output, self.counters
         )
         self.stalls = Stalls(
             rules.stall,
@@ -174,7 +173,7 @@ class Engine:
             self.breaker,
             self.dispatcher,
             self.retry_queue,
-            self.producing,
+            self.output,
             self.completion,
             self.suspects,
             self.budget,
@@ -300,10 +299,10 @@ class Engine:
         messages = batch.messages
         count = len(messages)
         self.counters.delivered += count
-        if partition is None or not partition.is_active:
+        if partition is None or not partition.is_assigned:
             self.counters.stale += count
             if partition is not None:
-                partition.refused_records = True
+                partition.refuse(messages)
             return True
         if partition.is_beyond_log(messages):
             self.counters.stale += count
@@ -353,7 +352,7 @@ class Engine:
         self.durations.record(slice_)
         if self.observer is not None:
             self.observer.over(slice_, now)
-        if slice_.partition.owned:
+        if slice_.partition.accepts_results:
             self.completion.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
@@ -392,7 +391,7 @@ class Engine:
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
     ) -> None:
         """Finish a record whose copy was acked; otherwise keep it open and retry."""
-        if failed.partition.owned:
+        if failed.partition.accepts_results:
             self.completion.copied(failed, error, now)
         else:
             self.failed_records.finish(failed)
@@ -460,10 +459,8 @@ class Engine:
         self.start_gate.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
-            if partition is not None and partition.is_active:
+            if partition is not None and partition.is_assigned:
                 partition.revoke()
-                has_suspects = HoldReason.CRASH_SUSPECTS in partition.holds
-                partition.is_tried = partition.has_started and not has_suspects
                 self.suspects.remove(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.completion.take_back(slice_, now)
@@ -485,7 +482,7 @@ class Engine:
         for name in owned:
             partition = self.partitions[name]
             crash_history = partition.commit.crash_history
-            if crash_history is not None and partition.is_tried and not partition.slices:
+            if crash_history is not None and partition.has_run_freely and not partition.slices:
                 crash_history.absolve()
             commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:
@@ -550,14 +547,14 @@ class Engine:
         suspects: list[Outlived] = []
         for slice_ in list(self.dispatcher.out):
             partition = slice_.partition
-            if not partition.owned:
+            if not partition.accepts_results:
                 continue
             begun = slice_.begun()
             suspects.extend(
                 Outlived(partition.name, message.offset(), message.key())
                 for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
             )
-            if partition.is_active:
+            if partition.is_assigned:
                 self.completion.take_back(slice_, now)
         return suspects
 
@@ -602,7 +599,7 @@ class Engine:
 
     def _is_publishing(self, partition: Partition) -> bool:
         unacked = self.failed_records.unacked
-        return any(each.partition is partition for each in unacked) or self.producing.is_sending(
+        return any(each.partition is partition for each in unacked) or self.output.is_sending(
             partition
         )
 
@@ -621,7 +618,7 @@ class Engine:
     @property
     def waiting_for_results(self) -> bool:
         """A slot or the broker will report a result without further action."""
-        return bool(self.dispatcher.out or self.failed_records.unacked or self.producing.unacked)
+        return bool(self.dispatcher.out or self.failed_records.unacked or self.output.unacked)
 
     def unfinished(self) -> int:
         """Return how many delivered records have no final outcome."""
@@ -666,7 +663,7 @@ class Engine:
     @property
     def _expects_copies(self) -> bool:
         partitions = self.partitions.values()
-        return any(each.retry_level.is_copy and not each.paused for each in partitions)
+        return any(each.retry_level.is_copy and each.is_fetched for each in partitions)
 
     def wait_s(self, now: float, longest_s: float) -> float:
         """How long the runtime may wait for an event before the next tick, in seconds."""
@@ -683,7 +680,7 @@ class Engine:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
             longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
         due = self.housekeeping.next_due
-        for another in (self.failed_records.next_due(), self.producing.next_due()):
+        for another in (self.failed_records.next_due(), self.output.next_due()):
             if another is not None:
                 due = min(due, another)
         return max(0.0, min(longest_s, due - now))
@@ -694,7 +691,7 @@ class Engine:
         """Decide what to do now; cheap enough to call after every batch."""
         if self.rates is not None:
             for partition in self.rates.refill(now):
-                if partition.is_active:
+                if partition.is_assigned:
                     self.dispatcher.wake(partition)
         decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
         self._passed_over = []
@@ -704,7 +701,7 @@ class Engine:
         decisions.returned = [*self.stalls.take_returned(), *self._returned]
         self._returned = []
         self.failed_records.release_due(now)
-        self.producing.resend_due(now)
+        self.output.resend_due(now)
         self.housekeeping.let_in(now)
         outlook = self.start_gate.outlook() if self.breaker.counts_calls else None
         decisions.breaker = self.breaker.advance(now, outlook)

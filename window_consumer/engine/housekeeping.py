@@ -112,7 +112,7 @@ class Housekeeping:
             return
         self.next_due = float("inf")
         for partition in self._partitions.values():
-            if partition.buffered and partition.is_active:
+            if partition.buffered and partition.is_assigned:
                 self._refill(partition, now)
 
     def run(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
@@ -121,7 +121,7 @@ class Housekeeping:
             return
         self._due_at = now + HOUSEKEEPING_S
         for partition in self._partitions.values():
-            if partition.is_active:
+            if partition.is_assigned:
                 self._check_partition(partition, decisions, now, may_commit=may_commit)
             hovering = self._hover_watch.check(partition, now)
             if hovering is not None and not partition.is_suspended:
@@ -135,10 +135,10 @@ class Housekeeping:
         if partition.buffered:
             self._refill(partition, now)
         if self._budget.should_pause(partition, everyone):
-            partition.paused = True
+            partition.set_hold(HoldReason.BACKPRESSURE, held=True)
             decisions.pause.append(name)
         elif self._budget.should_resume(partition, everyone):
-            partition.paused = False
+            partition.set_hold(HoldReason.BACKPRESSURE, held=False)
             decisions.resume.append((name, partition.next_delivery))
         if may_commit and partition.commit.due(now):
             commit = self.commit(partition, now, clean=False)
@@ -157,9 +157,8 @@ class Housekeeping:
         in: transaction markers may follow the last record.
         """
         next_offset = partition.window.next_offset
-        nothing_is_left = partition.idle and not partition.window.cells
-        if nothing_is_left and not partition.refused_records:
-            next_offset = max(next_offset, partition.position)
+        if partition.idle and not partition.window.cells:
+            next_offset = max(next_offset, partition.end_of_taken)
         beyond = (
             each if each.start >= next_offset else range(next_offset, each.stop)
             for each in partition.finished_ranges()

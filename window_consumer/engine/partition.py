@@ -75,6 +75,8 @@ class Partition:
         self.commit = commit
         self.position = 0
         """The client's position: beyond the last delivered record and any transaction markers."""
+        self._refused_from: int | None = None
+        """The first offset that was delivered during the revocation."""
         self.log_end: int | None = None
         """One past the log's last offset, if the client has reported it."""
         self.holes = Holes()
@@ -91,22 +93,7 @@ class Partition:
         self.state = PartitionState.ACTIVE
         self.holds: frozenset[HoldReason] = frozenset()
         """Why it is held back; normally empty."""
-        # Derived from state and holds. These are read for each slice, so they are computed on
-        # change.
-        self.is_active = True
-        """It takes in and starts records unless a hold prevents that."""
-        self.owned = True
-        """It has not been released: results for it count."""
-        self.may_start = True
-        """No hold keeps its records from starting."""
-        self.may_take_in = True
-        """No hold keeps delivered records in the buffer."""
-        self.paused = False
-        """The client fetches nothing for it, see ``backpressure``."""
-        self.refused_records = False
-        """Some arrived during the revocation: the client's position is beyond them."""
-        self.is_tried = False
-        """When it was revoked, something had started and all suspects had passed."""
+        self._derive()
         self.unreadable: set[int] = set()
         """Offsets of open records whose headers are lost."""
         self._finished_before = deque(finished_before)
@@ -126,8 +113,7 @@ class Partition:
         if held == (reason in self.holds):
             return
         self.holds ^= {reason}
-        self.may_start = self.holds.isdisjoint(STOPS_STARTS)
-        self.may_take_in = self.holds.isdisjoint(STOPS_INTAKE)
+        self._derive()
 
     def revoke(self) -> None:
         """Take in and start nothing more: it is about to be released."""
@@ -135,8 +121,21 @@ class Partition:
 
     def _enter(self, state: PartitionState) -> None:
         self.state = self.state.to(state)
-        self.is_active = state is PartitionState.ACTIVE
-        self.owned = self.is_active or state is PartitionState.REVOKING
+        self._derive()
+
+    def _derive(self) -> None:
+        """Answer what follows from state and holds: these are asked for each slice."""
+        state, holds = self.state, self.holds
+        self.is_assigned = state is PartitionState.ACTIVE
+        """Its revocation has not begun, and it was not lost."""
+        self.accepts_results = self.is_assigned or state is PartitionState.REVOKING
+        """It has not been released: results for it count."""
+        self.starts_calls = self.is_assigned and holds.isdisjoint(STOPS_STARTS)
+        """Its records start by themselves."""
+        self.takes_in = self.is_assigned and holds.isdisjoint(STOPS_INTAKE)
+        """Delivered records go into the window; otherwise they wait in the buffer."""
+        self.is_fetched = HoldReason.BACKPRESSURE not in holds
+        """The client fetches records for it, see ``backpressure``."""
 
     @property
     def idle(self) -> bool:
@@ -181,7 +180,7 @@ class Partition:
 
         The rest wait in the buffer. Return how many an earlier assignment had finished.
         """
-        if len(messages) <= self.window.room and not self.buffered and self.may_take_in:
+        if len(messages) <= self.window.room and not self.buffered and self.takes_in:
             return self._admit(messages, size, now)
         self.buffer.append((now, messages))
         self.buffered += len(messages)
@@ -201,6 +200,22 @@ class Partition:
         self.buffered += len(messages)
         return self._refill(now)
 
+    def refuse(self, messages: Sequence[Message]) -> None:
+        """Record that it has not taken these records: its position is beyond them."""
+        first = _offset(messages[0])
+        self._refused_from = min(first, self._refused_from or first)
+
+    @property
+    def end_of_taken(self) -> int:
+        """The client's position, or where records begin that were refused, if that is before."""
+        refused = self._refused_from
+        return self.position if refused is None else min(self.position, refused)
+
+    @property
+    def has_run_freely(self) -> bool:
+        """Something has started, and no suspects are left."""
+        return self.has_started and HoldReason.CRASH_SUSPECTS not in self.holds
+
     @property
     def has_started(self) -> bool:
         """Something has gone to a slot in this assignment."""
@@ -209,7 +224,7 @@ class Partition:
     @property
     def is_full(self) -> bool:
         """Nothing more is taken in until something finishes."""
-        no_room = self.paused or not self.window.room
+        no_room = not (self.is_fetched and self.window.room)
         return (
             no_room
             or HoldReason.METADATA_FULL in self.holds
@@ -231,7 +246,7 @@ class Partition:
 
     def _refill(self, now: float) -> int:
         earlier = 0
-        while self.buffered and self.is_active and self.may_take_in:
+        while self.buffered and self.takes_in:
             room = self.window.room
             if not room or self.next_due > now:
                 break

@@ -59,6 +59,8 @@ class HoldReason(Enum):
     """Another member owns the lanes of its copies, see ``lane_ownership``."""
     CRASH_SUSPECTS = "crash suspects"
     """Its records are started one at a time, see ``crash_suspects``."""
+    BACKPRESSURE = "backpressure"
+    """It has taken in as much as it may, and the client fetches nothing for it."""
     METADATA_FULL = "metadata nearly full"
     """The finished ranges nearly fill what a commit may carry, see ``commits``."""
 

@@ -119,7 +119,7 @@ def _partition(
         open=window.open,
         buffered=partition.buffered,
         bytes=partition.bytes,
-        paused=partition.paused,
+        paused=not partition.is_fetched,
         failed=len(failed),
         lag=lag_of(partition, slices, failed.values(), now, wall_ms),
         level=None if partition.retry_level.level is None else partition.retry_level.level.name,

@@ -47,7 +47,7 @@ class OffsetResets:
     def out_of_range(self, name: TopicPartition, now: float) -> None:
         """Continue by the configured rule; raise WorkerStoppedError where that is ``fail``."""
         partition = self._engine.partitions.get(name)
-        if partition is not None and partition.is_active:
+        if partition is not None and partition.is_assigned:
             self._try(name, lambda: self._enter_range(name, now), now)
 
     def reset_recreated(self, facts: Mapping[str, TopicFacts], now: float) -> None:
@@ -92,7 +92,7 @@ class OffsetResets:
 
     def _enter_range(self, name: TopicPartition, now: float) -> None:
         partition = self._engine.partitions.get(name)
-        if partition is None or not partition.is_active:
+        if partition is None or not partition.is_assigned:
             return
         facts = self._source.facts([name.topic], ASK_S)
         if name in self._assignments.made_anew(facts):

@@ -180,7 +180,7 @@ class PollLoop:
         """
 
         def take(engine: Engine, clock: Clock) -> WindowsSnapshot:
-            read = [name for name, each in engine.partitions.items() if not each.paused]
+            read = [name for name, each in engine.partitions.items() if each.is_fetched]
             engine.on_log_ends(self._source.log_ends(read))
             return take_snapshot(engine, clock.now(), clock.wall_ms(), cells=cells)
 
@@ -429,7 +429,7 @@ class PollLoop:
         self._reports.recalled(assigned)
         self._parts.restarts.retry(now)
         partitions = self._engine.partitions
-        self._parts.on_paused([name for name, each in partitions.items() if each.paused])
+        self._parts.on_paused([name for name, each in partitions.items() if not each.is_fetched])
         self._freeze_detector.was_busy()
 
     def _answer(self, question: MailboxRequest[Any]) -> None:

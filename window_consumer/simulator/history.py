@@ -248,7 +248,7 @@ class SimulationHistory:
         tenure = self.tenure(member, name)
         if self.trace is not None:
             self.record(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
-        if tenure is None or not tenure.partition.is_active:
+        if tenure is None or not tenure.partition.is_assigned:
             return
         for message in messages:
             offset = message.offset() or 0
@@ -284,7 +284,7 @@ class SimulationHistory:
         """Record that a slot claimed a record; it may claim none of a revoked partition."""
         self.pace.taken(member, slice_, message)
         tenure = self.tenure_of(member, slice_.partition)
-        if not tenure.current or not slice_.partition.is_active:
+        if not tenure.current or not slice_.partition.is_assigned:
             self.violate(
                 f"{member} starts {tenure.name}@{message.offset()} of a partition that it gives up"
             )

@@ -213,7 +213,7 @@ class SteppedWorker:
             attrs.astuple(engine.counters),
             tuple(self.source.held),
             [
-                (each.window.open, each.window.next_offset, each.buffered, each.paused)
+                (each.window.open, each.window.next_offset, each.buffered, each.is_fetched)
                 for each in engine.partitions.values()
             ],
             len(engine.dispatcher.out),
@@ -225,8 +225,8 @@ class SteppedWorker:
     def needs_a_moment(self) -> bool:
         """Whether something continues only after a few milliseconds."""
         engine = self._engine
-        paused = any(each.paused for each in engine.partitions.values())
-        return bool(engine.dispatcher.held_back or paused)
+        all_fetched = all(each.is_fetched for each in engine.partitions.values())
+        return bool(engine.dispatcher.held_back or not all_fetched)
 
     @property
     def owes_a_commit(self) -> bool:

@@ -39,7 +39,7 @@ class PartitionLoad(Protocol):
 
     bytes: int
     buffered: int
-    paused: bool
+    is_fetched: bool
     window: Window
     retry_level: RetryTopicLevel
     holds: frozenset[HoldReason]
@@ -90,7 +90,7 @@ class MemoryBudget:
         Bytes are a reason to pause only while another partition may take records. If none may,
         nothing is requested anyway, and prefetched data is not discarded.
         """
-        if partition.paused:
+        if not partition.is_fetched:
             return False
         if partition.buffered >= self._most_buffered(partition):
             return True
@@ -102,7 +102,7 @@ class MemoryBudget:
         self, partition: PartitionLoad, partitions: Collection[PartitionLoad]
     ) -> bool:
         """Return whether a paused partition has enough room to resume."""
-        if not partition.paused or HoldReason.METADATA_FULL in partition.holds:
+        if partition.is_fetched or HoldReason.METADATA_FULL in partition.holds:
             return False
         if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
             return False
@@ -116,7 +116,8 @@ class MemoryBudget:
         """Return whether any partition could take a record now."""
         count = len(partitions)
         return any(
-            not (partition.paused or HoldReason.METADATA_FULL in partition.holds)
+            partition.is_fetched
+            and HoldReason.METADATA_FULL not in partition.holds
             and (not partition.buffered or _waits(partition))
             and self.allows(partition, count)
             for partition in partitions

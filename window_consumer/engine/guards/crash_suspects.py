@@ -143,9 +143,8 @@ class CrashSuspects:
         self.cases[partition] = SuspectCase(partition, crash_history)
 
     def remove(self, partition: Partition) -> None:
-        """Start nothing more of a partition: it is being released."""
+        """Start nothing more of a partition: it is being released, or its suspects have passed."""
         case = self.cases.pop(partition, None)
-        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         if case is not None:
             case.crash_history.settled = True
             if self._alone is case:
@@ -191,7 +190,7 @@ class CrashSuspects:
             return False
         if not held:
             return True
-        running = any(slice_.partition.owned for slice_ in self._dispatcher.out)
+        running = any(slice_.partition.accepts_results for slice_ in self._dispatcher.out)
         others = (other for other in self.cases.values() if other is not case)
         return not running and all(other.crash_history.names_nobody for other in others)
 
@@ -260,6 +259,7 @@ class CrashSuspects:
         """Let a partition start by itself again."""
         partition = case.partition
         self.remove(partition)
+        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         self._failed_records.call_held(partition)
         self._dispatcher.wake(partition)
 

@@ -91,7 +91,7 @@ class Interventions:
     ) -> FailedRecord | InterventionResult:
         """Return a failed record without a running call, or why there is none."""
         partition = self._partitions.get(name)
-        if partition is None or not partition.is_active:
+        if partition is None or not partition.is_assigned:
             return InterventionResult.NOT_ASSIGNED
         seq = _seq_of(partition, offset)
         if isinstance(seq, InterventionResult):

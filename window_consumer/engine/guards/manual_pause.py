@@ -69,7 +69,7 @@ class ManualPauses:
         return self.worker or partition.name in self._alone
 
     def _resume_work(self, partition: Partition, now: float) -> None:
-        if not partition.is_active or partition.is_suspended:
+        if not partition.is_assigned or partition.is_suspended:
             return
         self._failed_records.call_held(partition)
         self._completion.advance(partition, now)

@@ -113,7 +113,7 @@ class Stalls:
         self._ending.pop(slice_, None)
         self._counters.abandoned += 1
         slice_.call.cancelled = True
-        if slice_.partition.owned:
+        if slice_.partition.accepts_results:
             self._breaker.failed(
                 now,
                 f"a call that has not returned for {stalled.seconds:.0f} s",
@@ -138,7 +138,7 @@ class Stalls:
             AbandonedReturned(slice_.partition.name, message.offset(), now - slice_.started)
         )
         self._dispatcher.back(slice_)
-        if slice_.partition.owned:
+        if slice_.partition.accepts_results:
             self._completion.release(slice_, now)
         return True
 
@@ -191,7 +191,7 @@ class Stalls:
         if slice_ in self._ending:
             return None
         message = slice_.running()
-        if slice_.partition.owned:
+        if slice_.partition.accepts_results:
             self._completion.take_back(slice_, now)
         if message is None or slice_.running() is not message:
             return None
@@ -214,7 +214,7 @@ class Stalls:
         self._relief.earn(self._counters.processed)
         found: list[Stalled] = []
         for partition in partitions:
-            if not partition.is_active or len(found) >= self._room:
+            if not partition.is_assigned or len(found) >= self._room:
                 continue
             seq = self._relief.stuck_head(partition)
             if seq is None:

@@ -54,7 +54,7 @@ class StartGate:
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
-        producing: Output,
+        output: Output,
         completion: Completion,
         suspects: CrashSuspects,
         budget: MemoryBudget,
@@ -64,7 +64,7 @@ class StartGate:
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
-        self._producing = producing
+        self._output = output
         self._completion = completion
         self._suspects = suspects
         self._budget = budget
@@ -96,7 +96,7 @@ class StartGate:
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.break_all_up()
         self._publish(decisions, now)
-        decisions.produce.extend(self._producing.to_send())
+        decisions.produce.extend(self._output.to_send())
 
     def holds(self, now: float) -> list[WorkerHold]:
         """Return why nothing of the whole worker starts by itself now.
@@ -108,7 +108,7 @@ class StartGate:
             reasons.append(WorkerHold.BREAKER)
         if self._suspects.holds_the_worker(now):
             reasons.append(WorkerHold.SUSPECT_ALONE)
-        if self._producing.holds_back:
+        if self._output.holds_back:
             reasons.append(WorkerHold.UNACKED_RESULTS)
         return reasons
 
@@ -128,7 +128,7 @@ class StartGate:
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
                 # The commit names a suspect that was dispatched: it counts as started.
-                if partition.is_active and HoldReason.CRASH_SUSPECTS not in partition.holds:
+                if partition.is_assigned and HoldReason.CRASH_SUSPECTS not in partition.holds:
                     self._completion.take_back(slice_, now)
 
     def obey_user(self, now: float, *, release: bool) -> BreakerAnswer:
@@ -152,7 +152,7 @@ class StartGate:
         sources = [
             each
             for each in self._partitions.values()
-            if each.retry_level.level is None and each.is_active and not each.is_suspended
+            if each.retry_level.level is None and each.is_assigned and not each.is_suspended
         ]
         waiting = any(each.ordering.startable for each in sources)
         behind = [each for each in sources if _has_lag(each)]
@@ -337,7 +337,7 @@ class StartGate:
 
     def _may_bring_new(self, partition: Partition) -> bool:
         """Return whether a new record of a partition could start now, or after a fetch."""
-        if partition.retry_level.level is not None or not partition.is_active:
+        if partition.retry_level.level is not None or not partition.is_assigned:
             return False
         blocked = self._dispatcher.in_turn and self._retry_queue.records.of(partition)
         return bool(partition.ordering.startable) or not (partition.is_full or blocked)

@@ -40,14 +40,14 @@ class Completion:
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
-        producing: Output,
+        output: Output,
         counters: Counters,
     ):
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
         self._records = retry_queue.records
-        self._producing = producing
+        self._output = output
         self._counters = counters
         self._news: list[FailedRecord] = []
         self.observer: Observer | None = None
@@ -70,7 +70,7 @@ class Completion:
                 slice_.hold.release()
             if self.observer is not None:
                 self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
-            if self._producing.produces:
+            if self._output.produces:
                 self._learn(slice_, len(slice_.messages), 0, 0)
         else:
             self._settle(slice_, now)
@@ -83,7 +83,7 @@ class Completion:
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that the earlier ones end in
         # front.
-        if unclaimed and partition.is_active:
+        if unclaimed and partition.is_assigned:
             self._dispatcher.join_up(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
@@ -191,17 +191,17 @@ class Completion:
 
         If one is permanently refused, the call counts as failed.
         """
-        producing, partition = self._producing, production.partition
-        if not producing.answered(production, index, error):
+        output, partition = self._output, production.partition
+        if not output.answered(production, index, error):
             return
-        if not partition.owned:
-            producing.over(production)
+        if not partition.accepts_results:
+            output.over(production)
             self._counters.late += len(production.seqs)
             return
-        refusal = producing.refusal(production)
-        if refusal is None and producing.advance(production, now):
+        refusal = output.refusal(production)
+        if refusal is None and output.advance(production, now):
             return
-        producing.over(production)
+        output.over(production)
         if refusal is None:
             self._finish_produced(production, now)
         else:
@@ -228,7 +228,7 @@ class Completion:
         earlier = partition.slide(now)
         if earlier:
             self._counters.count(Outcome.EARLIER, earlier)
-        if partition.is_active:
+        if partition.is_assigned:
             self._dispatcher.wake(partition)
         for sibling in partition.siblings:
             self._dispatcher.wake(sibling)
@@ -270,12 +270,12 @@ class Completion:
         self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
         self._record_calls(slice_, [done for done, _ in results.done], failed, now)
-        if results.returned or self._producing.produces:
+        if results.returned or self._output.produces:
             size = sum(self._produce(slice_, *each) for each in results.returned)
             calls = len(messages) - len(results.held)
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
-        if results.held and partition.is_active:
+        if results.held and partition.is_assigned:
             self._dispatcher.join_up(partition)
             put_back(slice_, results.held, failed, self._retry_queue, now)
 
@@ -312,7 +312,7 @@ class Completion:
         seqs = [slice_.seqs[index] for index in indices]
         for seq in seqs if slice_.again else ():
             self._records.move(slice_.again[seq], RecordState.PRODUCING)
-        return self._producing.add(
+        return self._output.add(
             slice_.partition,
             returned,
             seqs,
@@ -322,8 +322,8 @@ class Completion:
 
     def _learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
         """Learn from a slice's calls how much is produced, and by how many of them."""
-        self._producing.learn(calls, size)
-        self._dispatcher.longest = self._producing.longest_slice
+        self._output.learn(calls, size)
+        self._dispatcher.longest = self._output.longest_slice
         # A batch's results are those of one call: its records need not wait for each other.
         singly = producing >= calls * SINGLY_SHARE > 0 and not slice_.is_batch
         slice_.partition.ordering.singly = singly

@@ -123,7 +123,7 @@ class FailedRecords:
         """Take records of one partition and equal attempts to be called now; see ``ReadyCalls``."""
         while (line := self.ready.next_line()) is not None:
             partition = line.partition
-            if not (partition.may_start and partition.is_active):
+            if not partition.starts_calls:
                 for failed in list(line):
                     self.move(failed, RecordState.HELD_BY_PARTITION)
             elif records := self.ready.take(line, at_most):
@@ -138,7 +138,7 @@ class FailedRecords:
 
     def call_held(self, partition: Partition) -> None:
         """Call records that came due while their partition was held back, if it no longer is."""
-        if partition.may_start:
+        if partition.starts_calls:
             for failed in list(self._held.of(partition)):
                 self.move(failed, RecordState.READY)
 

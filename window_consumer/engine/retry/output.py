@@ -174,7 +174,7 @@ class Output:
             if production.alone and self.unacked:
                 return
             self._waiting.popleft()
-            if not production.partition.owned:
+            if not production.partition.accepts_results:
                 self.over(production)
                 continue
             production.sent, production.answers = len(production.to_send), 0
@@ -245,7 +245,7 @@ class Output:
         """Discard results that are acked, refused or obsolete; their lanes stay held."""
         self.bytes -= production.size
         self._sending.pop(production, None)
-        if production.partition.owned:
+        if production.partition.accepts_results:
             production.partition.let_go(production.size)
 
     def resend_due(self, now: float) -> None:

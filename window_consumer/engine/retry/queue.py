@@ -343,7 +343,7 @@ def _waits_for_a_call(failed: FailedRecord) -> bool:
     """Return whether a record that a user has released has not been called since."""
     partition = failed.partition
     still = failed.released and failed.state is not RecordState.GONE
-    return still and failed.spent is None and partition.is_active and not partition.is_suspended
+    return still and failed.spent is None and partition.is_assigned and not partition.is_suspended
 
 
 def _why_to_stop(failed: FailedRecord) -> str:

@@ -45,9 +45,7 @@ class BatchHalf:
     def may_start(self) -> bool:
         """No record of its lane is before it."""
         partition = self.partition
-        if not (partition.is_active and partition.may_start):
-            return False
-        return not any(map(partition.window.is_open, self.after))
+        return partition.starts_calls and not any(map(partition.window.is_open, self.after))
 
 
 class BatchBisection:

@@ -212,7 +212,7 @@ class BatchDispatcher(Dispatcher):
         passed_over = 0
         while passed_over < len(partitions):
             partition = partitions.popleft()
-            batch = self._gather(partition, now) if partition.is_active else None
+            batch = self._gather(partition, now) if partition.is_assigned else None
             if batch is None:
                 self._queued.remove(partition)
                 continue

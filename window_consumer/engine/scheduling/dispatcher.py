@@ -245,7 +245,7 @@ class Dispatcher:
 
     def wake(self, partition: Partition) -> None:
         """Queue a partition that may have records to start, unless it is held back."""
-        if partition not in self._queued and partition.may_start:
+        if partition not in self._queued and partition.starts_calls:
             self._queued.add(partition)
             self._line_of(partition).append(partition)
 
@@ -308,7 +308,7 @@ class Dispatcher:
         passed_over = 0
         while partitions and not self.full:
             partition = partitions.popleft()
-            waiting = partition.ordering.startable if partition.is_active else 0
+            waiting = partition.ordering.startable if partition.is_assigned else 0
             if not waiting:
                 self._queued.remove(partition)
                 continue
@@ -357,7 +357,7 @@ class Dispatcher:
         self, partitions: deque[Partition], now: float, take: Callable[[Ordering], Taken | None]
     ) -> Slice | None:
         for partition in partitions:
-            taken = take(partition.ordering) if partition.is_active else None
+            taken = take(partition.ordering) if partition.is_assigned else None
             if taken is not None:
                 run, hold = taken
                 slice_ = Slice(partition, run.messages, run.seqs, run.bytes, hold)

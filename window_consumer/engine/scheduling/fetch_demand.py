@@ -70,5 +70,5 @@ def _reading(partitions: Collection[Partition]) -> list[Partition]:
     return [
         each
         for each in partitions
-        if each.is_active and not (each.retry_level.is_copy or each.paused)
+        if each.is_assigned and each.is_fetched and not each.retry_level.is_copy
     ]

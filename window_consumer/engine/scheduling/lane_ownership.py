@@ -95,9 +95,9 @@ class LaneOwnership:
         """
         if not self._ordered:
             return
-        self._away = {p: since for p, since in self._away.items() if p.is_active}
+        self._away = {p: since for p, since in self._away.items() if p.is_assigned}
         for partition in self._partitions.values():
-            if not (partition.retry_level.is_copy and partition.is_active):
+            if not (partition.retry_level.is_copy and partition.is_assigned):
                 continue
             is_away = self._is_away(partition)
             was_away = HoldReason.NOT_OWNER in partition.holds
@@ -117,7 +117,7 @@ class LaneOwnership:
             return
         strays, self._strays = self._strays, []
         for partition, message, seq in reversed(strays):
-            if partition.owned:
+            if partition.accepts_results:
                 going_home = stray(partition, message, seq, now)
                 self._failed_records.enter(going_home)
                 self._failed_records.leave_first(going_home)
@@ -166,7 +166,7 @@ class LaneOwnership:
         home = partition.home
         owned = self._partitions.get(home)
         if owned is not None:
-            return not owned.is_active
+            return not owned.is_assigned
         if self._sizes is None or partition.name.partition >= self._sizes.get(
             partition.name.topic, 0
         ):

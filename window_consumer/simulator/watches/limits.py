@@ -60,7 +60,7 @@ def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> No
     is_sample = not engine.breaker.lets_start and len(engine.dispatcher.out) <= 1
     if is_suspect or is_sample:
         return
-    held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
+    held, allowed = engine.output.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:
         history.violate(
             f"{member} starts more calls with {held} bytes of results, allowed are {allowed:g}"
@@ -69,12 +69,12 @@ def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> No
 
 def _results(history: SimulationHistory, member: Member) -> int:
     """Return how many bytes of results are held."""
-    producing = member.engine.producing
-    if producing.bytes < 0:
+    output = member.engine.output
+    if output.bytes < 0:
         history.violate(f"{member} let go of results twice")
-    if not 0 <= producing.unacked <= MAX_UNACKED_RESULTS:
-        history.violate(f"{member} counts {producing.unacked} results without an answer")
-    return producing.bytes
+    if not 0 <= output.unacked <= MAX_UNACKED_RESULTS:
+        history.violate(f"{member} counts {output.unacked} results without an answer")
+    return output.bytes
 
 
 def _check_partition(history: SimulationHistory, member: Member, partition: Partition) -> None:

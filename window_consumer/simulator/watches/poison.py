@@ -74,7 +74,7 @@ class PoisonWatch:
     def _is_waiting(member: Member) -> bool:
         engine = member.engine
         return bool(engine.dispatcher.idle_slots) and any(
-            partition.is_active and not partition.is_suspended and partition.ordering.startable
+            partition.is_assigned and not partition.is_suspended and partition.ordering.startable
             for partition in engine.partitions.values()
             if partition.retry_level.level is None
         )
