@@ -26,12 +26,14 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure, Fault
-from window_consumer.model.protocols import Batch
+from window_consumer.model.protocols import Batch, Copy
 from window_consumer.model.record import TopicPartition
 
 _ACK_S = 0.002
 _BEGAN_S = 1_000.0
 _LONGEST_WAIT_S = 0.05
+_WALL_MS = 1.7e12
+_COPY = Copy("dead letters", None, None, None, ())
 _DURATIONS = {"max_hold": "max_hold_s"}
 
 
@@ -112,7 +114,12 @@ class Rehearsal:
             {each.number: each.at_s for each in records},
             frozenset(each.number for each in records if service.is_bad(each.number, each.key)),
         )
-        rehearsal = cls(scene, Engine(_rules(scene, breaker), lambda: 0.5), course, service)
+        rehearsal = cls(
+            scene,
+            Engine(_rules(scene, breaker), lambda: 0.5, {}, lambda *_: _COPY),
+            course,
+            service,
+        )
         rehearsal._idle = scene.slots
         places = [TopicPartition("notes", each) for each in range(scene.traffic.partitions)]
         rehearsal._logs = {place: [] for place in places}
@@ -165,7 +172,7 @@ class Rehearsal:
         engine, clock = self.engine, self._clock
         self._fetch(engine.appetite())
         engine.on_log_ends({place: len(log) for place, log in self._logs.items()})
-        decisions = engine.on_tick(clock)
+        decisions = engine.on_tick(clock, _WALL_MS)
         self._carry_out(decisions)
         for news in decisions.breaker:
             self.course.changes.append(Change(self.now_s, str(news.state), news.why))
@@ -180,7 +187,7 @@ class Rehearsal:
             taken = log[position : position + want]
             self._positions[place] += len(taken)
             want -= len(taken)
-            self.engine.on_records(Batch.of(place, list(taken)), self._clock, 1.7e12)
+            self.engine.on_records(Batch.of(place, list(taken)), self._clock, _WALL_MS)
 
     def _carry_out(self, decisions: Decisions) -> None:
         for place in decisions.pause:
@@ -188,7 +195,7 @@ class Rehearsal:
         for place, offset in decisions.resume:
             self._paused.discard(place)
             self._positions[place] = offset
-        for failed in decisions.publish:
+        for failed, _ in decisions.publish:
             self._at(self.now_s + _ACK_S, self._publishing(failed))
         self.engine.on_committed(
             dict.fromkeys((each.name for each in decisions.commit), None), self._clock

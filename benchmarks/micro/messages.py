@@ -7,6 +7,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.model.protocols import Copy
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -28,3 +30,8 @@ def messages(count: int, keys: int = 0) -> list[Any]:
         )
         for offset in range(count)
     ]
+
+
+def no_copy(failed: FailedRecord, _wall_offset_ms: float) -> Copy:
+    """Make the copy of a record: none of these fails."""
+    raise NotImplementedError(str(failed))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.micro.messages import ORDERS, messages
+from benchmarks.micro.messages import ORDERS, messages, no_copy
 from window_consumer.engine.decisions import Assigned, EngineRules, OrderingName
 from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
@@ -23,20 +23,20 @@ def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: Orderi
     batches = [Batch.of(ORDERS, piece) for piece in pieces]
 
     def drive() -> int:
-        engine = Engine(EngineRules(slots=16, ordering=ordering), jitter=lambda: 0.0)
+        engine = Engine(EngineRules(slots=16, ordering=ordering), lambda: 0.0, {}, no_copy)
         engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], 0.0)
         now = 0.0
         for each in batches:
             now += 0.001
             engine.on_records(each, now, 0.0)
-            for slice_ in engine.on_tick(now).dispatch:
+            for slice_ in engine.on_tick(now, 0.0).dispatch:
                 list(slice_.unclaimed)
                 slice_.started = now
                 slice_.elapsed = len(slice_.messages) * 1e-7
                 engine.on_completion(slice_, now)
         while engine.busy([ORDERS]) or engine.counters.processed < RECORDS:
             now += 0.001
-            for slice_ in engine.on_tick(now).dispatch:
+            for slice_ in engine.on_tick(now, 0.0).dispatch:
                 list(slice_.unclaimed)
                 slice_.elapsed = len(slice_.messages) * 1e-7
                 engine.on_completion(slice_, now)

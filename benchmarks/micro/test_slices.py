@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.handlers import nothing
-from benchmarks.micro.messages import ORDERS, messages
+from benchmarks.micro.messages import ORDERS, messages, no_copy
 from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
@@ -22,7 +22,7 @@ RECORDS = 500
 
 def partition() -> Partition:
     """Return a partition for slices to belong to."""
-    engine = Engine(EngineRules(slots=16), jitter=lambda: 0.0)
+    engine = Engine(EngineRules(slots=16), lambda: 0.0, {}, no_copy)
     engine.on_assigned([Assigned(ORDERS, 0)], 0.0)
     return engine.partitions[ORDERS]
 

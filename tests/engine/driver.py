@@ -6,14 +6,17 @@ lie. Events of the Engine's own interface (``on_revoking``, ``on_halted`` ...) a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.engine.support import ORDERS, Note, failure
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.record_state import RecordState
+from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
@@ -21,12 +24,20 @@ from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 
 
+def _target(source: str, level: Level | None) -> Target:
+    return Target(f"g.{source}.dlq" if level is None else f"g.{source}.retry.{level.name}", 1, 1)
+
+
+COPIES = CopyMaker(CopyOrigin("g", "charge"), _target)
+NO_LEVELS: Mapping[str, RetryTopicLevel] = MappingProxyType({})
+
+
 class Driven:
     """An Engine, its clock, and the slots' part played by hand."""
 
     def __init__(self, start: int = 0, names: Iterable[TopicPartition] = (ORDERS,), **rules: Any):
         given = {"slots": 4, **rules}
-        self.engine = Engine(EngineRules(**given), jitter=lambda: 0.0)
+        self.engine = self.make(EngineRules(**given))
         self.now = 1000.0
         self.wall_ms = 1_700_000_000_000.0
         self.out: list[Slice] = []
@@ -34,6 +45,11 @@ class Driven:
         self.engine.on_assigned(
             [Assigned(name, start, committed=(start, "")) for name in names], self.now
         )
+
+    @staticmethod
+    def make(rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS) -> Engine:
+        """Make an Engine whose copies go to dead-letter topics and levels of one partition."""
+        return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy)
 
     def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
         for message in messages:
@@ -43,7 +59,7 @@ class Driven:
 
     def tick(self, seconds: float = 0.0) -> Decisions:
         self.now += seconds
-        self.last = self.engine.on_tick(self.now)
+        self.last = self.engine.on_tick(self.now, self.wall_ms)
         self.out.extend(self.last.dispatch)
         return self.last
 
@@ -123,11 +139,12 @@ class Driven:
     @property
     def last_published(self) -> list[FailedRecord]:
         """The records whose copies were sent in the last tick."""
-        return self.last.publish
+        return [failed for failed, _ in self.last.publish]
 
     def published(self, seconds: float = 0.0) -> list[FailedRecord]:
         """Return the records whose copies are sent in the next tick."""
-        return self.tick(seconds).publish
+        self.tick(seconds)
+        return self.last_published
 
     def published_one(self, seconds: float = 0.0) -> FailedRecord:
         """Return the one record whose copy is sent in the next tick."""

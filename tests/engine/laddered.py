@@ -8,7 +8,6 @@ from typing import Any
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note, spent_after
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
@@ -33,7 +32,7 @@ class Laddered(Driven):
     ):
         given = {"retry": spent_after(1, levels=LEVELS), **rules}
         super().__init__(names=(), **given)
-        self.engine = Engine(self.engine.rules, lambda: 0.0, RETRY_LEVELS)
+        self.engine = self.make(self.engine.rules, RETRY_LEVELS)
         self.assign(*owned)
 
     def assign(self, *names: TopicPartition) -> None:

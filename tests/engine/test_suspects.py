@@ -284,7 +284,8 @@ def test_a_record_on_which_the_process_ended_crash_attempts_times_leaves_uncalle
         assert life.until_out() == [0]
         life = process(life.committed[ORDERS], retry=rules)
     life.go()
-    (failed,) = life.go().publish
+    life.go()
+    (failed,) = life.last_published
     assert failed.message.offset() == 0
     assert failed.reason is Reason.CRASHED
     assert failed.attempts == 2
@@ -301,7 +302,8 @@ def test_the_lane_of_a_crashed_record_waits_for_the_ack_of_its_copy(ordering: st
     life = Process({ORDERS: committed(unclean_ends=2, crashes=((0, 3),))}, ordering=ordering)
     life.deliver(*notes(0, 1, 2, keys=[b"a", b"a", b"a"]))
     life.go()
-    (failed,) = life.go().publish
+    life.go()
+    (failed,) = life.last_published
     for _ in range(5):
         life.go()
         assert life.out == []
@@ -332,7 +334,8 @@ def test_a_block_does_not_keep_a_crashed_record() -> None:
     crashed = committed(unclean_ends=2, crashes=((0, 3),))
     life = process(crashed, retry=RetryRules(on_failure="block"))
     life.go()
-    assert [failed.reason for failed in life.go().publish] == [Reason.CRASHED]
+    life.go()
+    assert [failed.reason for failed in life.last_published] == [Reason.CRASHED]
 
 
 def test_a_crashed_record_whose_headers_are_lost_leaves_for_that() -> None:
@@ -341,7 +344,10 @@ def test_a_crashed_record_whose_headers_are_lost_leaves_for_that() -> None:
     batch = Batch.of(ORDERS, [Note(0, headers=LostHeaders.new()), *notes(1)])
     batch.unreadable = [0]
     life.engine.on_records(batch, life.now, life.wall_ms)
-    published = [failed for _ in range(5) for failed in life.go().publish]
+    published = []
+    for _ in range(5):
+        life.go()
+        published += life.last_published
     assert [failed.reason for failed in published] == [Reason.DECODE]
     assert life.until_out() == [1]
 
@@ -475,8 +481,8 @@ def test_the_record_leaves_after_as_many_ends_as_check_says() -> None:
 def _run_until(life: Process, culprit: int) -> bool:
     """Run until the process ends on a record; True where that has left."""
     for _ in range(2000):
-        decisions = life.go()
-        if any(failed.message.offset() == culprit for failed in decisions.publish):
+        life.go()
+        if any(failed.message.offset() == culprit for failed in life.last_published):
             return True
         if culprit in life.running_offsets:
             return False

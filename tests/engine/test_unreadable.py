@@ -42,8 +42,7 @@ def run_all(driven: Driven) -> tuple[list[int], list[int]]:
     """Finish and ack everything; return the offsets that were called, and those that left."""
     called, left = [], []
     for _ in range(60):
-        decisions = driven.tick(0.5)
-        for failed in decisions.publish:
+        for failed in driven.published(0.5):
             assert failed.reason is Reason.DECODE
             assert failed.attempts == 0
             left.append(failed.message.offset())

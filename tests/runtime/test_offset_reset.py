@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Assigned, EngineRules
-from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import LOGS_S, RETRY_S, Assignments
@@ -46,7 +46,7 @@ class Scene:
             self.broker.produce(*NAME)
         self.broker.topics.leaderless.add(NAME)
         self.source = TimedSource(self.broker)
-        self.engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+        self.engine = Driven.make(EngineRules(slots=1))
         self.engine.on_assigned([Assigned(NAME, 3, committed=(3, ""))], 0.0)
         reports = WorkerLog("charge", logging.getLogger("tests.offset_reset"), lambda: 0.0)
         self.assignments = Assignments(self.source, "earliest", lambda _event, _text: None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition_state import HoldReason
@@ -96,7 +97,6 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
         publisher=source,
         restarts=source,
         clock=clock,
-        copy_of=source,
         **{"assignments": source, **given, **others},
     )
 
@@ -105,7 +105,7 @@ def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
     reports = Warnings()
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     source = LateSource(clock, loops)
     waits = LongWait(clock, loops)
     loop = PollLoop(
@@ -126,7 +126,7 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
     retry_levels = {LEVEL.topic: RetryTopicLevel("orders", Level("1s", 1.0), is_copy=True)}
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, retry_levels)
+    engine = Driven.make(EngineRules(slots=1), retry_levels)
     engine.on_assigned([Assigned(LEVEL, 0, committed=(0, ""))], clock.now())
     noted: list[float] = []
     honest = engine.on_records
@@ -150,7 +150,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     clock = ManualClock(now=100.0)
     copies = TopicPartition(LEVEL.topic, 3)
     retry_levels = {LEVEL.topic: RetryTopicLevel("orders", Level("1s", 1.0), is_copy=True)}
-    engine = Engine(EngineRules(slots=1, ordering="key"), lambda: 0.0, retry_levels)
+    engine = Driven.make(EngineRules(slots=1, ordering="key"), retry_levels)
     engine.on_assigned([Assigned(copies, 0, committed=(0, ""))], clock.now())
     assert HoldReason.NOT_OWNER in engine.partitions[copies].holds
     nothing: Any = LateSource(clock, [])
@@ -165,7 +165,6 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
         restarts=nothing,
         reports=Warnings(),
         clock=clock,
-        copy_of=nothing,
         on_phase=lambda _phase: None,
     )
     loop = PollLoop("w", parts, LoopRules(topics=("orders", LEVEL.topic)))
@@ -188,7 +187,7 @@ class FewSlots:
 def test_the_limiter_hears_whether_its_slots_are_there_and_the_pool_what_is_needed() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
-    engine = Engine(EngineRules(slots=8, limit=LimitRules(first=2)), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=8, limit=LimitRules(first=2)))
     nothing: Any = LateSource(clock, loops)
     pool = FewSlots()
     loops.append(PollLoop("w", parts_of(nothing, engine, clock, pool=pool), LoopRules(topics=())))
@@ -209,7 +208,7 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
     reports = Warnings()
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     parts = parts_of(Blind(clock, loops), engine, clock, reports=reports)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].thread.start()
@@ -232,7 +231,7 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
     watched: list[Sequence[TopicPartition]] = []
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     engine.on_assigned([Assigned(name, 0) for name in (LEVEL, PAUSED)], clock.now())
     engine.partitions[PAUSED].set_hold(HoldReason.BACKPRESSURE, held=True)
     engine.budget.should_resume = lambda *_: False  # type: ignore[method-assign] # it stays so
@@ -253,7 +252,7 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
 
 def test_who_was_thrown_out_is_not_in_the_group_until_the_next_share() -> None:
     clock = ManualClock(now=100.0)
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     loop = PollLoop(
         "w", parts_of(LateSource(clock, []), engine, clock), LoopRules(topics=("orders",))
     )
@@ -266,7 +265,7 @@ def test_who_was_thrown_out_is_not_in_the_group_until_the_next_share() -> None:
 
 def test_a_poll_thread_is_silent_for_as_long_as_it_was_not_seen() -> None:
     clock = ManualClock(now=100.0)
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     loops: list[PollLoop] = []
     loop = PollLoop("w", parts_of(LateSource(clock, loops), engine, clock), LoopRules(topics=()))
     loops.append(loop)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from queue import Empty
 from typing import Any
 
+from tests.engine.driver import Driven
 from tests.runtime.test_poll_loop import Warnings, parts_of
 from window_consumer.engine.decisions import Assigned, EngineRules
-from window_consumer.engine.engine import Engine
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, TopicFacts
 from window_consumer.model.record import TopicPartition
@@ -77,7 +77,7 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     broker = FakeBroker()
     broker.create_topic("orders")
     source = SlowSource(broker, clock)
-    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine = Driven.make(EngineRules(slots=1))
     reports = Warnings()
     assignments = Assignments(source, "earliest", reports.warn)
     drained: list[float] = []
@@ -102,7 +102,7 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     engine.on_assigned([Assigned(ORDERS, 0)], clock.now())
     assignments.topic_ids[ORDERS] = "id-1"
     engine.on_records(Batch.of(ORDERS, [message]), clock.now(), 0.0)
-    (slice_,) = engine.on_tick(clock.now()).dispatch
+    (slice_,) = engine.on_tick(clock.now(), clock.wall_ms()).dispatch
     next(slice_.unclaimed)
     slice_.started = clock.now()
     loop.stop()

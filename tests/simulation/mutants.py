@@ -14,6 +14,7 @@ from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
@@ -135,9 +136,9 @@ class DealsTheRunningRecordAgain(Engine):
 class FinishesBeforeTheAck(Engine):
     """A record counts as dead-lettered when its copy is sent."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
-        for failed in decisions.publish:
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
+        for failed, _ in decisions.publish:
             self.completion.copied(failed, None, now)
         return decisions
 
@@ -231,12 +232,16 @@ class LosesTheWaySoFar(Engine):
     """A copy in a retry topic is taken for a record that was never called."""
 
     def __init__(
-        self, rules: EngineRules, jitter: Jitter, retry_levels: Mapping[str, RetryTopicLevel]
+        self,
+        rules: EngineRules,
+        jitter: Jitter,
+        retry_levels: Mapping[str, RetryTopicLevel],
+        make_copy: MakeCopy,
     ):
         first = {
             topic: evolve(retry_level, is_copy=False) for topic, retry_level in retry_levels.items()
         }
-        super().__init__(rules, jitter, first)
+        super().__init__(rules, jitter, first, make_copy)
 
 
 class KeepsLanesOfCopiesApart(Engine):
@@ -402,9 +407,9 @@ class ChargesNoRetries(Engine):
 class HandsOutBeyondTheLimit(Engine):
     """The limit is worked out, and nobody obeys it."""
 
-    def on_tick(self, now: float) -> Decisions:
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
         self.dispatcher.slots = self.rules.slots
-        return super().on_tick(now)
+        return super().on_tick(now, wall_ms)
 
 
 class LeavesPartitionsPaused(Engine):

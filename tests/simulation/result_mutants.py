@@ -15,8 +15,8 @@ from window_consumer.model.outcome import Outcome
 class FinishesBeforeTheAcks(Engine):
     """A record is done when its call has returned, whatever becomes of the results."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         for production in decisions.produce:
             for seq in production.seqs:
                 if production.partition.window.is_open(seq):
@@ -70,8 +70,8 @@ class SendsOnlyTheLostOnesAgain(Engine):
 class FreesTheLaneWhileResultsAreOut(Engine):
     """The next of a lane goes on when the results before it have been sent."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         for production in decisions.produce:
             production.hold.release()
             self.dispatcher.wake(production.partition)

@@ -19,8 +19,8 @@ SCHEDULES = 60
 class Checked(Engine):
     """An Engine whose failed records are counted after each tick."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         records = self.failed_records
         known = list(records)
         late = [each for each in records.unacked if not each.partition.accepts_results]

@@ -47,8 +47,8 @@ def pausing(rng: Random) -> SchedulePlan:
 class Watched(Engine):
     """An Engine that starts nothing of what is paused, or says so."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         for slice_ in decisions.dispatch:
             is_paused = HoldReason.MANUAL in slice_.partition.holds
             assert not is_paused, f"{slice_.partition.name} is paused and starts"
@@ -77,8 +77,8 @@ class StartsWhatComesNew(Watched):
             self.partitions, self.dispatcher, self.failed_records, self.completion
         )
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         started = decisions.dispatch if self.manual_pauses.worker else ()
         assert not started, "the worker is paused and starts"
         return decisions

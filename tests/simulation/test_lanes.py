@@ -21,8 +21,8 @@ SCHEDULES = 60
 class Checked(Engine):
     """An Engine whose lanes are counted after each tick."""
 
-    def on_tick(self, now: float) -> Decisions:
-        decisions = super().on_tick(now)
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        decisions = super().on_tick(now, wall_ms)
         for partition in self.partitions.values():
             lanes = partition.ordering.lanes
             check(lanes)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note
 from window_consumer.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.audit.sums import SkewWatch
 from window_consumer.engine.decisions import Assigned, EngineRules
-from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
 
 WALL_MS = 1_700_000_000_000
@@ -37,14 +37,14 @@ def test_a_record_that_has_waited_for_an_hour_tells_nothing() -> None:
 
 def test_a_consumer_an_hour_ahead_counts_in_the_producers_bucket_and_tells_no_latency() -> None:
     rows: list[Mapping[str, Any]] = []
-    engine = Engine(EngineRules(slots=1), jitter=lambda: 0.0)
+    engine = Driven.make(EngineRules(slots=1))
     engine.observe(ConsumerAudit("shop", AuditRules(), rows.extend, lambda: WALL_MS + HOUR_MS))
     engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], 1.0)
     engine.on_log_ends({ORDERS: 1})
     engine.on_records(Batch.of(ORDERS, [Note(0, written_ms=WALL_MS)]), 2.0, WALL_MS)
     engine.on_records(Batch.of(ORDERS, [Note(1, written_ms=WALL_MS)]), 3.0, WALL_MS)
     now = 3.0
-    while slices := engine.on_tick(now).dispatch:
+    while slices := engine.on_tick(now, WALL_MS).dispatch:
         for slice_ in slices:
             slice_.started = now
             list(slice_.unclaimed)

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from window_consumer.engine.commits import CommitState
 from window_consumer.engine.counters import Counters
@@ -64,6 +63,7 @@ from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.policy import Jitter
@@ -94,7 +94,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Batch, Commit, CommitResults
 from window_consumer.model.record import Message, TopicPartition
 
-MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel]], "Engine"]
+MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
 
 SUSPECTS = 20
 """How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""
@@ -118,7 +118,8 @@ class Engine:
         self,
         rules: EngineRules,
         jitter: Jitter,
-        retry_levels: Mapping[str, RetryTopicLevel] = MappingProxyType({}),
+        retry_levels: Mapping[str, RetryTopicLevel],
+        make_copy: MakeCopy,
     ):
         self.rules = rules
         self._retry_levels = retry_levels
@@ -179,6 +180,7 @@ class Engine:
             self.budget,
             self.counters,
             self.partitions,
+            make_copy,
         )
         one_by_one = rules.ordering == "partition" and rules.batch is None
         self.in_turn = (
@@ -687,8 +689,11 @@ class Engine:
 
     # ---- decisions
 
-    def on_tick(self, now: float) -> Decisions:
-        """Decide what to do now; cheap enough to call after every batch."""
+    def on_tick(self, now: float, wall_ms: float) -> Decisions:
+        """Decide what to do now; cheap enough to call after every batch.
+
+        ``wall_ms`` is the same moment in milliseconds since 1970, for the headers of copies.
+        """
         if self.rates is not None:
             for partition in self.rates.refill(now):
                 if partition.is_assigned:
@@ -712,7 +717,7 @@ class Engine:
         in_doubt = now < self._doubt_until
         if not in_doubt:
             self.lane_ownership.send_home(now)
-            self.start_gate.decide(decisions, now)
+            self.start_gate.decide(decisions, now, wall_ms)
             if self.suspects.cases and self.suspects.unsaid:
                 self.housekeeping.is_due_at(now)
             if self.limiter is not None:

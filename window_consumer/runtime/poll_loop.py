@@ -14,13 +14,12 @@ from window_consumer.engine.decisions import Decisions, Outlived
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
-from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import Batch, Clock, CommitResults, Copy, Source, TopicFacts
+from window_consumer.model.protocols import Batch, Clock, CommitResults, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.final_commit import FinalCommits
@@ -91,7 +90,6 @@ class PollLoopParts:
     restarts: OffsetResets
     reports: WorkerLog
     clock: Clock
-    copy_of: Callable[[FailedRecord], Copy]
     on_phase: Callable[[Phase], None]
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
     """Called periodically with the partitions that are not fetched."""
@@ -277,7 +275,7 @@ class PollLoop:
         want = engine.appetite(for_copies=serve)
         if want or serve:
             worked = self._fetch(want, 0.0, now) or worked
-        decisions = engine.on_tick(self._clock.now())
+        decisions = self._decide()
         self._resize()
         self._carry_out(decisions)
         if decisions.stop is not None:
@@ -383,12 +381,15 @@ class PollLoop:
             resizable.use(slots)
         self._engine.slots_ready = resizable.is_ready
 
+    def _decide(self) -> Decisions:
+        return self._engine.on_tick(self._clock.now(), self._clock.wall_ms())
+
     def _carry_out(self, decisions: Decisions) -> None:
         parts = self._parts
         for slice_ in decisions.dispatch:
             parts.pool.submit(slice_)
-        for failed in decisions.publish:
-            parts.publisher.publish(failed, parts.copy_of(failed))
+        for failed, copy in decisions.publish:
+            parts.publisher.publish(failed, copy)
         for production in decisions.produce:
             parts.publisher.produce(production)
         if decisions.commit:
@@ -537,7 +538,7 @@ class PollLoop:
         """Wait for the calls and copies of these partitions while the others continue."""
         while self._engine.busy(names) and (left := deadline - self._clock.now()) > 0:
             self._take_completions(min(left, SERVE_S))
-            self._carry_out(self._engine.on_tick(self._clock.now()))
+            self._carry_out(self._decide())
         self._interrupt(names, f"revoke_timeout ({self._rules.revoke_timeout_s:g} s) is over")
 
     def _interrupt(self, names: Sequence[TopicPartition], why: str) -> None:
@@ -592,7 +593,7 @@ class PollLoop:
         while (now := self._clock.now()) < self._stop_by and engine.worth_waiting_for(now):
             self._take_completions(SERVE_S)
             self._fetch(0, 0.0, self._clock.now())
-            self._carry_out(engine.on_tick(self._clock.now()))
+            self._carry_out(self._decide())
         names = list(engine.partitions)
         self.is_late = is_over = self._clock.now() >= self._stop_by
         over = f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over"

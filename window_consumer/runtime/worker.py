@@ -19,15 +19,14 @@ from window_consumer.engine.guards.interventions import Intervention, Interventi
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer, Observers
-from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of, sent_home
-from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters
-from window_consumer.model.protocols import Clock, Copy, Sink, Source
+from window_consumer.model.protocols import Clock, Sink, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.calls.caller import Caller
@@ -145,7 +144,12 @@ class Worker:
         self._reports = WorkerLog(
             setup.name, setup.logger, self._clock.now, setup.loggable_key, setup.origin.handler
         )
-        self._engine = setup.make_engine(setup.engine, setup.jitter, setup.retry_levels)
+        self._engine = setup.make_engine(
+            setup.engine,
+            setup.jitter,
+            setup.retry_levels,
+            CopyMaker(setup.origin, setup.target_of).copy,
+        )
         self._inherits = predecessor or LeftBehind()
         self._engine.inherit(self._inherits.calls)
         self._observers = Observers(setup.observers, self._reports.observer_failed)
@@ -180,7 +184,6 @@ class Worker:
             ),
             reports=self._reports,
             clock=self._clock,
-            copy_of=self._copy_of,
             on_phase=lambda phase: on_phase(self, phase),
             on_paused=self._watch.set_paused,
             inherited=self._inherits.completions,
@@ -357,13 +360,6 @@ class Worker:
                 f"{self.loop.outlived} calls had not returned {when}; their records will run again",
                 calls=self.loop.outlived,
             )
-
-    def _copy_of(self, failed: FailedRecord) -> Copy:
-        if failed.is_stray:
-            return sent_home(failed)
-        offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
-        target = self.setup.target_of(failed.partition.retry_level.source, failed.level)
-        return copy_of(failed, self.setup.origin, target, offset_ms)
 
 
 _SUMMARY = ("produced", "retried", *counters(progress=True))

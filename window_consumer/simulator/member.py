@@ -253,7 +253,9 @@ class SimulatedMember:
         """The rules of the configuration that it started with."""
         self.retry_levels: dict[str, RetryTopicLevel] = {}
         """The retry topics that it reads, or has read."""
-        self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.retry_levels)
+        self.engine = scene.subject.make_engine(
+            self.rules, scene.rng.random, self.retry_levels, self._copy_of
+        )
         if scene.subject.make_audit is not None:
             listeners = scene.audit.listeners(self, scene.subject.make_audit)
             self.engine.observe(Observers(listeners, self._raised))
@@ -293,7 +295,6 @@ class SimulatedMember:
             ),
             reports=reports,
             clock=scene.clock,
-            copy_of=self._copy_of,
             on_phase=lambda _phase: None,
         )
         topics = self.find_topics()
@@ -386,7 +387,7 @@ class SimulatedMember:
             ),
         )
 
-    def _copy_of(self, failed: FailedRecord) -> Copy:
+    def _copy_of(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
         if failed.is_stray:
             copy = sent_home(failed)
             self.scene.copies.made(copy, failed.partition.name, failed.message)
@@ -395,8 +396,6 @@ class SimulatedMember:
         partitions = self.scene.broker.topics.partitions
         copies = copy_topic(topic, failed.level)
         target = Target(copies, partitions(copies), partitions(topic))
-        clock = self.scene.clock
-        wall_offset_ms = clock.wall_ms() - clock.now() * 1000
         make_copy = self.scene.subject.make_copy
         copy = make_copy(failed, CopyOrigin(GROUP, "charge"), target, wall_offset_ms)
         strays = self.scene.plan.strays

@@ -25,6 +25,7 @@ from window_consumer.engine.guards.departures import Departure, SpentCall
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion, lane_name
+from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
@@ -60,6 +61,7 @@ class StartGate:
         budget: MemoryBudget,
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
+        make_copy: MakeCopy,
     ):
         self._breaker = breaker
         self._dispatcher = dispatcher
@@ -70,6 +72,7 @@ class StartGate:
         self._budget = budget
         self._counters = counters
         self._partitions = partitions
+        self._make_copy = make_copy
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = self._failed_first = False
@@ -80,8 +83,11 @@ class StartGate:
         self._place_of: dict[object, Place] = {}
         """Where the running samples come from."""
 
-    def decide(self, decisions: Decisions, now: float) -> None:
-        """Dispatch what may start, and publish what leaves."""
+    def decide(self, decisions: Decisions, now: float, wall_ms: float) -> None:
+        """Dispatch what may start, and publish what leaves.
+
+        ``wall_ms`` is now in milliseconds since 1970.
+        """
         self._dispatcher.kept_free = None
         if self._suspects.cases and self._breaker.lets_start:
             decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
@@ -95,7 +101,7 @@ class StartGate:
                 self._start_few(decisions, now, min(1, self._breaker.limit or 0))
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.break_all_up()
-        self._publish(decisions, now)
+        self._publish(decisions, now, wall_ms - now * 1000)
         decisions.produce.extend(self._output.to_send())
 
     def holds(self, now: float) -> list[WorkerHold]:
@@ -342,7 +348,7 @@ class StartGate:
         blocked = self._dispatcher.in_turn and self._retry_queue.records.of(partition)
         return bool(partition.ordering.startable) or not (partition.is_full or blocked)
 
-    def _publish(self, decisions: Decisions, now: float) -> None:
+    def _publish(self, decisions: Decisions, now: float, wall_offset_ms: float) -> None:
         def judge(failed: FailedRecord) -> Departure:
             call = spent_call(failed)
             return self._breaker.departure(call, now, in_a_hurry=self.in_a_hurry)
@@ -352,7 +358,7 @@ class StartGate:
             if failed.is_dropped:
                 self._completion.drop(failed, now)
                 continue
-            decisions.publish.append(failed)
+            decisions.publish.append((failed, self._make_copy(failed, wall_offset_ms)))
 
 
 def spent_call(failed: FailedRecord) -> SpentCall:

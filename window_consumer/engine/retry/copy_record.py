@@ -6,11 +6,13 @@ stay byte for byte. Our headers are replaced, never appended, and bounded in siz
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 
 from attrs import frozen
 
 from window_consumer.engine.retry.failed_record import Detail, FailedRecord
+from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.protocols import Copy
@@ -37,6 +39,28 @@ class Target:
     topic: str
     partitions: int
     source_partitions: int
+
+
+MakeCopy = Callable[[FailedRecord, float], Copy]
+"""Makes the copy of a record that leaves; the number turns monotonic seconds into milliseconds
+since 1970."""
+
+
+@frozen
+class CopyMaker:
+    """Makes the copies of one worker's records."""
+
+    origin: CopyOrigin
+    target_of: Callable[[str, Level | None], Target]
+    """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
+    for None."""
+
+    def copy(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
+        """Return the copy of a record for the topic that it leaves for."""
+        if failed.is_stray:
+            return sent_home(failed)
+        target = self.target_of(failed.partition.retry_level.source, failed.level)
+        return copy_of(failed, self.origin, target, wall_offset_ms)
 
 
 def copy_of(
