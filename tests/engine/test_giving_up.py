@@ -118,6 +118,17 @@ def test_records_left_out_while_draining_are_not_covered_by_the_position() -> No
     assert [commit.next_offset for commit in commits] == [0]
 
 
+def test_the_position_counts_up_to_the_first_record_that_was_refused() -> None:
+    driven = Driven(names=())
+    driven.engine.on_assigned([Assigned(ORDERS, 5, committed=(5, ""))], driven.now)
+    driven.engine.on_stopping(driven.now)
+    driven.deliver(*notes(7, 8))
+    driven.deliver(*notes(9))
+    driven.engine.on_positions({ORDERS: 10})
+    commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
+    assert [commit.next_offset for commit in commits] == [7]
+
+
 def test_a_paused_partition_is_not_resumed_while_draining() -> None:
     driven = Driven(window_cells=2, cell_records=2, slots=8, batch_records=1)
     driven.deliver(*notes(*range(6)))

@@ -93,23 +93,29 @@ def test_what_is_assigned_to_a_worker_that_stops_is_revoking_from_the_start() ->
 
 
 @pytest.mark.parametrize(
-    ("reason", "starts_calls", "is_suspended", "takes_in"),
+    ("reason", "starts_calls", "is_suspended", "takes_in", "is_fetched"),
     [
-        (HoldReason.MANUAL, False, True, True),
-        (HoldReason.NOT_OWNER, False, True, False),
-        (HoldReason.CRASH_SUSPECTS, False, False, True),
-        (HoldReason.METADATA_FULL, True, False, False),
+        (HoldReason.MANUAL, False, True, True, True),
+        (HoldReason.NOT_OWNER, False, True, False, True),
+        (HoldReason.CRASH_SUSPECTS, False, False, True, True),
+        (HoldReason.METADATA_FULL, True, False, False, True),
+        (HoldReason.BACKPRESSURE, True, False, True, False),
     ],
 )
 def test_each_reason_holds_back_its_own_part(
-    reason: HoldReason, *, starts_calls: bool, is_suspended: bool, takes_in: bool
+    reason: HoldReason, *, starts_calls: bool, is_suspended: bool, takes_in: bool, is_fetched: bool
 ) -> None:
     partition = the_partition(Driven())
     assert partition.starts_calls
     assert partition.takes_in
     partition.set_hold(reason, held=True)
-    found = (partition.starts_calls, partition.is_suspended, partition.takes_in)
-    assert found == (starts_calls, is_suspended, takes_in)
+    found = (
+        partition.starts_calls,
+        partition.is_suspended,
+        partition.takes_in,
+        partition.is_fetched,
+    )
+    assert found == (starts_calls, is_suspended, takes_in, is_fetched)
 
 
 def test_a_partition_goes_on_when_the_last_reason_is_gone() -> None:

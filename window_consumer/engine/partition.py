@@ -203,7 +203,8 @@ class Partition:
     def refuse(self, messages: Sequence[Message]) -> None:
         """Record that it has not taken these records: its position is beyond them."""
         first = _offset(messages[0])
-        self._refused_from = min(first, self._refused_from or first)
+        if self._refused_from is None or first < self._refused_from:
+            self._refused_from = first
 
     @property
     def end_of_taken(self) -> int:
