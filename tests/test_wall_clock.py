@@ -56,13 +56,7 @@ the end of a browser's session, what is asked of the trace and the audit, which 
 about, the age of dead letters, which are counted, shown and deleted by it, and when a row of an
 outbox is due."""
 
-MAY_ASK_FOR_IT = {
-    "runtime/worker.py",
-    "runtime/poll_loop.py",
-    "dlq/redrive.py",
-    "dlq/redrive_setup.py",
-    "audit/sink.py",
-}
+MAY_ASK_FOR_IT = {"runtime/poll_loop.py", "dlq/redrive.py", "dlq/redrive_setup.py", "audit/sink.py"}
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
 is due at a time of the wall; where a condition on dead letters speaks of their age; where a result,
 or what is put back, gets the timestamp that it is counted by."""

@@ -25,7 +25,7 @@ from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.figures.inspection import FailedRecords
+from window_consumer.runtime.figures.inspection import ShownFailures
 from window_consumer.runtime.figures.stack_dump import CallPositions
 from window_consumer.runtime.figures.worker_snapshot import (
     CallStack,
@@ -201,7 +201,7 @@ class WorkersBoard:
             seen = evolve(past.added_to(seen), process=self._process, history=samples)
         if seen.windows is None:
             return seen
-        failed = worker.inspect.failed(ANSWER_S) or FailedRecords()
+        failed = worker.inspect.failed(ANSWER_S) or ShownFailures()
         return evolve(
             seen,
             windows=self._shown.snapshot(seen.windows, worker.setup.loggable_key),

@@ -27,7 +27,7 @@ class Detail(Enum):
     REFERENCE = "a reference to the value"
 
 
-class Place(Protocol):
+class RecordPlace(Protocol):
     """Where a record is."""
 
     @property
@@ -74,7 +74,7 @@ class FailedRecord:
     """Why and where it leaves; None while it is called again."""
     due: float = 0.0
     """When it is called or published again, if it waits for that."""
-    place: Place = Nowhere(RecordState.NEW)
+    place: RecordPlace = Nowhere(RecordState.NEW)
     hold: LaneHold = NO_HOLD
     """The hold on its lane, until it has its final outcome."""
     detail: Detail = Detail.FULL

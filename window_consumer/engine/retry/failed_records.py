@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord, Nowhere
 from window_consumer.engine.retry.ready_calls import ReadyCalls
-from window_consumer.engine.retry.record_line import HeldRecords, Places, RecordLine, WaitingRecords
+from window_consumer.engine.retry.record_line import HeldCalls, Places, RecordLine, WaitingRecords
 from window_consumer.engine.retry.record_state import RecordState
 
 _NONE: dict[int, FailedRecord] = {}
@@ -28,7 +28,7 @@ class FailedRecords:
         """By sequence number, in the order of their first failures."""
         self._waiting = WaitingRecords()
         self.ready = ReadyCalls()
-        self._held = HeldRecords()
+        self._held = HeldCalls()
         self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
         """Those about which the breaker decides, in this order."""
         self._leaving = RecordLine(RecordState.LEAVING)

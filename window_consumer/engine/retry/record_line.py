@@ -118,7 +118,7 @@ class WaitingRecords:
         return self._entries.get(failed) == number
 
 
-class HeldRecords:
+class HeldCalls:
     """Records that wait for their partition, in a line for each. Owner: poll thread."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from window_consumer.runtime.poll_loop import PollLoop
 
 
 @frozen
-class FailedRecords:
+class ShownFailures:
     """The records that have failed and have no outcome yet, by partition."""
 
     failing: tuple[Failing, ...] = ()
@@ -35,12 +35,12 @@ class Inspection:
 
     _loop: PollLoop
 
-    def failed(self, timeout_s: float) -> FailedRecords | None:
+    def failed(self, timeout_s: float) -> ShownFailures | None:
         """Return the failing records, and those that block their lanes."""
 
-        def ask(engine: Engine, clock: Clock) -> FailedRecords:
+        def ask(engine: Engine, clock: Clock) -> ShownFailures:
             now = clock.now()
-            return FailedRecords(tuple(failing(engine, now)), tuple(blocking(engine, now)))
+            return ShownFailures(tuple(failing(engine, now)), tuple(blocking(engine, now)))
 
         return self._loop.ask(ask, timeout_s)
 
