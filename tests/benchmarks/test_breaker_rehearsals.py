@@ -21,6 +21,7 @@ REHEARSED = [
     "outage-unordered-slow-3",
     "overload-backlog-ends-unordered-slow",
     "overload-backlog-key-fast",
+    "overload-live-key-fast",
     "overload-live-key-slow",
     "overload-live-unordered-fast",
     "retries-backlog-key",

@@ -97,8 +97,6 @@ class CircuitBreaker:
         self._lanes = FailedLanes()
         self._crowds: deque[int] = deque(maxlen=rules.min_calls)
         """How many calls ran when the last new records failed, while all slots may run."""
-        self._took_s: deque[float] = deque(maxlen=rules.min_calls)
-        """How long the last new records were called that failed."""
         self._cause = CauseSearch(rules)
         self._watch: CallRound | None = None
         """The present round of calls in poison: if those of no place succeed, it holds again."""
@@ -162,7 +160,6 @@ class CircuitBreaker:
         *,
         is_new: bool = True,
         lane: Hashable = None,
-        took_s: float = 0.0,
     ) -> None:
         """Record a failure that another call could resolve; ``error`` is its text."""
         if not self.rules.enabled:
@@ -175,7 +172,6 @@ class CircuitBreaker:
             self._evidence.record(1, now, failed=1)
             if self.lets_start:
                 self._crowds.append(self._running())
-            self._took_s.append(took_s)
             self._judge(now)
         for each in self._rounds():
             each.failed(source, lane)
@@ -330,14 +326,11 @@ class CircuitBreaker:
             self._pause(now, f"{seen.later} of {seen.calls} new records asked to be called later")
 
     def _outlasting(self, now: float) -> int:
-        """Return how many calls have run longer than those that failed, but less than HOLD_S.
+        """Return how many calls began before the last new records ended, within HOLD_S.
 
         Where bad records fail sooner than good ones return, those that failed are known first.
         """
-        if not self._took_s:
-            return 0
-        usual_s = sorted(self._took_s)[len(self._took_s) // 2]
-        return self._running_since(now - HOLD_S, now - usual_s)
+        return self._running_since(now - HOLD_S, self._evidence.since)
 
     def _decide(self, now: float, outlook: Outlook) -> None:
         match self.state:

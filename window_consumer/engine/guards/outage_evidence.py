@@ -49,6 +49,8 @@ class OutageEvidence:
         """Those of them that failed, one bit each, the latest one lowest."""
         self._later = 0
         """Those of them that asked to be called later, one bit each."""
+        self._ends: deque[tuple[float, int]] = deque()
+        """When the known ones ended, and how many did."""
         self._last_at = float("-inf")
         """When the latest one ended: after ``window_s`` without any they are discarded."""
         self._buckets: deque[RecordTally] = deque()
@@ -62,18 +64,40 @@ class OutageEvidence:
             tally.failed += failed
             tally.later += later
         if now - self._last_at > self._window_s:
-            self._known = self._failed = self._later = 0
+            self._forget()
         self._last_at = now
         calls = min(calls, self._most)
+        self._ends.append((now, calls))
+        if self._known + calls > self._most:
+            self._drop_ends(self._known + calls - self._most)
         self._failed = (self._failed << calls | failed) & self._mask
         self._later = (self._later << calls | later) & self._mask
         self._known = min(self._known + calls, self._most)
 
     def drop_old(self) -> None:
         """Discard the evidence of an outage that is over."""
-        self._known = self._failed = self._later = 0
+        self._forget()
         self._window = RecordTally()
         self._buckets.clear()
+
+    def _forget(self) -> None:
+        self._known = self._failed = self._later = 0
+        self._ends.clear()
+
+    def _drop_ends(self, surplus: int) -> None:
+        """Drop the earliest ends of so many records that are not among the last ones any more."""
+        ends = self._ends
+        while surplus:
+            at, count = ends.popleft()
+            if count > surplus:
+                ends.appendleft((at, count - surplus))
+                return
+            surplus -= count
+
+    @property
+    def since(self) -> float:
+        """When the first of the last ones ended."""
+        return self._ends[0][0]
 
     @property
     def last(self) -> RecordTally:

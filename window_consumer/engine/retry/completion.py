@@ -418,7 +418,6 @@ class Completion:
         if slice_.is_batch:
             calls = [each for each in calls if each[2] is None][:1] or calls[:1]
         is_new = slice_.is_new
-        took_s = slice_.elapsed / (1 if slice_.is_batch else max(1, len(slice_.messages)))
         for first, count, each in calls:
             if each is None:
                 begin = slice_.seqs.index(first)
@@ -428,9 +427,7 @@ class Completion:
                 self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
             else:
                 lane = lane_name(each.partition, each.lane)
-                self._breaker.failed(
-                    now, in_words(each), slice_, is_new=is_new, lane=lane, took_s=took_s
-                )
+                self._breaker.failed(now, in_words(each), slice_, is_new=is_new, lane=lane)
 
     def _returned(self, slice_: Slice, indices: range, now: float) -> None:
         """Record calls of a slice that returned; those of a batch are one."""
