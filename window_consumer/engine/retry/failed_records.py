@@ -96,8 +96,9 @@ class FailedRecords:
 
         Raise UnknownRecordStepError, and change nothing, if that is not in the table.
         """
-        failed.state.to(state)
-        failed.place.remove(failed)
+        place = failed.place
+        place.state.to(state)
+        place.remove(failed)
         self._places[state].append(failed)
 
     def wait(self, failed: FailedRecord, due: float) -> None:

@@ -43,7 +43,7 @@ class ReadyLine(RecordLine):
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record, and the line if it was the last."""
-        super().remove(failed)
+        del self._records[failed]
         if not self._records:
             del self.lines[self.alike]
 

@@ -105,17 +105,13 @@ class WaitingRecords:
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record."""
-        del self._entries[failed]
-        heap = self._heap
-        while heap and not self._is_valid(heap[0]):
+        entries, heap = self._entries, self._heap
+        del entries[failed]
+        while heap and entries.get(heap[0][2]) != heap[0][1]:
             heapq.heappop(heap)
-        if len(heap) > 2 * len(self._entries) + _STALE:
-            self._heap = list(filter(self._is_valid, heap))
+        if len(heap) > 2 * len(entries) + _STALE:
+            self._heap = [entry for entry in heap if entries.get(entry[2]) == entry[1]]
             heapq.heapify(self._heap)
-
-    def _is_valid(self, entry: tuple[float, int, FailedRecord]) -> bool:
-        _, number, failed = entry
-        return self._entries.get(failed) == number
 
 
 class HeldCalls:

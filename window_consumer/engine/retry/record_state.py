@@ -60,6 +60,9 @@ class RecordState(Enum):
     STOPPING = "stopping"
     GONE = "gone"
 
+    __hash__ = object.__hash__
+    """That of an Enum is written in Python, and each step of a record needs three."""
+
     def to(self, state: RecordState) -> RecordState:
         """Return the next state; raise UnknownRecordStepError if it does not follow this one."""
         if state not in _NEXT[self]:
