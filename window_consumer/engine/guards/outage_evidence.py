@@ -64,7 +64,7 @@ class OutageEvidence:
             tally.failed += failed
             tally.later += later
         if now - self._last_at > self._window_s:
-            self._forget()
+            self._discard_known()
         self._last_at = now
         calls = min(calls, self._most)
         self._ends.append((now, calls))
@@ -76,11 +76,11 @@ class OutageEvidence:
 
     def drop_old(self) -> None:
         """Discard the evidence of an outage that is over."""
-        self._forget()
+        self._discard_known()
         self._window = RecordTally()
         self._buckets.clear()
 
-    def _forget(self) -> None:
+    def _discard_known(self) -> None:
         self._known = self._failed = self._later = 0
         self._ends.clear()
 
