@@ -1,4 +1,4 @@
-"""PostgreSQL."""
+"""What is special about PostgreSQL: advisory locks, notifications, settings of a transaction."""
 
 from __future__ import annotations
 

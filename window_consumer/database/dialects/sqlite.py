@@ -1,4 +1,4 @@
-"""SQLite."""
+"""What is special about SQLite: one writer at a time, and no notifications."""
 
 from __future__ import annotations
 
