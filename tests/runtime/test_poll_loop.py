@@ -88,14 +88,14 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
     given = {
         "completions": SimpleQueue(),
         "pool": source,
-        "reports": Warnings(),
+        "worker_log": Warnings(),
         "on_phase": lambda _phase: None,
     }
     return PollLoopParts(
         source=source,
         engine=engine,
         publisher=source,
-        restarts=source,
+        offset_resets=source,
         clock=clock,
         **{"assignments": source, **given, **others},
     )
@@ -110,7 +110,7 @@ def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
     waits = LongWait(clock, loops)
     loop = PollLoop(
         "w",
-        parts_of(source, engine, clock, completions=waits, reports=reports),
+        parts_of(source, engine, clock, completions=waits, worker_log=reports),
         LoopRules(topics=()),
     )
     loops.append(loop)
@@ -162,8 +162,8 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
         publisher=nothing,
         completions=completions,
         assignments=nothing,
-        restarts=nothing,
-        reports=Warnings(),
+        offset_resets=nothing,
+        worker_log=Warnings(),
         clock=clock,
         on_phase=lambda _phase: None,
     )
@@ -209,7 +209,7 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     loops: list[PollLoop] = []
     reports = Warnings()
     engine = Driven.make(EngineRules(slots=1))
-    parts = parts_of(Blind(clock, loops), engine, clock, reports=reports)
+    parts = parts_of(Blind(clock, loops), engine, clock, worker_log=reports)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].thread.start()
     assert loops[0].snapshot(60.0) is None

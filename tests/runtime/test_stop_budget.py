@@ -93,7 +93,7 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
         clock,
         completions=NothingComes(clock),
         pool=HangingCalls(),
-        reports=reports,
+        worker_log=reports,
         assignments=assignments,
         on_phase=on_phase,
     )

@@ -30,9 +30,9 @@ _log = own_logger()
 @define
 class _Attempts:
     last_at: float
-    said_at: float = float("-inf")
+    logged_at: float = float("-inf")
     count: int = 0
-    unsaid: int = 0
+    suppressed: int = 0
 
 
 class LoginDelay:
@@ -61,11 +61,11 @@ class LoginDelay:
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * (1 << doublings))
 
     def _report(self, address: str, attempts: _Attempts, now: float) -> None:
-        if now - attempts.said_at < _QUIET_S:
-            attempts.unsaid += 1
+        if now - attempts.logged_at < _QUIET_S:
+            attempts.suppressed += 1
             return
-        more = f" ({attempts.unsaid} more since the last line)" if attempts.unsaid else ""
-        attempts.said_at, attempts.unsaid = now, 0
+        more = f" ({attempts.suppressed} more since the last line)" if attempts.suppressed else ""
+        attempts.logged_at, attempts.suppressed = now, 0
         _log.warning(
             "admin: %s showed a wrong token%s",
             address or "somebody",

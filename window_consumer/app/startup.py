@@ -9,7 +9,7 @@ from window_consumer.app.limits.warnings import process_warnings
 from window_consumer.app.wiring import source_maker, wire
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.child_spec import blueprints_of
+from window_consumer.plan.child_spec import child_specs_of
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.lifespans import resources_on
 from window_consumer.plan.preflight import prepare
@@ -28,7 +28,7 @@ def start(
     copy: ReplicaIdentity | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
-    blueprints = blueprints_of(app, plan)
+    child_specs = child_specs_of(app, plan)
     for worker in plan.workers:
         for warning in process_warnings(worker):
             LOGGER.warning(
@@ -41,7 +41,7 @@ def start(
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }
-        make_workers = wire(app, plan, prepared, loops, blueprints, features)
+        make_workers = wire(app, plan, prepared, loops, child_specs, features)
 
         def stop(error: BaseException) -> None:
             running.lifespan_is_over(error)

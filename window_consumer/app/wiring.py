@@ -29,13 +29,13 @@ def wire(
     plan: AppPlan,
     prepared: Prepared,
     loops: Mapping[str, EventLoop],
-    blueprints: Mapping[str, ChildSpec],
+    child_specs: Mapping[str, ChildSpec],
     features: RunningFeatures,
 ) -> MakeWorkers:
     """Return the function that makes the workers once the lifespan has been entered.
 
-    ``loops`` are the event loops of the workers with coroutines; ``blueprints`` are the child specs
-    of those whose pools have child processes.
+    ``loops`` are the event loops of the workers with coroutines; ``child_specs`` are for
+    those whose pools have child processes.
     """
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
@@ -45,7 +45,7 @@ def wire(
             layers = features.layers_of(each)
             setup = setup_of(app, plan, each, layers=layers)
             setup = attrs.evolve(setup, observers=features.observers_of(each))
-            child_spec = blueprints.get(name)
+            child_spec = child_specs.get(name)
             if child_spec is not None:
                 child_spec = child_spec.within(layers)
             parts = PoolParts(loops.get(name), child_spec, setup.logger)

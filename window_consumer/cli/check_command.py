@@ -9,7 +9,7 @@ import click
 
 from window_consumer.cli import options
 from window_consumer.cli.check import check
-from window_consumer.plan.child_spec import blueprints_of
+from window_consumer.plan.child_spec import child_specs_of
 from window_consumer.plan.loading import load_app
 
 _WAIT_S: Final = 30.0
@@ -51,7 +51,7 @@ def check_command(**given: Any) -> int:
     app = load_app(given["application"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
-    blueprints_of(app, plan)  # refuses what child processes could not import
+    child_specs_of(app, plan)  # refuses what child processes could not import
     app.features.refuse(plan)
     report = check(
         app,

@@ -108,7 +108,7 @@ class ChildSpec:
         return ChildTools(caller, resources, attempts_before, self.config.handlers)
 
 
-def blueprints_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
+def child_specs_of(app: AppDefinition, plan: AppPlan) -> Mapping[str, ChildSpec]:
     """Return the child specs of workers whose pools have child processes, by worker.
 
     Raises UsageError if child processes could not import the application.

@@ -66,10 +66,10 @@ class CallLog:
         """Log failed calls, with one traceback per kind in ten seconds."""
         for failed in records:
             self._log_cut_short(failed, rules)
-            unsaid = self._log.repetition.worth_saying(failed.failure.fault.fingerprint)
-            if unsaid is None:
+            suppressed = self._log.repetition.count_suppressed(failed.failure.fault.fingerprint)
+            if suppressed is None:
                 continue
-            more = f" ({unsaid} more of this kind since the last line)" if unsaid else ""
+            more = f" ({suppressed} more of this kind since the last line)" if suppressed else ""
             self._log.logger.warning(
                 "%s: %s %s",
                 self._log.worker,
@@ -84,7 +84,7 @@ class CallLog:
                     ),
                     **self._whose(failed.message, failed.failure),
                     "error": failed.failure.fault.error_class,
-                    "suppressed": unsaid,
+                    "suppressed": suppressed,
                     **_trace(failed.message),
                 },
             )
@@ -133,14 +133,14 @@ class CallLog:
     def calm(self) -> None:
         """Log how many calls got no line; called at the end of a worker."""
         for storm in self._storms.values():
-            if storm.unsaid:
+            if storm.suppressed:
                 text = f"{storm.text()} hang at the place of {storm.first}"
                 self._log.warn(LogEvent.CALLS_STALLED, text)
         self._storms.clear()
 
     def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: LogStorm) -> None:
-        more = f" ({storm.text()} since the last such line)" if storm.unsaid else ""
-        storm.unsaid.clear()
+        more = f" ({storm.text()} since the last such line)" if storm.suppressed else ""
+        storm.suppressed.clear()
         what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
         then = "is only reported"
         if call.end:

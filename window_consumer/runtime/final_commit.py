@@ -24,12 +24,12 @@ class FinalCommits:
         self,
         source: Source,
         assignments: Assignments,
-        reports: WorkerLog,
+        worker_log: WorkerLog,
         left_s: Callable[[float], float] = lambda most: most,
     ):
         self._source = source
         self._assignments = assignments
-        self._reports = reports
+        self._worker_log = worker_log
         self._left_s = left_s
         """Limits the duration of a step to what is left of the stop."""
 
@@ -45,7 +45,7 @@ class FinalCommits:
                 sorted({name.topic for name in with_id}), self._left_s(VERIFY_S)
             )
         except WindowConsumerError as error:
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.COMMIT_SKIPPED,
                 f"not committed at the end, the topics cannot be checked: {error}",
             )
@@ -62,4 +62,4 @@ class FinalCommits:
         left_s = self._left_s(LAST_COMMIT_S)
         if again and left_s > 0:
             results = {**results, **self._source.commit_now(again, left_s)}
-        self._reports.commits(results)
+        self._worker_log.commits(results)

@@ -20,8 +20,8 @@ Now = Callable[[], float]
 
 @define
 class _Kind:
-    said_at: float
-    unsaid: int = 0
+    logged_at: float
+    suppressed: int = 0
 
 
 class Repetition:
@@ -31,7 +31,7 @@ class Repetition:
         self._now = now
         self._kinds: dict[str, _Kind] = {}
 
-    def worth_saying(self, kind: str) -> int | None:
+    def count_suppressed(self, kind: str) -> int | None:
         """Return how many lines were suppressed since the last; None suppresses this one too."""
         now = self._now()
         known = self._kinds.get(kind)
@@ -40,11 +40,11 @@ class Repetition:
                 self._kinds.clear()
             self._kinds[kind] = _Kind(now)
             return 0
-        if now - known.said_at < QUIET_S:
-            known.unsaid += 1
+        if now - known.logged_at < QUIET_S:
+            known.suppressed += 1
             return None
-        unsaid, known.unsaid, known.said_at = known.unsaid, 0, now
-        return unsaid
+        suppressed, known.suppressed, known.logged_at = known.suppressed, 0, now
+        return suppressed
 
 
 class LogStorm:
@@ -56,7 +56,7 @@ class LogStorm:
         self._lines = 0
         self.first = ""
         """The first record that got a line."""
-        self.unsaid: list[str] = []
+        self.suppressed: list[str] = []
         """The records that got none."""
 
     def is_worth_a_line(self, place: str) -> bool:
@@ -66,15 +66,16 @@ class LogStorm:
             self._since, self._lines = now, 0
         self._lines += 1
         if self._lines > _LINES_OF_A_STORM:
-            self.unsaid.append(place)
+            self.suppressed.append(place)
             return False
         self.first = self.first or place
         return True
 
     def text(self) -> str:
         """Return how many calls got no line, and name some of them."""
-        shown = ", ".join(self.unsaid[:8])
-        return f"{len(self.unsaid)} more calls ({shown}{', ...' if len(self.unsaid) > 8 else ''})"
+        shown = ", ".join(self.suppressed[:8])
+        more = ", ..." if len(self.suppressed) > 8 else ""
+        return f"{len(self.suppressed)} more calls ({shown}{more})"
 
 
 class LimitedLog:
@@ -112,9 +113,9 @@ class LimitedLog:
 
     def limited(self, level: int, event: LogEvent, text: str, kind: str, **data: object) -> None:
         """Write a line; the same kind at most every ten seconds."""
-        unsaid = self.repetition.worth_saying(kind)
-        if unsaid is not None:
-            more = f" ({unsaid} more since the last line)" if unsaid else ""
+        suppressed = self.repetition.count_suppressed(kind)
+        if suppressed is not None:
+            more = f" ({suppressed} more since the last line)" if suppressed else ""
             self.logger.log(
                 level, "%s: %s%s", self.worker, text, more, extra=self.fields(event, **data)
             )

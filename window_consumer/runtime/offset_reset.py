@@ -30,7 +30,7 @@ class OffsetResets:
         engine: Engine,
         assignments: Assignments,
         rule: OnOutOfRange,
-        reports: WorkerLog,
+        worker_log: WorkerLog,
         copies: Container[str] = (),
     ):
         self._source = source
@@ -39,7 +39,7 @@ class OffsetResets:
         self._rule = rule
         self._copies = copies
         """The ladder's topics: the rest of their records is always read."""
-        self._reports = reports
+        self._worker_log = worker_log
         self._standing: dict[TopicPartition, Callable[[], None]] = {}
         """The steps to retry for partitions that wait."""
         self._retry_at = 0.0
@@ -55,11 +55,11 @@ class OffsetResets:
         self._assignments.record_ids(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.TOPIC_RECREATED,
                 f"{topic} was deleted and recreated: reading it from its beginning",
             )
-        self._reports.calls.outlived(self._engine.on_lost(anew, now))
+        self._worker_log.calls.outlived(self._engine.on_lost(anew, now))
         self._assignments.remove(anew)
         self.remove(anew)
         for name in anew:
@@ -84,7 +84,7 @@ class OffsetResets:
         except WorkerStoppedError:
             raise
         except WindowConsumerError as error:
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.PARTITION_POSTPONED, f"{name}: cannot continue yet, trying again: {error}"
             )
             self._standing[name] = what
@@ -110,7 +110,7 @@ class OffsetResets:
         # a part of the log that is gone.
         topic_id = self._assignments.topic_ids.get(name)
         known_partitions = partition.commit.known_partitions
-        self._reports.calls.outlived(self._engine.on_lost([name], now))
+        self._worker_log.calls.outlived(self._engine.on_lost([name], now))
         partitions = facts[name.topic].partitions if name.topic in facts else 0
         self._begin(name, offset, topic_id, known_partitions, partitions, now)
 
@@ -127,7 +127,7 @@ class OffsetResets:
                 " continue, or commit an offset for the group by hand"
             )
         offset = low if rule == "earliest" else end
-        self._reports.warn(
+        self._worker_log.warn(
             LogEvent.OFFSET_RESET,
             f"{name}: {lost}; continuing at {offset} (on_out_of_range: {rule})",
             topic=name.topic,

@@ -87,8 +87,8 @@ class PollLoopParts:
     publisher: Publisher
     completions: SimpleQueue[Any]
     assignments: Assignments
-    restarts: OffsetResets
-    reports: WorkerLog
+    offset_resets: OffsetResets
+    worker_log: WorkerLog
     clock: Clock
     on_phase: Callable[[Phase], None]
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
@@ -109,7 +109,7 @@ class PollLoop:
         self._source = parts.source
         self._engine = parts.engine
         self._clock = parts.clock
-        self._reports = parts.reports
+        self._worker_log = parts.worker_log
         self._rules = rules
         self._topics = list(rules.topics)
         self._stopping = threading.Event()
@@ -126,11 +126,11 @@ class PollLoop:
         self._served_at = 0.0
         self._positions_at = 0.0
         self._last_commits = FinalCommits(
-            parts.source, parts.assignments, parts.reports, self._left_s
+            parts.source, parts.assignments, parts.worker_log, self._left_s
         )
         self._stop_by = self._end_by = float("inf")
         """Deadlines of a stop: when handlers must end, and when everything must be over."""
-        self._freeze_detector = FreezeDetector(parts.engine, parts.clock.now, parts.reports.warn)
+        self._freeze_detector = FreezeDetector(parts.engine, parts.clock.now, parts.worker_log.warn)
         self.phase = Phase.JOINING
         self.in_group = False
         """Whether the worker is a member of its group. A member may have no partitions."""
@@ -195,7 +195,7 @@ class PollLoop:
             if is_ours:
                 what = "the worker" if name is None else str(name)
                 how = "paused: nothing new starts" if halted else "resumed"
-                self._reports.info(
+                self._worker_log.info(
                     LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
                     f"{what} is {how}, by hand",
                     topic=None if name is None else name.topic,
@@ -259,7 +259,7 @@ class PollLoop:
         # Exiting the lifespan may have taken any time, so leaving the group gets its own deadline.
         self._end_by = max(self._end_by + LEAVING_S, self._clock.now() + LEAVING_S)
         if not self._source.close(self._left_s(self._rules.close_timeout_s)):
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.CLIENT_LEFT_OPEN,
                 "the client did not close in time; its session will time out",
             )
@@ -315,12 +315,12 @@ class PollLoop:
 
     def _reject(self, batch: Batch, now: float) -> None:
         """Reset the offset of a partition whose records lie beyond the end of its log."""
-        self._reports.warn(
+        self._worker_log.warn(
             LogEvent.RECORDS_REJECTED,
             f"{batch.name}: records from offset {batch.messages[0].offset()} lie beyond the log's"
             " end; they are not handled",
         )
-        self._parts.restarts.out_of_range(batch.name, now)
+        self._parts.offset_resets.out_of_range(batch.name, now)
 
     def _take_completions(self, timeout_s: float) -> bool:
         """Pass the other threads' reports to the Engine; wait up to ``timeout_s`` for the first."""
@@ -357,11 +357,11 @@ class PollLoop:
     ) -> None:
         if isinstance(item, ResultAck):
             if item.error is not None:
-                self._reports.not_produced(item.production, item.index, item.error)
+                self._worker_log.not_produced(item.production, item.index, item.error)
             self._engine.on_produced(item.production, item.index, item.error, self._clock.now())
         elif isinstance(item, Published):
             if item.error is not None:
-                self._reports.not_copied(item.failed, item.error)
+                self._worker_log.not_copied(item.failed, item.error)
             self._engine.on_published(item.failed, item.error, self._clock.now())
         elif isinstance(item, TopicNews):
             self._on_topics(item.facts)
@@ -370,7 +370,7 @@ class PollLoop:
         elif isinstance(item, WorkerStoppedError):
             self._given_up = item
         else:
-            self._reports.trouble(item)
+            self._worker_log.trouble(item)
 
     def _resize(self) -> None:
         slots, resizable = self._engine.dispatcher.slots, self._resizable
@@ -400,18 +400,18 @@ class PollLoop:
             self._source.seek(name, offset)
         if decisions.failed:
             rules = self._engine.rules.retry
-            self._reports.calls.failed(decisions.failed, rules, self._clock.now())
-        self._reports.hovering(decisions.hovering)
-        self._reports.away(decisions.away)
-        self._reports.passed_over(decisions.passed_over)
-        self._reports.breaker(decisions.breaker)
-        self._reports.limit(decisions.limit)
+            self._worker_log.calls.failed(decisions.failed, rules, self._clock.now())
+        self._worker_log.hovering(decisions.hovering)
+        self._worker_log.away(decisions.away)
+        self._worker_log.passed_over(decisions.passed_over)
+        self._worker_log.breaker(decisions.breaker)
+        self._worker_log.limit(decisions.limit)
         for stalled in decisions.stalled:
             failure = parts.pool.inspect(stalled)
             if failure is not None:
-                self._reports.calls.stalled(stalled, failure, parts.pool.ending)
+                self._worker_log.calls.stalled(stalled, failure, parts.pool.ending)
             self._engine.on_looked_at(stalled, failure, self._clock.now())
-        self._reports.calls.returned(decisions.returned)
+        self._worker_log.calls.returned(decisions.returned)
 
     def _run_periodic(self, now: float) -> None:
         """Do the periodic work."""
@@ -427,8 +427,8 @@ class PollLoop:
         self._engine.on_assigned(assigned, now)
         if assigned:
             self._log_assignment()
-        self._reports.recalled(assigned)
-        self._parts.restarts.retry(now)
+        self._worker_log.recalled(assigned)
+        self._parts.offset_resets.retry(now)
         partitions = self._engine.partitions
         self._parts.on_paused([name for name, each in partitions.items() if not each.is_fetched])
         self._freeze_detector.was_busy()
@@ -438,7 +438,7 @@ class PollLoop:
             question.answer(self._engine, self._clock)
         except Exception as error:
             # A read-only request must never stop the work.
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.REQUEST_FAILED, f"a request failed: {error!r}; please report this bug"
             )
 
@@ -461,7 +461,7 @@ class PollLoop:
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
         self._log_assignment()
-        self._reports.recalled(assigned)
+        self._worker_log.recalled(assigned)
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
         """Finish running calls within bounds, then make the last commit of this epoch."""
@@ -487,31 +487,31 @@ class PollLoop:
         if running:
             self._parts.pool.interrupt(running)
         if held:
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.PARTITIONS_LOST,
                 f"lost {_listed(held)}: the session timed out or was fenced",
                 partitions=len(held),
             )
-        self._reports.calls.outlived(outlived)
+        self._worker_log.calls.outlived(outlived)
 
     def _log_assignment(self) -> None:
         mine = self._engine.partitions
         text = f"reads {_listed(mine)}"
-        self._reports.info(LogEvent.PARTITIONS_ASSIGNED, text, partitions=len(mine))
+        self._worker_log.info(LogEvent.PARTITIONS_ASSIGNED, text, partitions=len(mine))
 
     def on_committed(self, results: CommitResults) -> None:
         """Pass the commit results to the Engine."""
         self._engine.on_committed(results, self._clock.now())
-        self._reports.commits(results)
+        self._worker_log.commits(results)
 
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Reset the offset by the configured rule, or stop."""
-        self._parts.restarts.out_of_range(name, self._clock.now())
+        self._parts.offset_resets.out_of_range(name, self._clock.now())
         self._freeze_detector.was_busy()
 
     def on_error(self, error: WindowConsumerError) -> None:
         """Log an error that the client is retrying."""
-        self._reports.trouble(error)
+        self._worker_log.trouble(error)
 
     def _count_change(self, names: Sequence[TopicPartition]) -> None:
         if names:
@@ -519,13 +519,13 @@ class PollLoop:
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
         now = self._clock.now()
-        self._parts.restarts.reset_recreated(facts, now)
+        self._parts.offset_resets.reset_recreated(facts, now)
         self._engine.on_topics({topic: each.partitions for topic, each in facts.items()}, now)
         self._freeze_detector.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
             added, removed = set(topics) - set(self._topics), set(self._topics) - set(topics)
-            self._reports.info(
+            self._worker_log.info(
                 LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(removed)} gone"
             )
             self._parts.assignments.appeared(added)
@@ -557,7 +557,7 @@ class PollLoop:
         continuing = len(calls.keys() & set(self._engine.running(names)))
         if continuing < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
-            self._reports.calls.interrupted(places, continuing, why, self._parts.pool.ending)
+            self._worker_log.calls.interrupted(places, continuing, why, self._parts.pool.ending)
 
     def _left_s(self, most_s: float) -> float:
         """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""
@@ -567,14 +567,14 @@ class PollLoop:
         """Make the last commit; return the calls that are still running."""
         verified = self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
-        self._reports.calls.outlived(outlived)
+        self._worker_log.calls.outlived(outlived)
         self._last_commits.write([each for each in commits if each.name in verified])
         self._remove(names)
         return outlived
 
     def _remove(self, names: Sequence[TopicPartition]) -> None:
         self._parts.assignments.remove(names)
-        self._parts.restarts.remove(names)
+        self._parts.offset_resets.remove(names)
 
     def _drain(self) -> None:
         """Let running calls finish within stop_timeout, commit, and give up all partitions."""
@@ -585,7 +585,7 @@ class PollLoop:
         engine.on_stopping(started)
         if isinstance(self.failure, WorkerStoppedError):
             # The drain waits for running calls first; this line explains why it happens.
-            self._reports.error(LogEvent.WORKER_GIVEN_UP, f"stops: {self.failure}")
+            self._worker_log.error(LogEvent.WORKER_GIVEN_UP, f"stops: {self.failure}")
         if names:
             self._source.pause(names)
         self._stop_by = started + self._rules.stop_timeout_s

@@ -141,7 +141,7 @@ class Worker:
         self._sink, self._state, self._tell_phase = sink, state, on_phase
         self._clock = setup.clock
         self._completions = setup.make_queue()
-        self._reports = WorkerLog(
+        self._worker_log = WorkerLog(
             setup.name, setup.logger, self._clock.now, setup.loggable_key, setup.origin.handler
         )
         self._engine = setup.make_engine(
@@ -152,7 +152,7 @@ class Worker:
         )
         self._inherits = predecessor or LeftBehind()
         self._engine.inherit(self._inherits.calls)
-        self._observers = Observers(setup.observers, self._reports.observer_failed)
+        self._observers = Observers(setup.observers, self._worker_log.observer_failed)
         if setup.observers:
             self._engine.observe(self._observers)
         whose = RecordOwner(setup.name, setup.origin.handler, setup.loggable_key)
@@ -165,7 +165,7 @@ class Worker:
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
         kept = KeptOutcomes(ordered=setup.engine.ordering != "unordered")
-        warn = self._reports.warn
+        warn = self._worker_log.warn
         assignments = Assignments(source, setup.on_no_offset, warn, setup.retry_levels, kept)
         parts = PollLoopParts(
             source=source,
@@ -174,15 +174,15 @@ class Worker:
             publisher=self._publisher,
             completions=self._completions,
             assignments=assignments,
-            restarts=OffsetResets(
+            offset_resets=OffsetResets(
                 source,
                 self._engine,
                 assignments,
                 setup.on_out_of_range,
-                self._reports,
+                self._worker_log,
                 setup.retry_levels,
             ),
-            reports=self._reports,
+            worker_log=self._worker_log,
             clock=self._clock,
             on_phase=lambda phase: on_phase(self, phase),
             on_paused=self._watch.set_paused,
@@ -261,7 +261,7 @@ class Worker:
         unacked = self._publisher.stop(_CLOSE_S)
         self._watch.end(_CLOSE_S)
         if unacked:
-            self._reports.warn(
+            self._worker_log.warn(
                 LogEvent.COPIES_UNACKED,
                 f"{unacked} copies or results were not acked; their records will run again",
             )
@@ -336,7 +336,7 @@ class Worker:
 
     def log_summary(self) -> None:
         """Log the summary line of the worker."""
-        self._reports.calls.calm()
+        self._worker_log.calls.calm()
         did = self.counters
         # Only if there are any: most workers skip nothing and let nothing expire.
         more = "".join(
@@ -344,7 +344,7 @@ class Worker:
         )
         produced = f"{did.produced} produced, " if did.produced else ""
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
-        self._reports.info(
+        self._worker_log.info(
             LogEvent.WORKER_STOPPED,
             f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
             f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
@@ -355,7 +355,7 @@ class Worker:
         if self.loop.outlived:
             late_s = self.setup.loop.stop_timeout_s
             when = f"after {late_s:g} s" if self.loop.is_late else "when it stopped, known to hang"
-            self._reports.error(
+            self._worker_log.error(
                 LogEvent.CALLS_UNFINISHED,
                 f"{self.loop.outlived} calls had not returned {when}; their records will run again",
                 calls=self.loop.outlived,

@@ -156,7 +156,7 @@ class WorkerLog(LimitedLog):
         logged = self._logged_limit or news.before
         if max(logged, news.limit) < MUCH * min(logged, news.limit):
             return
-        if self.repetition.worth_saying("limit") is not None:
+        if self.repetition.count_suppressed("limit") is not None:
             self._logged_limit = news.limit
             self.logger.info(
                 "%s: concurrency %d, it was %d: %s",

@@ -285,7 +285,7 @@ class SimulatedMember:
             publisher=Publisher(name, self.sink, self.completions),
             completions=self.completions,
             assignments=assignments,
-            restarts=OffsetResets(
+            offset_resets=OffsetResets(
                 self.source,
                 self.engine,
                 assignments,
@@ -293,7 +293,7 @@ class SimulatedMember:
                 reports,
                 self.retry_levels,
             ),
-            reports=reports,
+            worker_log=reports,
             clock=scene.clock,
             on_phase=lambda _phase: None,
         )
