@@ -82,7 +82,7 @@ class ClientThread:
     def _check_client(self) -> None:
         delivery = self._delivery
         client = delivery.client
-        if isinstance(client, SendingClient) and delivery.watchdog.is_lost(client):
+        if isinstance(client, SendingClient) and delivery.clients.watchdog.is_lost(client):
             delivery.log.log(
                 logging.WARNING,
                 "the producer lost its connection although the cluster answers; continues with a"
@@ -94,7 +94,7 @@ class ClientThread:
     def _check_login(self) -> None:
         """Fail all records once the brokers have refused the login for too long."""
         delivery = self._delivery
-        reason = delivery.login.refusal()
+        reason = delivery.clients.login.refusal()
         client = delivery.client
         if reason is None or not isinstance(client, SendingClient):
             return
@@ -155,7 +155,7 @@ class ClientThread:
             if delivery.replaced is not None:
                 delivery.empty(delivery.replaced)
                 delivery.replaced = None
-            limits = {topic: delivery.limit_of(topic) for topic in records.limits.topics}
+            limits = {topic: delivery.clients.limit_of(topic) for topic in records.limits.topics}
             with delivery.lock:
                 is_explained = records.sort_out(limits)
                 is_unexplained = state.on_emptied(time.monotonic(), is_explained=is_explained)
@@ -170,11 +170,10 @@ class ClientThread:
 
     def _open(self) -> None:
         delivery = self._delivery
-        delivery.watchdog = delivery.new_watchdog()
         with delivery.serve_alone():
             if delivery.state.is_failed:
                 self._separate_refused_topics()
-            client = delivery.new_client()
+            client = delivery.clients.shared()
             delivery.send_waiting(client)
             with delivery.lock:
                 delivery.state.on_made()

@@ -24,15 +24,13 @@ from typing import Any, Final
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
-from window_consumer.kafka.watchdogs.login import LoginWatchdog
 from window_consumer.kafka.writing.batch_limits import batch_bytes
-from window_consumer.kafka.writing.client import SendingClient, new_client, size_limit
+from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.kafka.writing.client_state import KEEPING, ClientPhase, ClientState, Emptying
 from window_consumer.kafka.writing.kept_records import KeepingRules, KeptRecords
-from window_consumer.kafka.writing.refused_topics import OF_REFUSED
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.producer.clients import ProducerClients
 from window_consumer.producer.errors import BufferFullError, send_error
 from window_consumer.producer.future import DetailedSendFuture, SendFuture
 from window_consumer.producer.replacement import (
@@ -43,8 +41,7 @@ from window_consumer.producer.replacement import (
     numbered,
     wrong_process_error,
 )
-from window_consumer.producer.separate_client import SeparateClient, SeparateClientNeeds
-from window_consumer.producer.settings import buffer_properties
+from window_consumer.producer.separate_client import SeparateClient
 
 _MOST_SPARES: Final = 20_000
 """Futures that are kept for the next records: 2 MB."""
@@ -73,7 +70,6 @@ class Delivery:
         careful: bool,
     ):
         """``resends`` is False with transactions, which are retried as a whole."""
-        self.properties = dict(properties)
         self.log = log
         self.max_block_s = max_block_s
         self.id_prefix = f"{os.urandom(9).hex()}-"
@@ -92,45 +88,19 @@ class Delivery:
             KeepingRules(
                 memory=memory,
                 missing_topic_s=missing_topic_s,
-                largest_record=int(self.properties["message.max.bytes"]),
-                batch_bytes=batch_bytes(self.properties),
+                largest_record=int(properties["message.max.bytes"]),
+                batch_bytes=batch_bytes(properties),
                 resends=resends,
             )
         )
         self.state = ClientState[str](KEEPING)
-        self.separate = SeparateClient(
-            self.records,
-            self.lock,
-            SeparateClientNeeds(
-                self._new_separate_client, self.new_watchdog, self.limit_of, self.report_ends
-            ),
-        )
+        self.clients = ProducerClients(properties, log, self.records, self.next_number)
+        self.separate = SeparateClient(self.records, self.lock, self.clients, self.report_ends)
         self.replaced: SendingClient | None = None
         """The client being replaced, until it is empty."""
         self._pid = os.getpid()
-        self.watchdog = self.new_watchdog()
-        self.login = LoginWatchdog(self.properties)
-        self.client: Any = self.new_client()
+        self.client: Any = self.clients.shared()
         self.state.on_made()
-
-    def new_client(self) -> SendingClient:
-        """Create a client for all topics, with the sizes of now."""
-        sizes = {**buffer_properties(self.memory), **self.records.limits.properties}
-        return new_client({**self.properties, **sizes}, self.log, self._on_client_error)
-
-    def _new_separate_client(self) -> SendingClient:
-        sizes = buffer_properties(self.memory)
-        return new_client(
-            {**self.properties, **sizes, **OF_REFUSED}, self.log, self._on_client_error
-        )
-
-    def new_watchdog(self) -> ClientWatchdog:
-        """Return a watchdog for a new client."""
-        return ClientWatchdog(self.properties, notices_silence=True)
-
-    def limit_of(self, topic: str) -> int | None:
-        """Query a topic's size limit; None if nobody reports it."""
-        return size_limit(self.properties, topic)
 
     # ---- any thread
 
@@ -203,7 +173,7 @@ class Delivery:
             if not isinstance(client, SendingClient):
                 return
             if client.serve(self._wait_limit_s(timeout_s)) or not len(client):
-                self.watchdog.on_contact()
+                self.clients.watchdog.on_contact()
             self._after_serving(client)
 
     def _after_serving(self, client: SendingClient) -> None:
@@ -354,15 +324,6 @@ class Delivery:
             event=LogEvent.SEND_CALLBACK_FAILED,
             exc_info=True,
         )
-
-    def _on_client_error(self, error: Any) -> None:
-        self.watchdog.record_error(error)
-        self.login.record_error(error)
-        if errors.is_absence(error):
-            number, _ = self.next_number()
-            self.records.on_disconnected(number)
-        text = errors.text_of(error)
-        self.log.info(LogEvent.PRODUCER_WARNED, "producer: %s", text)
 
     # ---- replacing the client
 

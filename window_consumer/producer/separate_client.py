@@ -8,28 +8,14 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
-
 from window_consumer.kafka import errors
-from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.kafka.writing.client_state import DRAIN_S
 from window_consumer.kafka.writing.kept_records import KeptRecords
+from window_consumer.producer.clients import ProducerClients
 from window_consumer.producer.future import SendFuture
 
 _SERVE_S: Final = 0.05
-
-
-@frozen
-class SeparateClientNeeds:
-    """What the separate client needs from its producer."""
-
-    client: Callable[[], SendingClient]
-    watchdog: Callable[[], ClientWatchdog]
-    limit_of: Callable[[str], int | None]
-    """Queries a topic's ``max.message.bytes``."""
-    report_ends: Callable[[], None]
-    """Reports what has ended; called without the lock."""
 
 
 class SeparateClient:
@@ -39,14 +25,19 @@ class SeparateClient:
         self,
         records: KeptRecords[SendFuture],
         lock: AbstractContextManager[object],
-        needs: SeparateClientNeeds,
+        clients: ProducerClients,
+        report_ends: Callable[[], None],
     ):
-        """``lock`` is reentrant; it guards ``records``."""
+        """``lock`` is reentrant; it guards ``records``.
+
+        ``report_ends`` reports what has ended; it is called without the lock.
+        """
         self._records = records
         self._lock = lock
-        self._needs = needs
+        self._clients = clients
+        self._report_ends = report_ends
         self._client: SendingClient | None = None
-        self._watchdog = needs.watchdog()
+        self._watchdog = clients.new_watchdog()
         self._limits: dict[str, int | None] = {}
 
     def send(self) -> None:
@@ -82,7 +73,7 @@ class SeparateClient:
             self.send()
         if error is None:
             future(None, message)
-        self._needs.report_ends()
+        self._report_ends()
 
     def serve(self) -> None:
         """Serve delivery reports; replace the client after a fatal error."""
@@ -94,7 +85,8 @@ class SeparateClient:
                 self.empty()
         with self._lock:
             if self._records.refused.ready and self._client is None:
-                self._client, self._watchdog = self._needs.client(), self._needs.watchdog()
+                self._client = self._clients.separate()
+                self._watchdog = self._clients.new_watchdog()
             self.send()
         self._end_large()
 
@@ -102,10 +94,10 @@ class SeparateClient:
         """Query each topic's limit once: it takes a request."""
         topics = self._records.large_topics()
         for topic in topics - self._limits.keys():
-            self._limits[topic] = self._needs.limit_of(topic)
+            self._limits[topic] = self._clients.limit_of(topic)
         with self._lock:
             self._records.end_large(self._limits)
-        self._needs.report_ends()
+        self._report_ends()
 
     def return_calm_topics(self) -> bool:
         """Return calm topics to the shared client; return whether they have unsent records.
