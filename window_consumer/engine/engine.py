@@ -62,6 +62,7 @@ from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
@@ -517,6 +518,7 @@ class Engine:
                 self.outlived.add(slice_)
             self.dispatcher.remove(partition)
             self.suspects.remove(partition)
+            partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
             self.housekeeping.remove(name)
             self.manual_pauses.remove(name)
             siblings = list(partition.siblings)
