@@ -512,3 +512,18 @@ def test_whatever_happens_nothing_is_lost_doubled_or_overtaken(
     assert len(cluster.records) == 0
     assert len(cluster.acked) + len(cluster.ended) == len(cluster.accepted)
     assert cluster.records.memory.held_bytes == 0
+
+
+def test_what_waits_goes_before_what_is_accepted_once_its_topic_is_separate() -> None:
+    records = Cluster().records
+    waiting = [Sending(number, "orders", b"anna", b"x") for number in (1, 2)]
+    records.on_failed(Sending(0, "orders", b"anna", b"x"), failure("denied"), 0.0)
+    for each in reversed(waiting):
+        records.on_failed(each, failure(), 0.0)
+    assert records.separate_refused_topics(0.0)
+    assert not records.accept(Sending(3, "orders", b"anna", b"x"), 0, 0.0)
+    order = []
+    while records.refused.ready:
+        order.append(records.refused.ready.popleft())
+        records.on_separate_ack(order[-1])
+    assert [each.number for each in order] == [1, 2, 3]

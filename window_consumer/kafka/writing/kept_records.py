@@ -186,13 +186,19 @@ class KeptRecords(Generic[Sent]):
     def separate_refused_topics(self, now: float) -> Mapping[str, str]:
         """Send topics whose records caused a fatal error with the separate client from now on.
 
-        Returns them, with the reason.
+        Their waiting records go first: others may be accepted at once. Returns the topics, with the
+        reason.
         """
         refusals, self._refusals = self._refusals, {}
         if not self._rules.resends:
             return {}
         for topic in refusals:
             self.refused.add(topic, now)
+        for record in self.take():
+            if record.topic in self.refused:
+                self.refused.send(record)
+            else:
+                self._waiting.append(record)
         return refusals
 
     def return_calm_topics(self, now: float) -> bool:
