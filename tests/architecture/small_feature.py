@@ -47,7 +47,7 @@ class TallyConfig:
     most: int = field(
         default=1000,
         metadata=about(
-            "After how many calls the process is no longer ready.",
+            "The process stops being ready after this many calls.",
             kind=kinds.whole_number(1, 1_000_000),
             reason="a round number",
         ),

@@ -33,7 +33,7 @@ def deliver(driven: Driven, *offsets: int) -> None:
 
 
 def running_call(driven: Driven, offset: int) -> Slice:
-    """Start the call for one record, which does not end for now."""
+    """Start the call for one record and leave it running."""
     (slice_,) = (each for each in driven.out if each.messages[0].offset() == offset)
     driven.claim(slice_, 1)
     return slice_
