@@ -12,7 +12,13 @@ from tests.engine.driver import Driven
 from tests.engine.laddered import ENTRY, LEVELS, RETRIED, Laddered
 from tests.engine.support import ORDERS, failure, notes, spent_after
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
-from window_consumer.engine.guards.departures import HOLD_S, SETTLE_S
+from window_consumer.engine.guards.departures import (
+    HOLD_S,
+    SETTLE_S,
+    Departure,
+    Departures,
+    SpentCall,
+)
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 
@@ -316,3 +322,15 @@ def test_calls_that_failed_while_it_held_are_charged_when_it_finds_poison() -> N
     assert BreakerState.OVERLOAD not in it.states
     assert len(calls) > 100
     assert set(calls.values()) == {3}
+
+
+def test_a_record_that_failed_beside_a_success_counts_among_the_twenty() -> None:
+    departures = Departures()
+    departures.succeeded()
+    departures.began(10.15, "good")
+    proven = SpentCall("bad", first_failed=10.1, began=10.1, ended=10.2)
+    assert departures.decide(proven, BreakerState.CLOSED, 10.3, in_a_hurry=False) is Departure.LEAVE
+    alone = [SpentCall(f"key-{n}", 12.0, 12.0, 12.1) for n in range(30)]
+    state = BreakerState.CLOSED
+    left = [departures.decide(call, state, 13.0, in_a_hurry=False) for call in alone]
+    assert left.count(Departure.LEAVE) == 19

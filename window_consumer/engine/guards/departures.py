@@ -95,7 +95,8 @@ class Departures:
 
     def __init__(self) -> None:
         self.since_success = 0
-        """Records without such a proof that left since the last success."""
+        """Records that left since the last success. One that failed beside a success leaves even
+        after MOST others, and counts: an outage begins while calls run that are proven by it."""
         self.new_failed = 0
         """New records that failed since the last success."""
         self.is_refusing = False
@@ -116,6 +117,7 @@ class Departures:
         if state not in CHARGED:
             return Departure.WAIT
         if call.alone and self._is_proven(call):
+            self.since_success += 1
             return Departure.LEAVE
         is_closed = state is BreakerState.CLOSED
         # Copies that fail again say little of an outage, which new records would meet as well.
