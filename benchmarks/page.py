@@ -104,7 +104,8 @@ def _wait_until_full() -> None:
     deadline = time.monotonic() + _FULL_S
     while time.monotonic() < deadline:
         (worker,) = json.loads(_asked("/api/frame"))["workers"]
-        rows = [len(each["row"]) for each in worker.get("partitions", ())]
+        partitions = (worker["snapshot"] or {"partitions": ()})["partitions"]
+        rows = [len(each["row"]) for each in partitions]
         if rows == [CELLS] * PARTITIONS:
             return
         time.sleep(0.2)

@@ -16,30 +16,28 @@ CELL = 5
 
 def partition(number: int, row: str, **fields: Any) -> dict[str, Any]:
     return {
-        "topic": "orders",
-        "partition": number,
+        "name": {"topic": "orders", "partition": number},
         "level": None,
-        "next": 0,
+        "next_offset": 0,
         "slid": 0,
         "row": row,
-        "cells": 8,
+        "capacity_cells": 8,
         "open": len(row),
         "buffered": 0,
         "failed": 0,
         "bytes": 0,
         "paused": False,
         "halted": False,
-        "rate": False,
-        "hovering": 0.0,
-        "lag": 100,
-        "lag_s": 1.0,
+        "waits_for_rate": False,
+        "hovering_s": 0.0,
+        "lag": {"records": 100, "seconds": 1.0},
         **fields,
     }
 
 
-def call(**fields: Any) -> dict[str, Any]:
-    place = {"topic": "orders", "partition": 0, "offset": 7}
-    return {**place, "attempt": 1, "seconds": 12.0, "abandoned": False, **fields}
+def call(topic: str = "orders", partition: int = 0, offset: int = 7) -> dict[str, Any]:
+    name = {"topic": topic, "partition": partition}
+    return {"name": name, "offset": offset, "attempt": 1, "seconds": 12.0, "abandoned": False}
 
 
 def sample(at_ms: int, **fields: Any) -> dict[str, Any]:
@@ -64,9 +62,27 @@ def sample(at_ms: int, **fields: Any) -> dict[str, Any]:
 class Shop(MadeUpBoard):
     """One worker, whose windows a test draws."""
 
-    def __init__(self, rows: Sequence[str] = ("",), **fields: Any):
+    def __init__(
+        self, rows: Sequence[str] = ("",), windows: dict[str, Any] | None = None, **fields: Any
+    ):
+        """``windows`` and ``fields`` are what is different in its snapshot and beside it."""
         super().__init__()
         now_ms = int(time() * 1000)
+        self.drawn: dict[str, Any] = {
+            "halted": False,
+            "slots": 16,
+            "abandoned": 0,
+            "limit": None,
+            "calls": [],
+            "breaker": {"state": "closed", "failed": 0, "calls": 0, "seconds": 0.0, "why": ""},
+            "counters": {
+                **dict.fromkeys(("processed", "retried", "dead_lettered"), 1),
+                "moved_to": {"10s": 3, "1m": 4},
+                "dead_by": {"FATAL": 5},
+            },
+            "partitions": [partition(number, row) for number, row in enumerate(rows)],
+            **(windows or {}),
+        }
         self.worker: dict[str, Any] = {
             "process": "",
             "name": "charge",
@@ -77,31 +93,17 @@ class Shop(MadeUpBoard):
             "silent_s": 0.0,
             "busy_ratio": 0.3,
             "time_to_drain_s": 2.0,
-            "halted": False,
-            "slots": 16,
-            "busy": 3,
-            "abandoned": 0,
-            "limit": None,
-            "cost_s": 0.01,
-            "calls": [],
-            "breaker": {"state": "closed", "failed": 0, "calls": 0, "seconds": 0.0, "why": ""},
-            "did": {
-                **dict.fromkeys(
-                    ("processed", "retried", "moved", "dead", "skipped", "dropped", "expired"), 1
-                ),
-                "moved_to": {"10s": 3, "1m": 4},
-                "dead_by": {"FATAL": 5},
-            },
-            "partitions": [partition(number, row) for number, row in enumerate(rows)],
-            "samples": [sample(now_ms - 2000 * index) for index in range(30, 0, -1)],
+            "snapshot": self.drawn,
+            "history": [sample(now_ms - 2000 * index) for index in range(30, 0, -1)],
             **fields,
         }
         self.details: dict[str, Any] | None = self.cell_with("", "in charge")
 
     @classmethod
     def with_a_call_that_hangs(cls) -> Shop:
-        shop = cls(rows=["Hddd"], calls=[call()])
-        shop.worker["partitions"][0] |= {"hovering": 12.0, "next": 5, "slid": 1, "first_open": 7}
+        shop = cls(rows=["Hddd"], windows={"calls": [call()]})
+        hangs = {"hovering_s": 12.0, "next_offset": 5, "slid": 1, "first_open": 7}
+        shop.partitions[0] |= hangs
         shop.details = shop.cell_with("ValueError: broken", "in wait_for_the_bank")
         return shop
 
@@ -117,18 +119,17 @@ class Shop(MadeUpBoard):
     @classmethod
     def evil(cls, text: str, name: str) -> Shop:
         """Whatever may come from outside is this text, or this name."""
-        limit = {"now": 4, "why": text}
-        shop = cls(rows=["Hd"], name=name, group=text, handlers=[text], limit=limit)
-        shop.worker["calls"] = [call(topic=name)]
-        shop.worker["partitions"][0] |= {"topic": name, "hovering": 12.0}
-        level = partition(1, "w", level=text, topic=name)
-        shop.worker["partitions"].append(level)
+        windows = {"limit": {"limit": 4, "why": text}, "calls": [call(topic=name)]}
+        shop = cls(rows=["Hd"], windows=windows, name=name, group=text, handlers=[text])
+        shop.partitions[0] |= {"name": {"topic": name, "partition": 0}, "hovering_s": 12.0}
+        level = partition(1, "w", level=text, name={"topic": name, "partition": 1})
+        shop.partitions.append(level)
         now_ms = int(time() * 1000)
-        shop.worker["samples"] = [
+        shop.worker["history"] = [
             sample(now_ms - 2000 * index, moved={text: 1.0}, dead={text: 1.0}, breaker=text)
             for index in range(30, 0, -1)
         ]
-        shop.worker["did"] |= {"moved_to": {text: 3}, "dead_by": {text: 4}}
+        shop.drawn["counters"] |= {"moved_to": {text: 3}, "dead_by": {text: 4}}
         shop.details = shop.cell_with(text, text, key=text, headers=[[text, text], ["no", None]])
         shop.told_value = {"form": "text", "bytes": 7, "text": text, "is_cut": True}
         return shop
@@ -140,6 +141,8 @@ class Shop(MadeUpBoard):
     @staticmethod
     def cell_with(error: str, stack: str, key: str = "anna", **fields: Any) -> dict[str, Any]:
         record = {"offset": 7, "state": "running", "key": key, "attempts": 2, "error": error}
+        place = {"topic": "orders", "partition": 0, "offset": 7}
+        running = {"attempt": 1, "seconds": 12.0, "abandoned": False}
         record |= {"bytes": 120, "headers": [["tenant", "eu"]], "more_headers": 0, **fields}
         return {
             "number": 1,
@@ -148,18 +151,25 @@ class Shop(MadeUpBoard):
             "count": 5,
             "open": 1,
             "hovering_s": 12.0,
-            "calls": [{**call(), "process": "", "stack": stack}],
+            "calls": [{**place, **running, "process": "", "stack": stack}],
             "records": [{**record, "due_s": None, "running_s": 12.0}],
         }
 
+    @property
+    def partitions(self) -> list[dict[str, Any]]:
+        """Their windows."""
+        told: list[dict[str, Any]] = self.drawn["partitions"]
+        return told
+
     def slide(self, rows: Sequence[str]) -> None:
         """Let a cell of each window slide out."""
-        for each, row in zip(self.worker["partitions"], rows, strict=True):
-            each |= {"row": row, "slid": each["slid"] + 1, "next": each["next"] + CELL}
+        for each, row in zip(self.partitions, rows, strict=True):
+            next_offset = each["next_offset"] + CELL
+            each |= {"row": row, "slid": each["slid"] + 1, "next_offset": next_offset}
 
     def frame(self, since: float) -> dict[str, Any]:
-        samples = [each for each in self.worker["samples"] if each["t"] > since]
-        worker = {**self.worker, "samples": samples}
+        history = [each for each in self.worker["history"] if each["t"] > since]
+        worker = {**self.worker, "history": history}
         return {"time": int(time() * 1000), "workers": [worker]}
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
@@ -176,8 +186,8 @@ class Busy(Shop):
         self._random = Random(7)
 
     def frame(self, since: float) -> dict[str, Any]:
-        for each in self.worker["partitions"]:
+        for each in self.partitions:
             gone = self._random.randrange(4)
             row = "".join(self._random.choices("dwry", k=self._cells - gone))
-            each |= {"row": row, "cells": self._cells, "slid": each["slid"] + gone}
+            each |= {"row": row, "capacity_cells": self._cells, "slid": each["slid"] + gone}
         return super().frame(since)

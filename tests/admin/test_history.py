@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -10,12 +9,12 @@ from attrs import evolve
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
-from window_consumer.admin.frames import MOST_CALLS, worker_frame
+from window_consumer.admin.board import MOST_CALLS, longest
 from window_consumer.admin.history import KEPT, SampleHistory
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.engine.windows_snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import CallSnapshot, WindowsSnapshot
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
@@ -70,37 +69,19 @@ def test_only_the_last_ten_minutes_are_kept_and_told_from_where_one_was() -> Non
     assert history.after(last) == []
 
 
-def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
-    driven = Driven(slots=30, cell_records=2, batch_records=1, window_cells=40)
-    driven.deliver(*notes(*range(30)))
-    driven.tick()
-    for slice_ in driven.out:
-        driven.claim(slice_, 1)
-        driven.now += 1.0
-    frame = worker_frame(worker(take_snapshot(driven.engine, driven.now, 0.0, cells=False)))
-    (partition,) = frame["partitions"]
-    assert len(partition["row"]) == 15
-    assert partition["cells"] == 40
-    seconds = [each["seconds"] for each in frame["calls"]]
-    assert seconds == sorted(seconds, reverse=True)
-    assert len(seconds) == MOST_CALLS
+def test_a_frame_has_the_longest_calls() -> None:
+    calls = [CallSnapshot(ORDERS, offset, seconds=1.0 + offset) for offset in range(30)]
+    assert longest(calls) == tuple(calls[: -MOST_CALLS - 1 : -1])
 
 
-def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
-    frame = worker_frame(worker(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2))))
-    assert frame["did"]["moved_to"] == {"10s": 3}
-    assert frame["did"]["dead_by"] == {"FATAL": 2}
-
-
-def test_where_nothing_moves_there_is_no_time_to_drain_and_the_json_is_valid() -> None:
+def test_where_nothing_moves_there_is_no_time_to_drain() -> None:
     history, driven = SampleHistory(), Driven()
     driven.deliver(*notes(*range(20)))
     driven.engine.on_log_ends({ORDERS: 20})
     for at_ms in (0, 5000, 10_000):
         history.add(at_ms, seen(driven))
-    told = worker_frame(history.added_to(worker(seen(driven))))
-    assert (told["time_to_drain_s"], told["stands_still"]) == (None, True)
-    json.dumps(told, allow_nan=False)
+    told = history.added_to(worker(seen(driven)))
+    assert (told.time_to_drain_s, told.stands_still) == (None, True)
     history.add(15_000, seen(driven, processed=10))
     moving = history.added_to(worker(seen(driven)))
     assert moving.time_to_drain_s == pytest.approx(30.0)

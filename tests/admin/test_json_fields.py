@@ -22,12 +22,11 @@ from window_consumer.admin.client import Access, AdminAddress
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
-from window_consumer.admin.frames import worker_frame
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.windows_snapshot import LimitSnapshot, LoopSnapshot, WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, to_json
+from window_consumer.runtime.figures.worker_snapshot import to_json
 from window_consumer.runtime.replica import HttpAnswer
 
 FAILED = CellPlace("charge", TopicPartition("orders", 1), None, 1)
@@ -82,18 +81,8 @@ def everything() -> WindowsSnapshot:
     )
 
 
-def framed(windows: WindowsSnapshot) -> dict[str, Any]:
-    """What a frame has beside what it says of every worker."""
-    silent = worker_frame(WorkerSnapshot(name="charge"))
-    shown = worker_frame(WorkerSnapshot(name="charge", windows=windows))
-    return {field: value for field, value in shown.items() if field not in silent}
-
-
-@pytest.mark.parametrize(("name", "of"), [("snapshot", to_json), ("worker in a frame", framed)])
-def test_what_most_workers_do_not_have_is_told_of_those_that_do(
-    name: str, of: Callable[[WindowsSnapshot], dict[str, Any]]
-) -> None:
-    assert fields_of(json.loads(json.dumps(of(everything())))) == FIELDS[name]
+def test_what_most_workers_do_not_have_is_told_of_those_that_do() -> None:
+    assert fields_of(json.loads(json.dumps(to_json(everything())))) == FIELDS["snapshot"]
 
 
 def test_the_names_and_labels_of_metrics(shop: SeenShop) -> None:

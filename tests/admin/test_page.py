@@ -106,11 +106,11 @@ def test_charts_have_all_minutes_even_where_the_first_frames_are_not_drawn(look:
 
 
 def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) -> None:
-    calls = [call(partition=1), call(partition=2)]
-    shop = Shop(rows=["Hw", "Hw", "Hw"], calls=calls)
-    for each, seconds in zip(shop.worker["partitions"], (30.0, 10.0, 20.0), strict=True):
-        each |= {"hovering": seconds, "first_open": 7}
-    shop.worker["breaker"] |= {"state": "open", "seconds": 9.0}
+    windows = {"calls": [call(partition=1), call(partition=2)]}
+    shop = Shop(rows=["Hw", "Hw", "Hw"], windows=windows)
+    for each, seconds in zip(shop.partitions, (30.0, 10.0, 20.0), strict=True):
+        each |= {"hovering_s": seconds, "first_open": 7}
+    shop.drawn["breaker"] |= {"state": "open", "seconds": 9.0}
     troubles = look(shop).page.locator(".troubles button")
     expect(troubles).to_have_count(3)
     expect(troubles.first).to_contain_text(
@@ -122,7 +122,7 @@ def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) ->
 
 def with_full_windows() -> Shop:
     shop = Shop(rows=["Hyyyyyyy"])
-    shop.worker["breaker"] |= {"state": "open", "seconds": 330.0, "why": "20 of 20 calls failed"}
+    shop.drawn["breaker"] |= {"state": "open", "seconds": 330.0, "why": "20 of 20 calls failed"}
     return shop
 
 
@@ -156,7 +156,7 @@ def test_the_page_says_why_nothing_was_released(look: Look) -> None:
 @pytest.mark.parametrize("state", ["closed", "poison", "half-open", "paused"])
 def test_where_nothing_may_be_released_there_is_no_button(state: str, look: Look) -> None:
     shop = with_full_windows()
-    shop.worker["breaker"] |= {"state": state}
+    shop.drawn["breaker"] |= {"state": state}
     page = look(shop).page
     expect(page.locator(".worker h2")).to_have_text("charge")
     expect(page.get_by_role("button", name="Pause worker")).to_be_visible()
@@ -167,7 +167,8 @@ def test_rows_stay_within_the_page_whatever_their_other_columns_need(look: Look)
     looking = look(Shop(rows=["d" * 8] * 3))
     page, board = looking.page, looking.board
     expect(page.locator(".windows canvas")).to_have_count(3)
-    board.worker["partitions"][1] |= {"row": "H", "hovering": 5000.0, "lag_s": 7000.0}
+    lag = {"records": 100, "seconds": 7000.0}
+    board.partitions[1] |= {"row": "H", "hovering_s": 5000.0, "lag": lag}
     expect(page.locator(".windows .flag").nth(1)).to_have_text("hovers 83 min 20 s")
     expect(page.locator(".troubles button").first).to_contain_text("[1] for 83 min 20 s: offset")
     ends = "each => each.getBoundingClientRect().right"
@@ -247,11 +248,11 @@ def test_what_comes_from_outside_never_runs(look: Look) -> None:
 def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_was_open(
     look: Look,
 ) -> None:
-    shop = Shop(rows=["rw"], calls=[call(offset=offset) for offset in range(12)])
-    for each in shop.worker["samples"]:
+    shop = Shop(rows=["rw"], windows={"calls": [call(offset=offset) for offset in range(12)]})
+    for each in shop.worker["history"]:
         each |= {"moved": {"10s": 2.5}, "dead": {"FATAL": 1.5}}
-    shop.worker["samples"][5]["breaker"] = "open"
-    shop.worker["breaker"] |= {"state": "half-open", "failed": 3, "calls": 40}
+    shop.worker["history"][5]["breaker"] = "open"
+    shop.drawn["breaker"] |= {"state": "half-open", "failed": 3, "calls": 40}
     page = look(shop).page
     figures = page.locator(".figures div")
     expect(figures.filter(has_text="retried")).to_contain_text("1m 4, 10s 3")

@@ -48,10 +48,10 @@ import yaml  # noqa: E402 - the row comes first
 from rich.console import Console  # noqa: E402 - as above
 
 from window_consumer import App, Record, Skip  # noqa: E402 - as above
+from window_consumer.admin.answers import outcomes_module  # noqa: E402 - as above
 from window_consumer.admin.board import CellPlace, WorkersBoard  # noqa: E402 - as above
 from window_consumer.admin.commands.live_view import view  # noqa: E402 - as above
 from window_consumer.admin.commands.screen import Memory, TopScene  # noqa: E402 - as above
-from window_consumer.admin.frames import outcomes_module  # noqa: E402 - as above
 from window_consumer.audit.commands.printing import _TERMS  # noqa: E402 - as above
 from window_consumer.audit.count import decode  # noqa: E402 - as above
 from window_consumer.config.sections.mask import MaskRules  # noqa: E402 - as above
@@ -115,7 +115,7 @@ def while_it_runs(health: Health, board: WorkersBoard) -> dict[str, Any]:
             if "shelved" in line and not line.startswith("#")
         ],
         "snapshot": worker["snapshot"]["counters"]["shelved"],
-        "frame": framed["did"]["shelved"],
+        "frame": framed["snapshot"]["counters"]["shelved"],
         "page": '"shelved"' in outcomes_module(),
         "cell": " ".join(states),
     }

@@ -92,7 +92,7 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     assert command.wait_for_event(LogEvent.CALL_STALLED, **place)["key"] == "***"
     embedded.produce("orders", b'{"iban": "DE4711", "is": "broken"}', partition=1)
     command.wait_for_event(LogEvent.CALL_FAILED, attempt=1)
-    (worker,) = workers_of(ask, "/api/windows?stacks=1", "snapshot")
+    (worker,) = workers_of(ask, "/api/windows?stacks=1")
     assert (worker["name"], worker["group"], worker["handlers"]) == ("charge", "shop", ["charge"])
     assert (worker["phase"], worker["ready"], worker["slots"]) == ("running", True, 16)
     picture = from_json(worker["snapshot"], WindowsSnapshot)
@@ -171,11 +171,9 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     embedded.produce("orders", b"three", partition=1)
     command.wait_for("charged three")
     assert ask("/api/workers/charge/pause", "POST").status == 200
-    (worker,) = workers_of(ask, "/api/frame", "halted")
-    assert (worker["halted"], [each["halted"] for each in worker["partitions"]]) == (
-        True,
-        [True, True],
-    )
+    (worker,) = workers_of(ask, "/api/frame")
+    seen = worker["snapshot"]
+    assert (seen["halted"], [each["halted"] for each in seen["partitions"]]) == (True, [True, True])
     assert ask("/api/workers/charge/resume", "POST").status == 200
     assert "charged two" not in command.said
     assert ask(f"{place}/resume", "POST").json == {"paused": False}
@@ -194,8 +192,8 @@ def test_copies_are_shown_and_paused_at_one_address(
     ask = admin_of(command)
     for process in (1, 2):
         command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, process=process, partitions=1)
-    for path, field in (("/api/windows", "snapshot"), ("/api/frame", "halted")):
-        told = workers_of(ask, path, field, count=2)
+    for path in ("/api/windows", "/api/frame"):
+        told = workers_of(ask, path, count=2)
         assert [each["process"] for each in told] == ["1", "2"]
 
     assert ask("/api/workers/charge/pause?process=2", "POST").status == 200
@@ -223,10 +221,10 @@ def test_copies_are_shown_and_paused_at_one_address(
 
 
 def halted(ask: Asking) -> list[bool]:
-    return [each["halted"] for each in workers_of(ask, "/api/frame", "halted", count=2)]
+    return [each["snapshot"]["halted"] for each in workers_of(ask, "/api/frame", count=2)]
 
 
-def workers_of(ask: Asking, path: str, field: str, count: int = 1) -> list[dict[str, Any]]:
+def workers_of(ask: Asking, path: str, count: int = 1) -> list[dict[str, Any]]:
     """Return what is told of workers once all of them tell it.
 
     Who is silent for a second is not waited for by who is asked.
@@ -238,7 +236,7 @@ def workers_of(ask: Asking, path: str, field: str, count: int = 1) -> list[dict[
         if (
             not answer.get("missing")
             and len(told) == count
-            and all(each.get(field) is not None for each in told)
+            and all(each["snapshot"] is not None for each in told)
         ):
             return told
         assert monotonic() < until, told

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
+from window_consumer.model.outcome import OUTCOMES
+
 FILES: Final = Path(__file__).parent / "static"
 """The static files of all pages."""
 
@@ -19,6 +21,21 @@ class Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Return the JSON of a response."""
         return json.dumps(content, separators=(",", ":")).encode()
+
+
+def outcomes_module() -> str:
+    """Return what pages need of the table of outcomes, as a module of JavaScript."""
+    rows = [
+        {
+            "counter": row.counter,
+            "words": row.words,
+            "step": row.step,
+            "end": row.end,
+            "beside_done": row.is_beside_done,
+        }
+        for row in OUTCOMES
+    ]
+    return f"export const OUTCOMES = {json.dumps(rows)};\n"
 
 
 def error(status: HTTPStatus, text: str) -> JSONResponse:

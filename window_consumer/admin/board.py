@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 import attrs
 from attrs import evolve, frozen
 
-from window_consumer.admin.frames import worker_frame
 from window_consumer.admin.history import SampleHistory
 from window_consumer.admin.interventions import intervene
 from window_consumer.admin.shown_records import ShownRecords
@@ -39,6 +38,8 @@ from window_consumer.runtime.worker import Worker
 ANSWER_S: Final = 1.0
 """A poll thread that takes longer is shown as silent."""
 
+MOST_CALLS: Final = 12
+"""The longest running calls in a frame; ``/api/windows`` has all of them."""
 
 _LARGEST: Final = 2**31 - 1
 _NUMBER: Final = re.compile("[0-9]{1,19}")
@@ -51,7 +52,10 @@ class Board(Protocol):
         """Return the state of all workers, as ``/api/windows`` serves it."""
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return the data of the page, with the samples that are newer than ``since``."""
+        """Return what the page shows, with the samples that are newer than ``since``.
+
+        It is the answer of ``windows`` with fewer calls, and without single cells and records.
+        """
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         """Return one cell with its records and running calls, None if it is unknown."""
@@ -135,18 +139,19 @@ class WorkersBoard:
         return {"process": self._process, "time": now_ms(), "workers": list(map(to_json, workers))}
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return the data of the page, with the samples that are newer than ``since``."""
-        return {
-            "time": now_ms(),
-            "workers": [self._frame_of(worker, since) for worker in self._workers],
-        }
+        """Return what the page shows, with the samples that are newer than ``since``."""
+        workers = [self._framed(worker, since) for worker in self._workers]
+        return {"time": now_ms(), "workers": list(map(to_json, workers))}
 
-    def _frame_of(self, worker: Worker, since: int) -> dict[str, Any]:
+    def _framed(self, worker: Worker, since: int) -> WorkerSnapshot:
         seen = worker.snapshot(ANSWER_S, cells=False)
         with self._lock:
             past = self._history_of(worker)
             seen = evolve(past.added_to(seen), process=self._process, history=past.after(since))
-        return worker_frame(seen)
+        if seen.windows is None:
+            return seen
+        windows = evolve(seen.windows, calls=longest(seen.windows.calls))
+        return evolve(seen, windows=self._shown.snapshot(windows, worker.setup.loggable_key))
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         """Return one cell with its records and running calls, None if it is unknown."""
@@ -248,6 +253,11 @@ class WorkersBoard:
     @property
     def _workers(self) -> Sequence[Worker]:
         return () if self._running is None else self._running.workers
+
+
+def longest(calls: Iterable[CallSnapshot]) -> tuple[CallSnapshot, ...]:
+    """Return the calls that a frame has, those that have run longest first."""
+    return tuple(sorted(calls, key=lambda call: -call.seconds)[:MOST_CALLS])
 
 
 def now_ms() -> int:

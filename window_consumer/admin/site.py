@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from window_consumer.admin.answers import FILES, Json, error
+from window_consumer.admin.answers import FILES, Json, error, outcomes_module
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -25,7 +25,6 @@ from window_consumer.admin.board import (
     partition_named,
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
-from window_consumer.admin.frames import outcomes_module
 from window_consumer.admin.guard import Gate, Guard, log_in, log_out
 from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WORDS
 from window_consumer.engine.guards.breaker_state import BreakerAnswer

@@ -1,6 +1,6 @@
 // Requests to the worker.
-function path(worker, partition, rest) {
-  const of = partition ? `/partitions/${encodeURIComponent(partition.topic)}/${partition.partition}` : "";
+function path(worker, name, rest) {
+  const of = name ? `/partitions/${encodeURIComponent(name.topic)}/${name.partition}` : "";
   const process = worker.process ? `?process=${encodeURIComponent(worker.process)}` : "";
   return `api/workers/${encodeURIComponent(worker.name)}${of}/${rest}${process}`;
 }
@@ -13,17 +13,17 @@ async function answer(response) {
   return body;
 }
 
-export async function cellOf(worker, partition, rest) {
-  return answer(await fetch(path(worker, partition, rest)));
+export async function cellOf(worker, name, rest) {
+  return answer(await fetch(path(worker, name, rest)));
 }
 
-export async function valueOf(worker, partition, offset) {
-  return answer(await fetch(path(worker, partition, `records/${offset}/value`), { method: "POST" }));
+export async function valueOf(worker, name, offset) {
+  return answer(await fetch(path(worker, name, `records/${offset}/value`), { method: "POST" }));
 }
 
 // `wanted` is skip or dead-letter; throws with the reason if the worker refuses.
-export async function intervene(worker, partition, offset, wanted) {
-  const response = await fetch(path(worker, partition, `records/${offset}/${wanted}`), { method: "POST" });
+export async function intervene(worker, name, offset, wanted) {
+  const response = await fetch(path(worker, name, `records/${offset}/${wanted}`), { method: "POST" });
   if (response.status === 401) location.assign("login");
   const body = await response.json();
   if (response.status !== 200) throw new Error(body.error ?? response.statusText);
@@ -37,7 +37,7 @@ export async function decideBreaker(worker, what) {
   if (!response.ok) throw new Error(body.error ?? response.statusText);
 }
 
-export async function halt(worker, partition, halted) {
-  const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
+export async function halt(worker, name, halted) {
+  const done = await answer(await fetch(path(worker, name, halted ? "pause" : "resume"), { method: "POST" }));
   if (done === null) throw new Error("it is no longer here");
 }

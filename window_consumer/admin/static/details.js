@@ -2,7 +2,7 @@
 import { cellOf } from "./ask.js";
 import { make, say } from "./dom.js";
 import { RecordsTable } from "./records.js";
-import { count, duration } from "./words.js";
+import { count, duration, nameOf } from "./words.js";
 
 const AGAIN_MS = 1000;
 
@@ -19,12 +19,12 @@ export class Details {
   }
 
   // `rest` is cells/NUMBER or records/OFFSET.
-  open(worker, partition, rest) {
-    this.place = { worker, partition, rest };
+  open(worker, name, rest) {
+    this.place = { worker, name, rest };
     this.records = new RecordsTable(this.place, () => this.redraw());
     this.shown = "";
     this.last = null;
-    say(this.title, `${partition.topic}[${partition.partition}]`);
+    say(this.title, nameOf(name));
     this.body.replaceChildren(make("p", { text: "Loading …" }));
     if (!this.dialog.open) this.dialog.showModal();
     this.refresh();
@@ -35,7 +35,7 @@ export class Details {
     const place = this.place;
     let found;
     try {
-      found = await cellOf(place.worker, place.partition, place.rest);
+      found = await cellOf(place.worker, place.name, place.rest);
     } catch (error) {
       found = { error: error.message };
     }
@@ -70,7 +70,6 @@ export class Details {
   }
 
   show(cell) {
-    const { topic, partition } = this.place.partition;
     if (cell === null) {
       const gone = "The cell has slid out of the window because all of its records are finished, or the partition has moved to another member.";
       const was = this.last ? [make("p", { text: "Its last state:" }), ...this.partsOf(this.last)] : [];
@@ -82,7 +81,7 @@ export class Details {
       return;
     }
     if (this.place.rest.startsWith("records/")) this.place.rest = `cells/${cell.number}`;
-    say(this.title, `${topic}[${partition}] · offsets ${cell.first_offset} to ${cell.last_offset} · ${count(cell.open)} of ${count(cell.count)} open`);
+    say(this.title, `${nameOf(this.place.name)} · offsets ${cell.first_offset} to ${cell.last_offset} · ${count(cell.open)} of ${count(cell.count)} open`);
     this.last = cell;
     this.body.replaceChildren(...this.partsOf(cell));
   }

@@ -81,8 +81,8 @@ let asked = false;
 function keepSamples(earlier) {
   for (const worker of frame.workers) {
     const was = earlier.workers.find((each) => each.name === worker.name && each.process === worker.process);
-    const last = was?.samples.at(-1)?.t;
-    if (last !== undefined) worker.samples = [...was.samples, ...worker.samples.filter((each) => each.t > last)];
+    const last = was?.history.at(-1)?.t;
+    if (last !== undefined) worker.history = [...was.history, ...worker.history.filter((each) => each.t > last)];
   }
 }
 

@@ -75,7 +75,7 @@ export class RecordsTable {
     this.redraw();
     if (!isSure) return;
     try {
-      await intervene(this.place.worker, this.place.partition, offset, wanted);
+      await intervene(this.place.worker, this.place.name, offset, wanted);
       this.said = { role: "status", text: `Offset ${offset} is ${INTERVENTIONS[wanted].done}.` };
     } catch (error) {
       this.said = { role: "alert", cls: "error", text: `Offset ${offset}: ${error.message}` };
@@ -121,7 +121,7 @@ export class RecordsTable {
 
   async ask(offset) {
     try {
-      const told = await valueOf(this.place.worker, this.place.partition, offset);
+      const told = await valueOf(this.place.worker, this.place.name, offset);
       this.values.set(offset, told ?? { error: "The record has finished, and its value is no longer held." });
     } catch (error) {
       this.values.set(offset, { error: error.message });

@@ -1,5 +1,5 @@
 // The most urgent problems, one sentence each.
-import { duration } from "./words.js";
+import { duration, nameOf } from "./words.js";
 
 const HOVERS_S = 2;
 const LONG_S = 10;
@@ -23,23 +23,25 @@ const HELD = {
 
 // Poison that fills all windows cannot be told from an outage.
 function decisionOf(worker) {
-  if (worker.breaker.state !== "open" && worker.breaker.state !== "holding") return "";
-  const behind = worker.partitions.filter((each) => !each.level && each.lag > each.open);
-  const full = behind.length && behind.every((each) => each.row.length >= each.cells);
+  const { breaker, partitions } = worker.snapshot;
+  if (breaker.state !== "open" && breaker.state !== "holding") return "";
+  const behind = partitions.filter((each) => !each.level && each.lag.records > each.open);
+  const full = behind.length && behind.every((each) => each.row.length >= each.capacity_cells);
   const command = `window-consumer breaker --worker ${worker.name} --url ${location.origin}`;
-  if (worker.breaker.declared) return `. A user has declared the outage; to take that back: ${command} --release`;
+  if (breaker.declared) return `. A user has declared the outage; to take that back: ${command} --release`;
   if (full) return `. Bad records that fill all windows cannot be told from an outage, so it holds them until somebody decides: ${command} --release if the records are bad, --hold if it is an outage`;
-  return worker.breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
+  return breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
 }
 
 export function troublesOf(worker) {
-  if (!worker.partitions) {
+  const windows = worker.snapshot;
+  if (!windows) {
     return [{ bad: true, what: "Silent", text: `the poll thread has not answered for ${duration(worker.silent_s)}` }];
   }
   const found = [];
-  if (worker.halted) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
+  if (windows.halted) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
   else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
-  const breaker = worker.breaker;
+  const { breaker } = windows;
   const isHeld = breaker.state !== "closed"; // explains hovering windows without a call
   if (isHeld) {
     const now = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
@@ -47,25 +49,25 @@ export function troublesOf(worker) {
     const held = HELD[breaker.state] ?? "";
     found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}${decisionOf(worker)}` });
   }
-  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} abandoned ${worker.abandoned === 1 ? "call is" : "calls are"} still running` });
+  if (windows.abandoned) found.push({ bad: true, what: "Abandoned", text: `${windows.abandoned} abandoned ${windows.abandoned === 1 ? "call is" : "calls are"} still running` });
   const calls = new Set();
-  for (const each of [...worker.partitions].sort((one, other) => other.hovering - one.hovering)) {
-    const name = `${each.topic}[${each.partition}]`;
-    if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name}, manually; no new calls start` });
-    if (each.hovering >= HOVERS_S && each.row[0] === "H") {
-      const here = worker.calls.filter((one) => one.topic === each.topic && one.partition === each.partition);
+  for (const each of [...windows.partitions].sort((one, other) => other.hovering_s - one.hovering_s)) {
+    const name = nameOf(each.name);
+    if (each.halted && !windows.halted) found.push({ what: "Paused", text: `${name}, manually; no new calls start` });
+    if (each.hovering_s >= HOVERS_S && each.row[0] === "H") {
+      const here = windows.calls.filter((one) => nameOf(one.name) === name);
       const call = here.find((one) => one.offset === each.first_open) ?? here.find((one) => one.abandoned);
       if (!call && isHeld) continue;
       if (call && !call.abandoned) calls.add(call);
       const why = whyOf(call, each.first_open);
       const beside = each.row.includes("d") ? " while later cells are done" : "";
-      found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering)}${beside}: ${why}`, partition: each, number: each.slid });
+      found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering_s)}${beside}: ${why}`, name: each.name, rest: `cells/${each.slid}` });
     }
   }
-  for (const call of worker.calls) {
+  for (const call of windows.calls) {
     if (call.seconds < LONG_S || calls.has(call)) continue;
     const how = call.abandoned ? "abandoned, still running" : "running";
-    found.push({ what: "Slow call", text: `${call.topic}[${call.partition}] offset ${call.offset}, attempt ${call.attempt}: ${how} for ${duration(call.seconds)}`, call });
+    found.push({ what: "Slow call", text: `${nameOf(call.name)} offset ${call.offset}, attempt ${call.attempt}: ${how} for ${duration(call.seconds)}`, name: call.name, rest: `records/${call.offset}` });
   }
   if (found.length <= MOST) return found;
   const more = found.length - MOST + 1;

@@ -17,6 +17,10 @@ export function share(value) {
   return `${Number((100 * value).toPrecision(2))} %`;
 }
 
+export function nameOf({ topic, partition }) {
+  return `${topic}[${partition}]`;
+}
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds === 0) return "0 s";

@@ -5,7 +5,7 @@ import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
 import { OUTCOMES } from "./outcomes.js";
 import { troublesOf } from "./troubles.js";
-import { count, duration, rate, share } from "./words.js";
+import { count, duration, nameOf, rate, share } from "./words.js";
 
 const KEPT_MS = 600_000;
 const SURE_MS = 4000;
@@ -16,18 +16,18 @@ const FIGURES = [
   ["oldest record", (w, s) => [duration(s?.lag_s ?? null), ""]],
   ["rate", (w, s) => [`${rate(s?.rate)} /s`, ""]],
   ["call duration, p50", (w, s) => [duration(s?.p50_s ?? null), s?.p99_s ? `p99 ${duration(s.p99_s)}` : ""]],
-  ["slots busy", (w) => [`${w.busy}`, `of ${w.limit ? w.limit.now : w.slots}`]],
+  ["slots busy", ({ snapshot }, s) => [count(s?.busy), `of ${snapshot.limit ? snapshot.limit.limit : snapshot.slots}`]],
   ["time to drain", (w) => (w.stands_still ? ["∞", "no progress"] : [duration(w.time_to_drain_s), ""])],
-  ["processed", (w) => [count(w.did.processed), besideDone(w.did)]],
-  ["retried", (w) => [count(w.did.retried), counted(w.did.moved_to)]],
-  ["dead letters", (w) => [count(w.did.dead), counted(w.did.dead_by)]],
-  ["breaker", (w) => [w.breaker.state, w.breaker.failed ? `${share(w.breaker.failed / w.breaker.calls)} failed` : ""]],
+  ["processed", ({ snapshot: { counters } }) => [count(counters.processed), besideDone(counters)]],
+  ["retried", ({ snapshot: { counters } }) => [count(counters.retried), counted(counters.moved_to)]],
+  ["dead letters", ({ snapshot: { counters } }) => [count(counters.dead_lettered), counted(counters.dead_by)]],
+  ["breaker", ({ snapshot: { breaker } }) => [breaker.state, breaker.failed ? `${share(breaker.failed / breaker.calls)} failed` : ""]],
 ];
 
 // Outcomes that count like processed records, once there are any.
-function besideDone(did) {
-  return OUTCOMES.filter((each) => each.beside_done && did[each.counter])
-    .map((each) => `${count(did[each.counter])} ${each.words}`)
+function besideDone(counters) {
+  return OUTCOMES.filter((each) => each.beside_done && counters[each.counter])
+    .map((each) => `${count(counters[each.counter])} ${each.words}`)
     .join(", ");
 }
 
@@ -81,19 +81,21 @@ export class WorkerView {
     this.worker = worker;
     this.theme = theme;
     say(this.title, worker.process ? `${worker.name} · process ${worker.process}` : worker.name);
-    say(this.about, `group ${worker.group} · handler ${worker.handlers.join(", ")}${worker.limit ? ` · concurrency ${worker.limit.now}: ${worker.limit.why}` : ""}`);
+    const windows = worker.snapshot;
+    say(this.about, `group ${worker.group} · handler ${worker.handlers.join(", ")}${windows?.limit ? ` · concurrency ${windows.limit.limit}: ${windows.limit.why}` : ""}`);
     this.updateChip(worker);
     this.updateTroubles(troublesOf(worker));
-    this.addSamples(worker.samples, now);
-    if (!worker.partitions) return;
-    this.updatePause(worker);
+    this.addSamples(worker.history, now);
+    if (!windows) return;
+    this.updatePause(windows);
     const last = this.samples.at(-1);
     FIGURES.forEach(([, write], index) => this.updateFigure(this.figures[index].value, write(worker, last)));
-    this.updateRows(worker.partitions);
+    this.updateRows(windows.partitions);
   }
 
   updateChip(worker) {
-    const state = !worker.partitions ? ["silent", "bad"] : worker.halted ? ["paused", "warn"] : worker.ready ? ["running", "good"] : [worker.phase, "warn"];
+    const windows = worker.snapshot;
+    const state = !windows ? ["silent", "bad"] : windows.halted ? ["paused", "warn"] : worker.ready ? ["running", "good"] : [worker.phase, "warn"];
     say(this.chip, state[0]);
     this.chip.className = `chip ${state[1]}`;
   }
@@ -128,14 +130,14 @@ export class WorkerView {
     say(this.release, "Release held records");
   }
 
-  updatePause(worker) {
-    this.release.hidden = !["holding", "open", "overload"].includes(worker.breaker.state);
+  updatePause(windows) {
+    this.release.hidden = !["holding", "open", "overload"].includes(windows.breaker.state);
     if (this.sure) return;
-    say(this.pause, worker.halted ? "Resume worker" : "Pause worker");
+    say(this.pause, windows.halted ? "Resume worker" : "Pause worker");
   }
 
   async pauseAll() {
-    const halted = !this.worker.halted;
+    const halted = !this.worker.snapshot?.halted;
     if (halted && !this.sure) {
       this.sure = setTimeout(() => this.calmDown(), SURE_MS);
       this.pause.classList.add("sure");
@@ -150,13 +152,13 @@ export class WorkerView {
   calmDown() {
     this.sure = null;
     this.pause.classList.remove("sure");
-    if (this.worker.partitions) this.updatePause(this.worker);
+    if (this.worker.snapshot) this.updatePause(this.worker.snapshot);
   }
 
-  async halt(partition, halted) {
-    const what = partition ? `${partition.topic}[${partition.partition}]` : this.worker.name;
+  async halt(name, halted) {
+    const what = name ? nameOf(name) : this.worker.name;
     try {
-      await halt(this.worker, partition, halted);
+      await halt(this.worker, name, halted);
       this.tell(`${what} is ${halted ? "paused" : "resumed"}`);
     } catch (error) {
       this.tell(`${what} could not be ${halted ? "paused" : "resumed"}: ${error.message}`, true);
@@ -176,15 +178,14 @@ export class WorkerView {
       const button = item.firstChild;
       item.trouble = trouble;
       button.classList.toggle("bad", Boolean(trouble.bad));
-      button.disabled = !(trouble.partition || trouble.call);
+      button.disabled = !trouble.name;
       say(button.firstChild, trouble.what);
       say(button.lastChild, trouble.text);
     });
   }
 
-  openTrouble({ partition, number, call }) {
-    if (partition) this.details.open(this.worker, partition, `cells/${number}`);
-    else this.details.open(this.worker, call, `records/${call.offset}`);
+  openTrouble({ name, rest }) {
+    this.details.open(this.worker, name, rest);
   }
 
   addSamples(samples, now) {
@@ -202,7 +203,7 @@ export class WorkerView {
     const seen = new Set();
     let width = 0;
     for (const partition of partitions) {
-      const name = `${partition.topic}[${partition.partition}]`;
+      const name = nameOf(partition.name);
       seen.add(name);
       let row = this.rows.get(name);
       if (!row) this.rows.set(name, (row = new Row(this, partition)));
@@ -215,7 +216,7 @@ export class WorkerView {
       this.rows.delete(name);
     }
     partitions.forEach((partition, index) => {
-      const row = this.rows.get(`${partition.topic}[${partition.partition}]`);
+      const row = this.rows.get(nameOf(partition.name));
       if (this.body.children[index] !== row.element) this.body.insertBefore(row.element, this.body.children[index] ?? null);
     });
   }
@@ -236,9 +237,9 @@ class Row {
     this.clip = make("div", { cls: "clip" }, this.canvas);
     this.cells = { next: make("td", { cls: "number optional" }), lag: make("td", { cls: "number lag" }), age: make("td", { cls: "number lag-s" }), open: make("td", { cls: "number optional" }), flag: make("td", { cls: "flag" }) };
     this.pause = make("button", { type: "button", cls: "quiet" });
-    this.pause.addEventListener("click", () => view.halt(this.partition, !this.partition.halted));
-    const full = `${partition.topic}[${partition.partition}]`;
-    const level = partition.level === null ? full : `↳ retry after ${partition.level} [${partition.partition}]`;
+    this.pause.addEventListener("click", () => view.halt(this.partition.name, !this.partition.halted));
+    const full = nameOf(partition.name);
+    const level = partition.level === null ? full : `↳ retry after ${partition.level} [${partition.name.partition}]`;
     const name = make("td", { cls: partition.level === null ? "name" : "name level", text: level, title: full });
     this.strip_ = make("td", { cls: "strip" }, this.clip);
     this.element = make("tr", {}, name, this.cells.next, this.strip_, this.cells.lag, this.cells.age, this.cells.open, this.cells.flag, make("td", {}, this.pause));
@@ -256,25 +257,25 @@ class Row {
     this.partition = partition;
     this.width = width;
     this.theme = theme;
-    say(this.cells.next, String(partition.next));
-    say(this.cells.lag, count(partition.lag));
-    say(this.cells.age, duration(partition.lag_s));
+    say(this.cells.next, String(partition.next_offset));
+    say(this.cells.lag, count(partition.lag.records));
+    say(this.cells.age, duration(partition.lag.seconds));
     say(this.cells.open, count(partition.open));
     const [flag, bad] = flagOf(partition);
     say(this.cells.flag, flag);
     this.cells.flag.classList.toggle("bad", bad);
-    this.element.classList.toggle("late", partition.lag_s >= LATE_S);
+    this.element.classList.toggle("late", partition.lag.seconds >= LATE_S);
     say(this.pause, partition.halted ? "resume" : "pause");
-    this.pause.disabled = Boolean(this.view.worker.halted);
-    const label = `${partition.halted ? "Resume" : "Pause"} ${partition.topic}[${partition.partition}]`;
+    this.pause.disabled = Boolean(this.view.worker.snapshot.halted);
+    const label = `${partition.halted ? "Resume" : "Pause"} ${nameOf(partition.name)}`;
     if (this.pause.getAttribute("aria-label") !== label) this.pause.setAttribute("aria-label", label);
     this.redraw();
   }
 
   redraw() {
-    const { row, slid, cells } = this.partition;
+    const { name, row, slid, capacity_cells: cells } = this.partition;
     this.strip.draw(row, slid, cells, this.width, this.cursor, this.theme);
-    const label = `${this.partition.topic}[${this.partition.partition}], ${row.length} of ${cells} cells: ${summary(row)}`;
+    const label = `${nameOf(name)}, ${row.length} of ${cells} cells: ${summary(row)}`;
     if (this.canvas.getAttribute("aria-label") !== label) this.canvas.setAttribute("aria-label", label);
   }
 
@@ -300,7 +301,7 @@ class Row {
   }
 
   open(index) {
-    if (index < this.partition.row.length) this.view.details.open(this.view.worker, this.partition, `cells/${this.partition.slid + index}`);
+    if (index < this.partition.row.length) this.view.details.open(this.view.worker, this.partition.name, `cells/${this.partition.slid + index}`);
   }
 }
 
@@ -315,10 +316,10 @@ function summary(row) {
 }
 
 function flagOf(partition) {
-  if (partition.row[0] === "H") return [`hovers ${duration(partition.hovering)}`, true];
+  if (partition.row[0] === "H") return [`hovers ${duration(partition.hovering_s)}`, true];
   if (partition.halted) return ["paused manually", false];
   if (partition.failed) return [`${count(partition.failed)} failed`, false];
-  if (partition.rate) return ["rate limit", false];
+  if (partition.waits_for_rate) return ["rate limit", false];
   if (partition.paused) return ["full", false];
   return ["", false];
 }
