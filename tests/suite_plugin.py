@@ -19,6 +19,7 @@ SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
 
 TAKES_S = {
+    "tests/admin/test_page.py": 35,
     "tests/backfill/test_backlog.py": 85,
     "tests/backfill/test_killed.py": 105,
     "tests/benchmarks/test_runs.py": 105,

@@ -15,9 +15,9 @@ from window_consumer.admin.interventions import BREAKER_WORDS
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 
-pytestmark = pytest.mark.alone
-
 SECONDS, TURNS = 5, 6
+
+in_two_steps = pytest.mark.alone  # the page forgets the first click after four seconds
 
 EVIL = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 EVIL_NAME = EVIL.replace("/", "")
@@ -126,6 +126,7 @@ def with_full_windows() -> Shop:
     return shop
 
 
+@in_two_steps
 def test_bad_records_that_fill_all_windows_are_released_in_two_steps(look: Look) -> None:
     looking = look(with_full_windows())
     page = looking.page
@@ -143,6 +144,7 @@ def test_bad_records_that_fill_all_windows_are_released_in_two_steps(look: Look)
     assert "charge breaker release" in looking.board.asked
 
 
+@in_two_steps
 def test_the_page_says_why_nothing_was_released(look: Look) -> None:
     looking = look(with_full_windows())
     looking.board.answer = BreakerAnswer.NOTHING_HELD
@@ -205,6 +207,7 @@ def test_a_click_on_a_cell_asks_for_that_cell(look: Look) -> None:
     assert looking.board.asked[-1].startswith("cell 4 ")
 
 
+@in_two_steps
 def test_a_worker_is_paused_in_two_steps_and_a_partition_in_one(look: Look) -> None:
     looking = look(Shop(rows=["rw"]))
     page = looking.page
@@ -296,6 +299,7 @@ def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look
     looking.complaints.clear()  # Chromium's, of the answer 404
 
 
+@in_two_steps
 def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> None:
     looking = look(Shop.with_a_blocked_record(), token=TOKEN)
     page, board = looking.page, looking.board
@@ -361,6 +365,7 @@ def test_another_sites_page_cannot_pause_anything(look: Look, browser: Browser) 
     assert not [each for each in looking.board.asked if each.endswith("True")]
 
 
+@pytest.mark.alone
 def test_64_windows_of_64_cells_at_5_updates_a_second_drop_nothing(look: Look) -> None:
     # Here for some seconds; for a minute in the benchmark live-window.
     looking = look(Shop.busy(64, 64))
