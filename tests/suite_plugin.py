@@ -21,7 +21,7 @@ SPARK_PROCESSES = 2
 TAKES_S = {
     "tests/admin/test_page.py": 35,
     "tests/backfill/test_backlog.py": 85,
-    "tests/backfill/test_killed.py": 105,
+    "tests/backfill/test_killed.py": 95,
     "tests/benchmarks/test_runs.py": 105,
     "tests/database/test_bad_days.py": 30,
     "tests/database/test_once.py": 30,
@@ -45,7 +45,7 @@ TAKES_S = {
     "tests/pipeline/test_dead_letters_end_to_end.py": 30,
     "tests/pipeline/test_forgetting.py": 100,
     "tests/pipeline/test_jobs.py": 350,
-    "tests/pipeline/test_kills.py": 270,
+    "tests/pipeline/test_kills.py": 160,
     "tests/pipeline/test_maintenance.py": 130,
     "tests/pipeline/test_standalone.py": 420,
     "tests/runtime/test_process_pool.py": 45,

@@ -16,7 +16,7 @@ from tests.integration.members import wait_until
 from tests.pipeline.conftest import QUICK
 from window_consumer.testing.real_kafka import RealKafka
 
-RECORDS, CHUNK = 1200, 200
+RECORDS, CHUNK = 800, 200
 DEADLINE_S = 240.0
 
 SHOP = """

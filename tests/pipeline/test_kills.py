@@ -25,7 +25,7 @@ from window_consumer.testing.real_kafka import RealKafka
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = 5
+KILLS = 3
 FIRST, MORE = 12, 5
 """So many batches of events lie there at first, and so many come before each kill."""
 EVENTS = 500
@@ -65,7 +65,7 @@ def are_there(counted_by: Callable[[Path], int], directory: Path, batches: int) 
 
 
 @pytest.mark.slow
-def test_the_table_is_exact_after_five_kills(
+def test_the_table_is_exact_after_three_kills(
     spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     events = make_topic("events", 2)
