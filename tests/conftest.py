@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
 from tests.commands import Commands
+from tests.golden_texts import Golden, golden_of
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.spark import jars, java
@@ -29,6 +30,19 @@ MakeTopic = Callable[..., str]
 WITH_SPARK = {"backfill", "pipeline"}
 """The folders whose tests need Spark, and are run apart from the others."""
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let golden texts be written anew."""
+    parser.addoption("--golden", action="store_true", help="write golden texts anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
+    """``golden(text)`` compares what a user reads with ``golden/<test file>.txt``."""
+    texts = golden_of(request)
+    yield texts
+    texts.finish()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

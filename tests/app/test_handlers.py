@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Note
+from tests.golden_texts import Golden
 from window_consumer import App, Record, UsageError
 from window_consumer.model.record import Call
 from window_consumer.plan.lifespans import as_context
@@ -43,13 +44,13 @@ def test_decorator_arguments_are_defaults_with_the_names_of_the_keys() -> None:
     }
 
 
-def test_two_handlers_of_one_name_are_refused_with_both_places() -> None:
+def test_two_handlers_of_one_name_are_refused_with_both_places(golden: Golden) -> None:
     app = App("shop")
 
     @app.handler("orders")
     def charge(_order: Record) -> None: ...
 
-    with pytest.raises(UsageError, match=r"two handlers named 'charge'.*test_handlers.py:\d+"):
+    with golden.raises(UsageError):
         app.handler("refunds", name="charge")(lambda _record: None)
 
 
@@ -94,14 +95,14 @@ def test_middleware_sees_what_the_handler_raises_and_may_change_it() -> None:
         try:
             return call_next(record)
         except KeyError as error:
-            raise ValueError("no such customer") from error
+            raise ValueError("unknown") from error
 
     def handler(_record: Record) -> None:
         raise KeyError
 
     app = App("shop")
     app.middleware(translate)
-    with pytest.raises(ValueError, match="no such customer"):
+    with pytest.raises(ValueError, match="unknown"):
         app.surrounded(handler, CallForm())(a_record())
 
 
@@ -121,11 +122,11 @@ def test_a_lifespan_may_be_a_generator_or_return_a_context_manager() -> None:
     assert left == ["generator"]
 
 
-def test_a_lifespan_that_is_neither_is_refused() -> None:
+def test_a_lifespan_that_is_neither_is_refused(golden: Golden) -> None:
     def wrong() -> Any:
         return 17
 
-    with pytest.raises(UsageError, match="one yield, or to return a context manager"):
+    with golden.raises(UsageError):
         as_context(wrong)
 
 

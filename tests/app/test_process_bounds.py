@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer.app.limits.process import ProcessBounds, container_limit
 
 GIB = 2**30
@@ -51,8 +52,8 @@ def test_without_a_limit_there_is_none(tmp_path: Path, own: Path, text: str) -> 
     assert container_limit(tmp_path, own) is None
 
 
-def test_what_does_not_fit_is_warned_of() -> None:
+def test_what_does_not_fit_is_warned_of(golden: Golden) -> None:
     assert list(ProcessBounds(27, GIB, None).warnings) == []
     assert list(ProcessBounds(27, GIB, GIB).warnings) == []
     (warning,) = ProcessBounds(27, GIB + 1, GIB).warnings
-    assert "can need 1025MiB together, and the container's limit is 1GiB" in warning
+    golden(warning)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer import App, Record, UsageError
 
 HERE = r"test_refused_at_decoration\.py:\d+: "
@@ -37,28 +38,28 @@ class Shop:
     def alone(order: Record) -> None: ...
 
 
-def test_decorators_without_parentheses_are_refused(app: App) -> None:
+def test_decorators_without_parentheses_are_refused(app: App, golden: Golden) -> None:
     untyped: Any = app
-    with pytest.raises(UsageError, match=HERE + r"@app\.handler is used without parentheses"):
+    with golden.raises(UsageError):
         untyped.handler(handle)
-    with pytest.raises(UsageError, match=HERE + r"@app\.batch_handler is used without"):
+    with golden.raises(UsageError):
         untyped.batch_handler(handle)
 
 
-def test_topics_in_a_list_are_refused(app: App) -> None:
+def test_topics_in_a_list_are_refused(app: App, golden: Golden) -> None:
     untyped: Any = app
-    with pytest.raises(UsageError, match=r"topics are texts.*\['orders'\] is none"):
+    with golden.raises(UsageError):
         untyped.handler(["orders"])
 
 
-def test_methods_without_their_object_are_refused(app: App) -> None:
+def test_methods_without_their_object_are_refused(app: App, golden: Golden) -> None:
     untyped: Any = app
     decorators = (untyped.handler("orders"), untyped.batch_handler("orders"), untyped.middleware)
     for decorate in decorators:
         for function in (Shop.charge, Shop.untyped, Shop.around):
-            with pytest.raises(UsageError, match=HERE + r"@app\.\w+.* is a method, .*its 'self'"):
+            with golden.raises(UsageError):
                 decorate(function)
-    with pytest.raises(UsageError, match=r"Shop\.opened is a method"):
+    with golden.raises(UsageError):
         untyped.lifespan(Shop.opened)
 
 
@@ -84,10 +85,12 @@ def takes_it_by_name(record: Record, *, call_next: object) -> None: ...
 
 
 @pytest.mark.parametrize("function", [handle, takes_the_record, takes_three, takes_it_by_name])
-def test_middleware_that_cannot_be_called_is_refused(app: App, function: Any) -> None:
-    with pytest.raises(UsageError, match=r"is called with \(record, call_next\), and takes \("):
+def test_middleware_that_cannot_be_called_is_refused(
+    app: App, function: Any, golden: Golden
+) -> None:
+    with golden.raises(UsageError):
         app.middleware(function)
-    with pytest.raises(UsageError, match=r"is called with \(records, call_next\), and takes \("):
+    with golden.raises(UsageError):
         app.middleware(around="batches")(function)
 
 
@@ -103,13 +106,15 @@ def test_middleware_that_can_be_called_is_accepted(app: App, function: Any) -> N
     assert app.surroundings == (function.__qualname__,)
 
 
-def test_conditions_redactors_and_tokens_of_another_form_are_refused(app: App) -> None:
+def test_conditions_redactors_and_tokens_of_another_form_are_refused(
+    app: App, golden: Golden
+) -> None:
     untyped: Any = app
-    with pytest.raises(UsageError, match=r"is called with \(record\)"):
+    with golden.raises(UsageError):
         untyped.handler("orders", when=lambda: True)(handle)
-    with pytest.raises(UsageError, match=r"is called with \(text\)"):
+    with golden.raises(UsageError):
         untyped.redact(lambda: "")
-    with pytest.raises(UsageError, match=r"is called with \(config\)"):
+    with golden.raises(UsageError):
         untyped.oauth_token(lambda: ("", 0.0))
 
 
@@ -138,14 +143,14 @@ def wants_the_application(app: App) -> Iterator[App]:
 @pytest.mark.parametrize(
     "function", [opens_nothing, returns_a_number, leaves_early, awaits_nothing, lambda: None]
 )
-def test_a_lifespan_without_a_yield_is_refused(app: App, function: Any) -> None:
-    with pytest.raises(UsageError, match=HERE + r"@app\.lifespan: \S+ has no yield"):
+def test_a_lifespan_without_a_yield_is_refused(app: App, function: Any, golden: Golden) -> None:
+    with golden.raises(UsageError):
         app.lifespan(function)
 
 
-def test_a_lifespan_that_takes_something_is_refused(app: App) -> None:
+def test_a_lifespan_that_takes_something_is_refused(app: App, golden: Golden) -> None:
     untyped: Any = app
-    with pytest.raises(UsageError, match=r"is called with \(\), and takes \(app: "):
+    with golden.raises(UsageError):
         untyped.lifespan(wants_the_application)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Note
+from tests.golden_texts import Golden
 from window_consumer.config import LoadedConfig, MaskRule, MaskRules
 from window_consumer.model.redaction import MASKED
 
@@ -93,9 +94,9 @@ def test_a_rule_that_cannot_be_meant_is_refused(
     assert why in message
 
 
-def test_what_is_no_list_of_rules_is_refused(refused: Callable[..., str]) -> None:
+def test_what_is_no_list_of_rules_is_refused(refused: Callable[..., str], golden: Golden) -> None:
     message = refused(f"{WORKER}mask: {{fields: [iban]}}\n")
-    assert "mask: a mapping is not a list of rules, such as [{topics: [cards]" in message
+    golden(message)
 
 
 def record(value: bytes, key: bytes | None = None, **fields: Any) -> Note:

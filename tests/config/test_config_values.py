@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.golden_texts import Golden
 from window_consumer.config import LoadedConfig, example, load
 from window_consumer.model.errors import ConfigError, UsageError
 
@@ -165,20 +166,20 @@ def test_a_wrong_subscription_is_told(refused: Refuse, line: str, key: str, wron
     assert len(message.splitlines()) == 1
 
 
-def test_a_pattern_in_topics_is_told_where_patterns_go(refused: Refuse) -> None:
+def test_a_pattern_in_topics_is_told_where_patterns_go(refused: Refuse, golden: Golden) -> None:
     message = refused("workers: {w: {topics: ['^orders'], group: g}}")
-    assert "patterns have a key of their own, patterns:" in message
+    golden(message)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_pattern_that_python_only_warns_of_is_refused(refused: Refuse) -> None:
+def test_a_pattern_that_python_only_warns_of_is_refused(refused: Refuse, golden: Golden) -> None:
     message = refused("workers: {w: {patterns: ['^[[b]'], group: g}}")
-    assert "it does not compile: Possible nested set" in message
+    golden(message)
 
 
-def test_an_unanchored_pattern_is_told_why(refused: Refuse) -> None:
+def test_an_unanchored_pattern_is_told_why(refused: Refuse, golden: Golden) -> None:
     message = refused("workers: {w: {patterns: ['orders'], group: g}}")
-    assert "an unanchored pattern matches ladder topics by accident" in message
+    golden(message)
 
 
 @pytest.mark.parametrize(
@@ -190,26 +191,24 @@ def test_patterns_of_which_every_branch_is_anchored_are_taken(loaded: Load, patt
 
 
 @pytest.mark.parametrize("group", ["a/b", ".", "..", "a b", "x" * 250, "é"])
-def test_an_illegal_group_is_refused(refused: Refuse, group: str) -> None:
+def test_an_illegal_group_is_refused(refused: Refuse, group: str, golden: Golden) -> None:
     message = refused(f"workers:\n  w: {{topics: [t], group: '{group}'}}\n")
     assert message.startswith("workers.yaml:2: workers.w.group: ")
-    assert "is not a group name of letters, digits, dots, dashes and underscores" in message
+    golden(message)
 
 
-def test_a_missing_group_and_subscription_are_told(refused: Refuse) -> None:
+def test_a_missing_group_and_subscription_are_told(refused: Refuse, golden: Golden) -> None:
     assert "workers.yaml:2: workers.w.group: is missing: a group name" in refused(
         "workers:\n  w: {topics: [t]}\n"
     )
-    assert "workers.yaml:2: workers.w.topics: is missing: a list of topic names, or patter" in (
-        refused("workers:\n  w: {group: g}\n")
-    )
+    golden(refused("workers:\n  w: {group: g}\n"))
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "''", "ä", '"a\\nb"'])
-def test_an_illegal_worker_name_is_refused(refused: Refuse, name: str) -> None:
+def test_an_illegal_worker_name_is_refused(refused: Refuse, name: str, golden: Golden) -> None:
     message = refused(f"workers:\n  {name}: {{topics: [t], group: g}}\n")
     assert message.startswith("workers.yaml:2: workers.")
-    assert "a worker's name is made of letters, digits, dashes and underscores" in message
+    golden(message)
     assert len(message.splitlines()) == 1
 
 
@@ -218,12 +217,10 @@ def test_an_illegal_worker_name_is_refused(refused: Refuse, name: str) -> None:
     ["{topic}.dlq", "{group}.dlq", "{group}{topic}", "{group}.{topic}.{x}", "{group}.{topic}/"],
 )
 def test_a_template_that_does_not_fit_is_refused(
-    refused: Refuse, worker_text: WorkerText, dlq: str
+    refused: Refuse, worker_text: WorkerText, dlq: str, golden: Golden
 ) -> None:
     message = refused(f"{worker_text()}\ntopics: {{dlq: '{dlq}'}}\n")
-    assert message.startswith(
-        f"workers.yaml:7: topics.dlq: '{dlq}' is not a template such as '{{group}}"
-    )
+    golden(message)
 
 
 def test_a_long_value_is_shown_in_part(refused: Refuse, worker_text: WorkerText) -> None:
@@ -232,16 +229,15 @@ def test_a_long_value_is_shown_in_part(refused: Refuse, worker_text: WorkerText)
 
 
 @pytest.mark.parametrize("text", ["workers:\n", "workers: {}\n", "kafka: {}\n"])
-def test_a_configuration_without_workers_is_refused(refused: Refuse, text: str) -> None:
-    assert "workers: there is no worker; at least one is needed" in refused(text)
+def test_a_configuration_without_workers_is_refused(
+    refused: Refuse, text: str, golden: Golden
+) -> None:
+    golden(refused(text))
 
 
 @pytest.mark.parametrize("text", ["workers: [a]\n", "workers: a\n"])
-def test_workers_have_to_be_a_mapping(refused: Refuse, text: str) -> None:
-    assert (
-        refused(text)
-        == "workers.yaml:1: workers: expected a mapping with the workers by their names"
-    )
+def test_workers_have_to_be_a_mapping(refused: Refuse, text: str, golden: Golden) -> None:
+    golden(refused(text))
 
 
 @settings(max_examples=300, deadline=None)

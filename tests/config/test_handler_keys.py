@@ -116,14 +116,14 @@ def test_a_misspelt_key_is_refused_at_once_with_what_was_meant(
     decorator: str, misspelt: str, meant: str
 ) -> None:
     decorate = getattr(App("shop"), decorator)
-    with pytest.raises(TypeError, match=rf"{decorator}\(\).*'{misspelt}'; did you mean {meant}\?"):
+    with pytest.raises(TypeError, match=rf"{decorator}\(\).*'{misspelt}'.* {meant}\?"):
         decorate("orders", **{misspelt: "x"})
 
 
 @pytest.mark.parametrize("key", ["enabled", "topics", "routes", "batch", "max_records", "name_"])
 def test_what_a_decorator_does_not_take_is_refused(key: str) -> None:
     keys: Any = {key: 1}
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{key}'"):
+    with pytest.raises(TypeError, match=f"'{key}'"):
         App("shop").handler("orders", **keys)
 
 
