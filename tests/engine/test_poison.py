@@ -334,3 +334,17 @@ def test_a_record_that_failed_beside_a_success_counts_among_the_twenty() -> None
     state = BreakerState.CLOSED
     left = [departures.decide(call, state, 13.0, in_a_hurry=False) for call in alone]
     assert left.count(Departure.LEAVE) == 19
+
+
+def test_a_call_that_began_in_an_outage_is_not_proven_by_what_succeeded_at_its_end() -> None:
+    departures = Departures()
+    departures.doubt(20.0)
+    departures.outage_ended(20.0)
+    departures.began(20.4, "good")
+    met_it = SpentCall("one", first_failed=20.3, began=19.8, ended=20.3)
+    came_later = SpentCall("two", first_failed=20.3, began=20.05, ended=20.3)
+    decided = [
+        departures.decide(call, BreakerState.POISON, 21.0, in_a_hurry=False)
+        for call in (met_it, came_later)
+    ]
+    assert decided == [Departure.CALL_AGAIN, Departure.LEAVE]

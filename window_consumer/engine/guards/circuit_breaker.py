@@ -466,6 +466,8 @@ class CircuitBreaker:
     ) -> None:
         if self.state not in FREE and self.state is not BreakerState.OVERLOAD:
             self.departures.doubt(now)
+        if self.state is BreakerState.OPEN:
+            self.departures.outage_ended(now)
         if state not in NEXT[self.state]:
             raise ValueError(f"a breaker that is {self.state} cannot become {state}")
         self.state, self.since = state, now

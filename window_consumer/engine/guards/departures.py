@@ -104,6 +104,7 @@ class Departures:
         self._successes: deque[_Successes] = deque(maxlen=_KEPT)
         """In order."""
         self._doubt_until = float("-inf")
+        self._outage_until = float("-inf")
         self._at_once = 0
         self._at_once_until = 0.0
 
@@ -164,6 +165,10 @@ class Departures:
         """Record that there was an outage until now: earlier failures prove nothing any more."""
         self._doubt_until = now
 
+    def outage_ended(self, now: float) -> None:
+        """Record that calls succeed again: one that began before has met the outage."""
+        self._outage_until = now
+
     @property
     def is_exhausted(self) -> bool:
         """So many have left that only copies may, before the next success."""
@@ -171,6 +176,8 @@ class Departures:
 
     def _is_proven(self, call: SpentCall) -> bool:
         """Return whether others succeeded beside the last call of a record, or its first one."""
+        if call.began < self._outage_until and not call.last:
+            return False
         until = inf if call.last else call.ended + BESIDE_S
         if self._others_succeeded(call.lane, call.began, until):
             return True
