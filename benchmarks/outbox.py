@@ -20,7 +20,7 @@ from benchmarks.outbox_place import OutboxPlace, place_with_outbox, until
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import Workload
-from window_consumer.config import OutboxConfig
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,

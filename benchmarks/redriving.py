@@ -18,6 +18,7 @@ from benchmarks.records import records
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
+from window_consumer.app.features import FEATURES
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import load
 from window_consumer.dlq.redrive import RedriveCounts
@@ -105,7 +106,7 @@ def _job(bootstrap: str, topic: str, group: str) -> RedriveJob:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "workers.yaml")
         file.write_text(json.dumps(config))
-        (job,) = redrive_jobs(load(file), RedriveRequest())
+        (job,) = redrive_jobs(load(file, sections=FEATURES.sections), RedriveRequest())
     return job
 
 

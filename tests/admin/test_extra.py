@@ -12,13 +12,15 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-from window_consumer.config.sections.listening import AdminConfig
+from window_consumer.admin.config import AdminConfig
+from window_consumer.config import Config
 
 ROOT = Path(__file__).parents[2]
 
 
 def plan(listen: str | None) -> Any:
-    return SimpleNamespace(config=SimpleNamespace(admin=AdminConfig(listen=listen)), workers=())
+    admin = AdminConfig(listen=listen)
+    return SimpleNamespace(config=Config(workers={}, features={AdminConfig: admin}), workers=())
 
 
 def starting(listen: str | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -54,9 +54,9 @@ class TallyConfig:
     )
 
 
-def conflicts(section: TallyConfig) -> Iterator[Problem]:
+def conflicts(section: TallyConfig, given: Collection[str]) -> Iterator[Problem]:
     """Yield what is wrong although each key is right."""
-    if section.most < 2 and not section.enabled:
+    if "most" in given and not section.enabled and section.most < 2:
         yield Problem(("most",), "is of no use without enabled: true")
 
 

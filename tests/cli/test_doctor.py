@@ -18,6 +18,7 @@ from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.telemetry.workers import a_snapshot, fake_worker, told
 from window_consumer.admin.client import Access, AdminAddress, ask
 from window_consumer.admin.commands.doctor import processes_of
+from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.rules.stuck import HOVERS_S, MANY_REBALANCES
 from window_consumer.app.features import FEATURES
@@ -412,7 +413,8 @@ def test_where_it_asks_by_itself_is_what_the_configuration_says(tmp_path: Path) 
         worker = "workers: {charge: {group: shop, topics: [orders], ordering: unordered}}"
         file.write_text(f"{kafka}\n{worker}\n{text}")
         config = load_without_handlers(file, None, (), FEATURES).config
-        return processes_of(config, (), Access(token), tmp_path)[0]
+        admin, probes = config.section(AdminConfig), FEATURES.readiness_address(config)
+        return processes_of(admin, probes, (), Access(token), tmp_path)[0]
 
     (admin,) = asked("admin: {listen: 127.0.0.1:8090, token: 0123456789abcdef}")
     assert (str(admin.address), admin.has_windows) == ("http://127.0.0.1:8090", True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from window_consumer.app.features import FEATURES
 from window_consumer.config import LoadedConfig, load
 from window_consumer.config.cores import usable_cores
 from window_consumer.model.errors import ConfigError, WrongKey
@@ -37,7 +38,14 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
         cores: Callable[[], int] = usable_cores,
     ) -> LoadedConfig:
         Path("workers.yaml").write_text(text, encoding="utf-8")
-        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {}, cores=cores)
+        return load(
+            Path("workers.yaml"),
+            handlers or {},
+            overrides,
+            environ or {},
+            sections=FEATURES.sections,
+            cores=cores,
+        )
 
     return load_text
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.golden_texts import Golden
+from window_consumer.app.features import FEATURES
 from window_consumer.config import (
     BatchConfig,
     BreakerConfig,
@@ -24,7 +25,7 @@ from window_consumer.config import (
     json_schema,
 )
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.options import options
+from window_consumer.config.options import options, subsections
 
 Load = Callable[..., LoadedConfig]
 
@@ -47,7 +48,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
-    schema = json_schema()
+    schema = json_schema(FEATURES.sections)
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -74,7 +75,7 @@ def test_the_example_is_valid_by_the_schema(validator: Any) -> None:
 
 
 def test_the_page_shows_the_example_and_every_key_with_meaning_and_reason() -> None:
-    page = config_page()
+    page = config_page(FEATURES.sections)
     assert example() in page
     for section in SECTIONS:
         for key, (_, option) in options(section).items():
@@ -86,7 +87,8 @@ def test_the_page_shows_the_example_and_every_key_with_meaning_and_reason() -> N
 
 
 def test_the_page_shows_types_ranges_and_defaults_as_they_are_written(golden: Golden) -> None:
-    rows = {line.split("`")[1]: line for line in config_page().splitlines() if "NAME." in line}
+    page = config_page(FEATURES.sections)
+    rows = {line.split("`")[1]: line for line in page.splitlines() if "NAME." in line}
     assert "| size | `256MiB` | 8MiB to 1TiB |" in rows["workers.NAME.memory"]
     assert "| duration | `500ms` | 10ms to 1m |" in rows["workers.NAME.commit_interval"]
     golden(rows["workers.NAME.retry.backoff"])
@@ -100,7 +102,7 @@ def test_a_default_as_it_is_written_reads_as_the_default(default: Any, kind: Val
 
 @pytest.mark.parametrize(("default", "kind"), KINDS)
 def test_a_default_as_it_is_written_is_valid_by_the_schema(default: Any, kind: ValueKind) -> None:
-    schema = {**kind.schema, "$defs": json_schema()["$defs"]}
+    schema = {**kind.schema, "$defs": json_schema(FEATURES.sections)["$defs"]}
     raw = yaml.safe_load(kind.write(default))
     assert jsonschema.Draft202012Validator(schema).is_valid(raw)
 
@@ -229,7 +231,8 @@ def test_references_zeros_and_empty_sections_are_valid_by_the_schema(
 
 
 def test_the_schema_describes_every_key_and_gives_its_default(golden: Golden) -> None:
-    worker = json_schema()["$defs"]["worker"]["properties"]
+    schema = json_schema(FEATURES.sections)
+    worker = schema["$defs"]["worker"]["properties"]
     assert all(schema["description"] for schema in worker.values())
     assert worker["memory"]["default"] == "256MiB"
     assert worker["window"]["properties"]["cells"]["default"] == 32
@@ -237,4 +240,4 @@ def test_the_schema_describes_every_key_and_gives_its_default(golden: Golden) ->
     golden(worker["concurrency"]["description"])
     assert worker["enabled"]["default"] is True
     assert worker["retry"]["properties"]["fatal"]["default"] == []
-    assert set(json_schema()["properties"]) == set(options(Config))
+    assert set(schema["properties"]) == set(subsections(Config, FEATURES.sections))

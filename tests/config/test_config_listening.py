@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.golden_texts import Golden
+from window_consumer.admin.config import AdminConfig
 from window_consumer.config import LoadedConfig
+from window_consumer.metrics.feature import HealthConfig
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 
@@ -24,11 +26,14 @@ WORKER = "workers: {a: {topics: [t], group: g}}\n"
 def test_an_address_is_a_host_and_a_port(
     loaded: Callable[..., LoadedConfig], listen: str, address: tuple[str, int]
 ) -> None:
-    assert loaded(f"{WORKER}health:\n  listen: {listen}\n").config.health.address == address
+    assert (
+        loaded(f"{WORKER}health:\n  listen: {listen}\n").config.section(HealthConfig).address
+        == address
+    )
 
 
 def test_nothing_listens_by_default(loaded: Callable[..., LoadedConfig]) -> None:
-    assert loaded(WORKER).config.health.address is None
+    assert loaded(WORKER).config.section(HealthConfig).address is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,7 @@ def admin(listen: str, more: str) -> str:
 def test_who_may_get_to_the_live_window(
     loaded: Callable[..., LoadedConfig], listen: str, more: str
 ) -> None:
-    assert loaded(admin(listen, more)).config.admin.address is not None
+    assert loaded(admin(listen, more)).config.section(AdminConfig).address is not None
 
 
 @pytest.mark.parametrize(

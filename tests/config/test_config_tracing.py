@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import LoadedConfig, Mask, TraceSample
+from window_consumer.config import LoadedConfig, Mask
+from window_consumer.trace.config import TraceConfig, TraceSample
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 
@@ -24,11 +25,14 @@ WORKER = "workers: {a: {topics: [t], group: g}}\n"
 def test_a_sample_is_a_share_of_records_or_of_keys(
     loaded: Callable[..., LoadedConfig], written: str, sample: TraceSample
 ) -> None:
-    assert loaded(f"{WORKER}trace: {{sample: {written}}}\n").config.trace.sample == sample
+    assert (
+        loaded(f"{WORKER}trace: {{sample: {written}}}\n").config.section(TraceConfig).sample
+        == sample
+    )
 
 
 def test_nothing_is_traced_by_default(loaded: Callable[..., LoadedConfig]) -> None:
-    assert loaded(WORKER).config.trace.sample is None
+    assert loaded(WORKER).config.section(TraceConfig).sample is None
 
 
 @pytest.mark.parametrize(

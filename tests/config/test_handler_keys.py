@@ -15,7 +15,7 @@ import window_consumer
 from window_consumer import App
 from window_consumer.config.handler_keys import OPTIONS_FILE, handler_keys, handler_options
 from window_consumer.config.options import options
-from window_consumer.config.schema import WorkerConfig
+from window_consumer.config.sections.worker import WorkerConfig
 
 DECLARED = """\
     colour: Literal["red", "green"] = field(
@@ -86,7 +86,7 @@ def test_a_new_key_is_declared_once(tmp_path: Path) -> None:
     package = Path(window_consumer.__file__).parent
     copy = tmp_path / "window_consumer"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    schema = copy / "config" / "schema.py"
+    schema = copy / "config" / "sections" / "worker.py"
     before = "    commit_interval: float = field("
     text = schema.read_text(encoding="utf-8")
     assert text.count(before) == 1

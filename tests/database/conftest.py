@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from attrs import define, evolve, frozen
 
 from tests.database.once_shop import OnceShop
-from window_consumer.config.sections.outbox import OutboxConfig
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
 from window_consumer.database.outbox.setup import OutboxDatabase

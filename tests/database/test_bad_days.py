@@ -21,8 +21,8 @@ from tests.database.conftest import (
     header,
     relaying,
 )
-from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.dialects.dialect import ReadOnlyDatabaseError
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.setup import OutboxDatabase, WrongTableError

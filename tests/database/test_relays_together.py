@@ -13,7 +13,7 @@ from tests.commands import Commands, kafka_of
 from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, relaying
 from tests.database.pgbouncer import bouncing
 from tests.logged import events_in
-from window_consumer.config.sections.outbox import OutboxConfig
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.setup import OutboxDatabase, ShardsDifferError
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import UsageError

@@ -17,7 +17,7 @@ from window_consumer.config import load
 from window_consumer.config.units import parse_size
 from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.exposition import prometheus_name
-from window_consumer.metrics.feature import routes_of
+from window_consumer.metrics.feature import HealthConfig, routes_of
 from window_consumer.metrics.health import Health
 from window_consumer.runtime.figures.measures import MeasuredWorkers
 
@@ -73,7 +73,7 @@ def test_probes_ask_where_the_process_answers(
     monkeypatch.setenv("KAFKA_BOOTSTRAP", "kafka:9092")
     file = tmp_path / "workers.yaml"
     file.write_text(configuration)
-    address = load(file).config.health.address
+    address = load(file, sections=FEATURES.sections).config.section(HealthConfig).address
     assert address is not None
     (container,) = pod["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}

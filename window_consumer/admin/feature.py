@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
-from window_consumer.config.sections.listening import certificate_problems
+from window_consumer.admin.config import AdminConfig, certificate_problems, conflicts
+from window_consumer.config.options import Section
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AppStart, Feature, Pages, RunningFeature
@@ -38,6 +39,9 @@ class AdminFeature(Feature):
     """The admin address, its page and the commands that ask it."""
 
     name = "admin"
+    section = Section(
+        "admin", AdminConfig, "Where people watch the live window and pause workers.", conflicts
+    )
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "top": "window_consumer.admin.commands.top:top_command",
@@ -51,7 +55,8 @@ class AdminFeature(Feature):
     def refuse(self, plan: AppPlan) -> None:
         """Check the certificate and key, if any; raise ConfigError if they are unusable."""
         problems = []
-        for key, why in certificate_problems(plan.config.admin, Path(plan.file).parent):
+        admin = plan.config.section(AdminConfig)
+        for key, why in certificate_problems(admin, Path(plan.file).parent):
             path = ("admin", "tls", *filter(None, [key]))
             problems.append(f"{plan.where(*path)}: {'.'.join(path)}: {why}")
         if problems:
@@ -66,14 +71,14 @@ class AdminFeature(Feature):
         """
         plan, replica = start.plan, start.replica
         socket = None if replica is None else replica.admin_socket
-        if plan.config.admin.address is None or (replica is not None and socket is None):
+        admin = plan.config.section(AdminConfig)
+        if admin.address is None or (replica is not None and socket is None):
             yield None
             return
         server = _server()
         from window_consumer.admin.board import WorkersBoard  # noqa: PLC0415 - an optional extra
 
         self.refuse(plan)
-        admin = plan.config.admin
         number = "" if replica is None else replica.number
         board = WorkersBoard(number, plan.mask, plan.config.mask_rules)
         if socket is not None:
@@ -85,7 +90,7 @@ class AdminFeature(Feature):
 
     def asks_replicas(self, plan: AppPlan) -> bool:
         """Return whether there is an address to show the replicas at."""
-        return plan.config.admin.address is not None
+        return plan.config.section(AdminConfig).address is not None
 
     @contextmanager
     def beside_replicas(
@@ -95,7 +100,8 @@ class AdminFeature(Feature):
         pages: Callable[[], Mapping[str, Pages]],
     ) -> Iterator[None]:
         """Serve the configured address for all replicas. Raises UsageError like ``starting``."""
-        if plan.config.admin.address is None:
+        admin = plan.config.section(AdminConfig)
+        if admin.address is None:
             yield
             return
         server = _server()
@@ -103,7 +109,7 @@ class AdminFeature(Feature):
 
         self.refuse(plan)
         board = ReplicasBoard({n: each.admin for n, each in sockets.items()}, len(plan.workers))
-        with server.serving(board, plan.config.admin, Path(plan.file).parent, pages()):
+        with server.serving(board, admin, Path(plan.file).parent, pages()):
             yield
 
 

@@ -20,14 +20,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from window_consumer.admin.board import Board
+from window_consumer.admin.config import AdminConfig, certificate_problems
 from window_consumer.admin.feed import MOST_PAGES
 from window_consumer.admin.guard import Gate
 from window_consumer.admin.site import Site
-from window_consumer.config.sections.listening import (
-    AdminConfig,
-    ListenAddress,
-    certificate_problems,
-)
+from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.feature import Pages

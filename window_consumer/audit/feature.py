@@ -10,12 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+from window_consumer.audit.config import AuditConfig, conflicts
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
 from window_consumer.audit.metrics import METRICS, AuditFigures
 from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.sink import CountingSink, CountingWriter
-from window_consumer.config import AuditConfig, Config
+from window_consumer.config import Config
+from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
@@ -53,7 +55,7 @@ class RunningAudit(RunningFeature):
         problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
         if problem is not None:
             LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.AUDIT_TOPIC_MISSING})
-        rules = settings_of(plan.config.audit, Path(plan.file), self._application)
+        rules = settings_of(plan.config.section(AuditConfig), Path(plan.file), self._application)
         self._audit = begun(rules, partial(_writer, plan, prepared))
         try:
             yield
@@ -93,15 +95,22 @@ class AuditFeature(Feature):
         {"audit": "window_consumer.audit.cli:audit_group"}
     )
 
+    section = Section(
+        "audit",
+        AuditConfig,
+        "Counts of records by outcome, to compare with what was sent.",
+        conflicts,
+    )
     metrics = METRICS
 
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topic of its counts."""
-        return [audit_topic(config)] if config.audit.enabled else []
+        return [audit_topic(config)] if config.section(AuditConfig).enabled else []
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
         """Count for an application whose configuration says so."""
-        return nullcontext(RunningAudit(start) if start.plan.config.audit.enabled else None)
+        is_enabled = start.plan.config.section(AuditConfig).enabled
+        return nullcontext(RunningAudit(start) if is_enabled else None)
 
     @contextmanager
     def redrive_writer(self, target: RedriveTarget, writer: LogWriter) -> Iterator[LogWriter]:
@@ -109,7 +118,7 @@ class AuditFeature(Feature):
 
         It is closed at the end. Raises UsageError where the audit's directory is not writable.
         """
-        config = target.loaded.config.audit
+        config = target.loaded.config.section(AuditConfig)
         if not config.enabled:
             yield writer
             return
@@ -131,7 +140,7 @@ class AuditFeature(Feature):
 def audit_topic(config: Config) -> EventTopic:
     """Return the topic for the counts of the audit."""
     return EventTopic(
-        name=config.audit.topic,
+        name=config.section(AuditConfig).topic,
         section="audit",
         what="counts of the audit",
         purpose="the audit",
@@ -172,5 +181,5 @@ def _writer(plan: AppPlan, prepared: Prepared) -> EventWriter:
     needs = settings.EventNeeds("wc-audit", "all")
     first = prepared.workers[0]
     properties = event_properties(plan.config, first.plan.config, "producer")
-    topic = plan.config.audit.topic
+    topic = plan.config.section(AuditConfig).topic
     return EventWriter(properties, needs, topic, first.log, prepared.oauth_token)

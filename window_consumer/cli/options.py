@@ -107,14 +107,19 @@ start_timeout = click.option(
 )
 
 
+def feature_list() -> FeatureList:
+    """Return the list of features, which ``main`` puts into the context of all commands."""
+    found = click.get_current_context().find_object(FeatureList)
+    assert found is not None
+    return found
+
+
 def features(command: CommandT) -> CommandT:
-    """Give a command the list of features, as ``features``; ``main`` puts it into the context."""
+    """Give a command the list of features, as ``features``."""
 
     @wraps(command)
     def listing(*given: Any, **more: Any) -> Any:
-        found = click.get_current_context().find_object(FeatureList)
-        assert found is not None, "main gives it to all commands"
-        return command(*given, features=found, **more)
+        return command(*given, features=feature_list(), **more)
 
     return cast("CommandT", listing)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from window_consumer.config.docs import config_page, example
 from window_consumer.config.json_schema import json_schema
 from window_consumer.config.loading import LoadedConfig, load
-from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
+from window_consumer.config.schema import Config, effective_kafka
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -19,7 +19,6 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
-from window_consumer.config.sections.audit import AuditConfig
 from window_consumer.config.sections.guards import BreakerConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import (
     Client,
@@ -28,15 +27,12 @@ from window_consumer.config.sections.kafka_properties import (
     is_secret_key,
 )
 from window_consumer.config.sections.mask import MaskRule, MaskRules
-from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.trace import TraceConfig, TraceSample
+from window_consumer.config.sections.worker import ENTRY, WorkerConfig
 from window_consumer.config.units import format_duration
 from window_consumer.model.redaction import Mask
 
 __all__ = [
     "ENTRY",
-    "AuditConfig",
     "BatchConfig",
     "BreakerConfig",
     "Client",
@@ -49,14 +45,10 @@ __all__ = [
     "Mask",
     "MaskRule",
     "MaskRules",
-    "OpenTelemetryConfig",
-    "OutboxConfig",
     "RetryConfig",
     "Scalar",
     "StallConfig",
     "TopicsConfig",
-    "TraceConfig",
-    "TraceSample",
     "WindowConfig",
     "WorkerConfig",
     "config_page",

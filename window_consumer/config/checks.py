@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final
 
 from attrs import evolve
 
 from window_consumer.config import names, units
+from window_consumer.config.options import Section
 from window_consumer.config.problems import Problem, did_you_mean
-from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
+from window_consumer.config.schema import Config, effective_kafka
 from window_consumer.config.sections import TopicsConfig
-from window_consumer.config.sections.audit import AuditConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
+from window_consumer.config.sections.listening import ListenAddress, ListenSection
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 from window_consumer.runtime.pools.registry import KINDS
 
@@ -61,22 +63,21 @@ _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
 
-_OPEN_TO_OTHERS: Final = """\
-is {given}, which others can reach, without {missing}; choose:
-  listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
-  admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
-  insecure: true, if something in front of it provides both"""
-
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
 def check(
-    config: Config, tree: Tree, known: Collection[Problem], *, without_handlers: bool = False
+    config: Config,
+    tree: Tree,
+    known: Collection[Problem],
+    sections: Sequence[Section],
+    *,
+    without_handlers: bool = False,
 ) -> list[Problem]:
     """Return conflicts between keys that are valid by themselves.
 
-    ``known`` are the problems of single keys; keys that they left out are not judged. With
-    ``without_handlers``, keys that decorators may give are not missed.
+    ``known`` are the problems of single keys; keys that they left out are not judged. ``sections``
+    are those of features. With ``without_handlers``, keys that decorators may give are not missed.
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
@@ -91,15 +92,17 @@ def check(
         )
     if "mask" not in broken:
         problems.extend(_mask(config))
-    if "admin" not in broken:
-        problems.extend(_admin(config))
+    problems.extend(_same_address(config, sections))
+    for each in sections:
+        if each.name not in broken:
+            found = each.check(config.section(each.kind), tree.get((each.name,)) or ())
+            problems.extend(problem.below((each.name,)) for problem in found)
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
     for index, worker in enumerate(running):
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
-    problems.extend(_telemetry_and_outbox(config, tree, broken))
     if "topics" not in broken:
         problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
@@ -112,64 +115,15 @@ def _mask(config: Config) -> Iterator[Problem]:
             yield Problem(("mask", index), message)
 
 
-def _admin(config: Config) -> Iterator[Problem]:
-    admin, tls = config.admin, config.admin.tls
-    if (tls.certificate is None) != (tls.key is None):
-        missing = "certificate" if tls.certificate is None else "key"
-        yield Problem(("admin", "tls", missing), "is missing: certificate and key go together")
-        return
-    address = admin.address
-    if address is not None and address.port and address == config.health.address:
-        message = f"is {admin.listen}, and so is health.listen: choose another port"
-        yield Problem(("admin", "listen"), message)
-        return
-    if address is None or address.is_loopback or admin.insecure:
-        return
-    lacks = {"admin.token": admin.token is None, "admin.tls": tls.certificate is None}
-    if any(lacks.values()):
-        missing = " and without ".join(key for key, is_missing in lacks.items() if is_missing)
-        message = _OPEN_TO_OTHERS.format(given=admin.listen, missing=missing, port=address.port)
-        yield Problem(("admin", "listen"), message)
-
-
-def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
-    """Find missing keys, and keys that would have no effect."""
-    trace = config.trace
-    given = tree.get(("trace",))
-    if trace.sample is None:
-        if given:
-            message = "is missing, and without it nothing is traced: write sample: 100%, or 1%"
-            yield Problem(("trace", "sample"), message)
-        return
-    if trace.keys == "hmac" and trace.key_secret is None:
-        yield Problem(("trace", "key_secret"), "is missing: keys: hmac makes its codes with it")
-    if trace.keys != "hmac" and trace.key_secret is not None:
-        yield Problem(("trace", "key_secret"), f"is for keys: hmac, and keys is {trace.keys}")
-    if trace.way == "spool" and trace.directory is None:
-        yield Problem(("trace", "directory"), "is missing: way: spool writes its files there")
-    if trace.way != "spool" and trace.directory is not None:
-        yield Problem(("trace", "directory"), "is for way: spool, and way is kafka")
-
-
-def _telemetry_and_outbox(
-    config: Config, tree: Tree, broken: Collection[object]
-) -> Iterator[Problem]:
-    if "trace" not in broken:
-        yield from _trace(config, tree)
-    if "audit" not in broken:
-        yield from _audit(config.audit, tree)
-    if "outbox" not in broken and tree.get(("outbox",)) and config.outbox.database is None:
-        yield Problem(("outbox", "database"), "is missing: the URL of the database with the table")
-
-
-def _audit(audit: AuditConfig, tree: Tree) -> Iterator[Problem]:
-    given = tree.get(("audit",))
-    if audit.enabled and audit.directory is None:
-        message = "is missing: counts are written there first, as in directory: /var/lib/shop/audit"
-        yield Problem(("audit", "directory"), message)
-    elif given and "enabled" not in given:
-        message = "is missing, and without it nothing is counted: write enabled: true"
-        yield Problem(("audit", "enabled"), message)
+def _same_address(config: Config, sections: Sequence[Section]) -> Iterator[Problem]:
+    taken: dict[ListenAddress, str] = {}
+    for each in sections:
+        section = config.section(each.kind)
+        if isinstance(section, ListenSection) and section.address and section.address.port:
+            other = taken.setdefault(section.address, each.name)
+            if other != each.name:
+                message = f"is {section.listen}, and so is {other}.listen: choose another port"
+                yield Problem((each.name, "listen"), message)
 
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Any, Final
 
 from attrs import Attribute
 
-from window_consumer.config.options import Option, Section, options
-from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import (
-    BatchConfig,
-    DlqConfig,
-    ErrorsConfig,
-    RetryConfig,
-    TopicsConfig,
-    WindowConfig,
-)
-from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.options import Option, Section, options, secret_keys, subsections
+from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import KafkaConfig
-from window_consumer.config.sections.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.sections.mask import MaskRule
-from window_consumer.config.sections.once import OnceConfig
-from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.trace import TraceConfig
+from window_consumer.config.sections.worker import WorkerConfig
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -67,31 +53,8 @@ before it, it belongs to that sub-map: `--set workers.charge.kafka.consumer.fetc
 value that begins with `[`, `{`, `"` or `'` is read as YAML; any other is used unchanged.
 
 Secrets are printed as `***`: values from `${file:...}`, those of Kafka properties with a secret's
-name (password, secret, token, private key ...), `admin.token`,
-`trace.key_secret` and `outbox.database`.
+name (password, secret, token, private key ...){more}.
 """
-
-_SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
-    ("kafka", "`kafka`, and `kafka` in a worker", KafkaConfig),
-    ("workers.NAME", "`workers.NAME`", WorkerConfig),
-    ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
-    ("workers.NAME.batch", "`workers.NAME.batch`", BatchConfig),
-    ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
-    ("workers.NAME.breaker", "`workers.NAME.breaker`", BreakerConfig),
-    ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
-    ("workers.NAME.once", "`workers.NAME.once`", OnceConfig),
-    ("topics", "`topics`", TopicsConfig),
-    ("dlq", "`dlq`", DlqConfig),
-    ("mask[]", "`mask`, a list of rules", MaskRule),
-    ("errors", "`errors`", ErrorsConfig),
-    ("health", "`health`", HealthConfig),
-    ("audit", "`audit`", AuditConfig),
-    ("admin", "`admin`", AdminConfig),
-    ("admin.tls", "`admin.tls`", TlsConfig),
-    ("trace", "`trace`", TraceConfig),
-    ("opentelemetry", "`opentelemetry`", OpenTelemetryConfig),
-    ("outbox", "`outbox`", OutboxConfig),
-)
 
 _KAFKA: Final = """\
 {meaning}
@@ -108,10 +71,30 @@ def example() -> str:
 
 def config_page(sections: Sequence[Section] = ()) -> str:
     """Return the reference page, in Markdown; ``sections`` are those of features."""
-    parts = [_INTRODUCTION.format(example=example()), _WRITING]
-    parts.extend(_section(*section) for section in _SECTIONS)
-    parts.extend(_section(each.name, f"`{each.name}`", each.kind) for each in sections)
+    secrets = "".join(f", `{section}.{key}`" for section, key in secret_keys(sections))
+    parts = [_INTRODUCTION.format(example=example()), _WRITING.replace("{more}", secrets)]
+    parts.extend(_section(*section) for section in _sections(sections))
     return "\n".join(parts)
+
+
+def _sections(sections: Sequence[Section]) -> Iterator[tuple[str, str, type]]:
+    """Yield path, title and class of each section."""
+    for name, kind in subsections(Config, sections).items():
+        if kind is KafkaConfig:
+            yield name, "`kafka`, and `kafka` in a worker", kind
+        elif name == "workers":
+            yield from _with_subsections("workers.NAME", WorkerConfig)
+        elif name == "mask":
+            yield "mask[]", "`mask`, a list of rules", MaskRule
+        elif kind is not None:
+            yield from _with_subsections(name, kind)
+
+
+def _with_subsections(path: str, section: type) -> Iterator[tuple[str, str, type]]:
+    yield path, f"`{path}`", section
+    for name, kind in subsections(section).items():
+        if kind is not None and kind is not KafkaConfig:
+            yield from _with_subsections(f"{path}.{name}", kind)
 
 
 def _section(path: str, title: str, section: type) -> str:

@@ -11,9 +11,10 @@ from attrs import Attribute
 from window_consumer.config import names
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import Option, Section, options
-from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.sections.worker import WorkerConfig
 
 _KAFKA: Final = {"$ref": "#/$defs/kafka"}
 _PROPERTIES: Final = {"$ref": "#/$defs/properties"}

@@ -15,7 +15,7 @@ from window_consumer.config.checks import check, with_defaults
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
-from window_consumer.config.options import Section
+from window_consumer.config.options import Section, secret_keys
 from window_consumer.config.overrides import read_override
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
@@ -63,8 +63,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     environ: Mapping[str, str] = os.environ,
     *,
     without_handlers: bool = False,
-    for_outbox: bool = False,
     sections: Sequence[Section] = (),
+    only_section: str | None = None,
     cores: Callable[[], int] = usable_cores,
 ) -> LoadedConfig:
     """Read a configuration file and merge it with decorators and ``--set``.
@@ -76,8 +76,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     configuration's directory. References in overridden values are ignored and may be missing.
 
     ``without_handlers`` is for commands without an application: then keys that its decorators may
-    give, topics and ``on_failure``, may be missing. ``for_outbox`` reads what the outbox's commands
-    need, and nothing of workers: see ``_of_outbox``. ``sections`` are those of features.
+    give, topics and ``on_failure``, may be missing. ``sections`` are those of features;
+    ``only_section`` is the name of one whose commands need nothing of workers: see ``_of_section``.
 
     Raises ConfigError with all problems found, secrets masked.
     """
@@ -85,19 +85,20 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
         tree, problems = read_file(path)
     except InvalidError as error:
         raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
-    tree = _with_overrides(tree, overrides, problems)
-    if for_outbox:
-        tree = _of_outbox(tree)
+    tree = _with_overrides(tree, overrides, sections, problems)
+    if only_section is not None:
+        tree = _of_section(tree, only_section)
     interpolation = Interpolation(environ, path.parent)
     tree, not_filled_in = interpolation.apply(tree)
     tree = with_handler_defaults(tree, handler_defaults, problems)
-    secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
+    secrets = frozenset(interpolation.secrets | set(_secret_values(tree, sections))) - {""}
     config, not_structured = structure(tree, sections)
     config = _with_cores(config, tree, cores)
     problems += [*not_filled_in, *not_structured]
-    problems += check(config, tree, problems, without_handlers=without_handlers or for_outbox)
-    if for_outbox or (without_handlers and config.outbox.database is not None):
-        # The outbox of a program without workers is relayed by a command.
+    without_handlers = without_handlers or only_section is not None
+    problems += check(config, tree, problems, sections, without_handlers=without_handlers)
+    alone = (each.works_alone(config.section(each.kind)) for each in sections)
+    if only_section is not None or (without_handlers and any(alone)):
         problems = [problem for problem in problems if problem.path != ("workers",)]
     if problems:
         problems = explained(problems, tree, handler_defaults)
@@ -106,8 +107,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     return LoadedConfig(evolve(config, workers=workers), secrets, tree, path)
 
 
-def _of_outbox(tree: Tree) -> Tree:
-    """Return the sections ``outbox`` and ``kafka``.
+def _of_section(tree: Tree, only: str) -> Tree:
+    """Return one section of a feature, and ``kafka``.
 
     Where ``kafka`` names no brokers, each worker that has a ``kafka`` of its own is left with that.
     """
@@ -116,7 +117,7 @@ def _of_outbox(tree: Tree) -> Tree:
     kafka = tree.get(("kafka",))
     is_enough = isinstance(kafka, dict) and not BOOTSTRAP.isdisjoint(kafka)
     for section in tuple(tree.value):
-        if section not in {"outbox", "kafka"} and (section != "workers" or is_enough):
+        if section not in {only, "kafka"} and (section != "workers" or is_enough):
             tree = tree.without((section,))
     workers = tree.get(("workers",))
     for name, worker in (workers if isinstance(workers, dict) else {}).items():
@@ -143,12 +144,14 @@ def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:
     return evolve(config, workers=workers)
 
 
-def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem]) -> Tree:
+def _with_overrides(
+    tree: Tree, overrides: Iterable[str], sections: Sequence[Section], problems: list[Problem]
+) -> Tree:
     workers = tree.get(("workers",))
     names = tuple(workers) if isinstance(workers, dict) else ()
     for text in overrides:
         try:
-            override, found = read_override(text, names)
+            override, found = read_override(text, names, sections)
         except InvalidError as error:
             problems.extend(error.problems)
             continue
@@ -157,13 +160,10 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
     return tree
 
 
-_SECRET_KEYS = {("admin", "token"), ("outbox", "database"), ("trace", "key_secret")}
-"""Secret keys that are not Kafka properties."""
-
-
-def _secret_properties(tree: Tree) -> Iterable[str]:
+def _secret_values(tree: Tree, sections: Sequence[Section]) -> Iterable[str]:
+    secrets = set(secret_keys(sections))
     for path, value in walk(tree.value):
-        if path in _SECRET_KEYS and isinstance(value, str | int | float):
+        if path in secrets and isinstance(value, str | int | float):
             yield as_text(value)
             yield _password_of(as_text(value))
             yield tree.origin(path).text or ""

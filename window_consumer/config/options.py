@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -29,6 +29,8 @@ class Option:
     default: str | None = None
     """The default in words, if the value is not clear enough."""
     decorators: InDecorators = "key"
+    secret: bool = False
+    """Whether its value never appears in any output."""
 
 
 @frozen
@@ -39,8 +41,12 @@ class Section:
     kind: type[Any]
     """An attrs class, all fields of which have a default and are described with ``about``."""
     meaning: str
-    check: Callable[[Any], Iterable[Problem]] = lambda _section: ()
-    """Returns conflicts between its keys; their paths begin below the section."""
+    check: Callable[[Any, Collection[str]], Iterable[Problem]] = lambda _section, _given: ()
+    """Returns conflicts between its keys; their paths begin below the section. Also gets the names
+    of the keys that are given.
+    """
+    works_alone: Callable[[Any], bool] = lambda _section: False
+    """Returns whether its commands have something to do although there is no worker."""
 
 
 def about(
@@ -50,9 +56,10 @@ def about(
     reason: str = "",
     default: str | None = None,
     decorators: InDecorators = "key",
+    secret: bool = False,
 ) -> dict[str, Option]:
     """Return the metadata of a field that is a key of the file."""
-    return {"option": Option(meaning, reason, kind, default, decorators)}
+    return {"option": Option(meaning, reason, kind, default, decorators, secret)}
 
 
 def options(section: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
@@ -62,3 +69,23 @@ def options(section: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
         for attribute in attrs.fields(attrs.resolve_types(section))
         if "option" in attribute.metadata
     }
+
+
+def subsections(section: type, more: Sequence[Section] = ()) -> dict[str, type | None]:
+    """Return the keys of a section, with the class of each that is a section itself, else None.
+
+    ``more`` are sections beside its own keys, those of features.
+    """
+    found: dict[str, type | None] = {
+        name: attribute.type if attribute.type is not None and attrs.has(attribute.type) else None
+        for name, (attribute, _) in options(section).items()
+    }
+    return found | {each.name: each.kind for each in more}
+
+
+def secret_keys(sections: Iterable[Section]) -> Iterator[tuple[str, str]]:
+    """Yield the paths of the secret keys of features."""
+    for section in sections:
+        for name, (_, option) in options(section.kind).items():
+            if option.secret:
+                yield section.name, name

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from window_consumer.config.interpolation import Untyped
-from window_consumer.config.options import options
+from window_consumer.config.options import Section, subsections
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
-from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree, ValueOrigin, tree_of
 from window_consumer.config.yaml_file import read_text
 
 _FLOW_BEGINS: Final = ("[", "{", '"', "'")
 
 
-def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Problem]]:
-    """Read ``KEY=VALUE``; return a tree to lay over the file's.
+def read_override(
+    text: str, workers: Collection[str], sections: Sequence[Section]
+) -> tuple[Tree, list[Problem]]:
+    """Read ``KEY=VALUE``; return a tree to lay over the file's. ``sections`` are those of features.
 
     KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, except for a
     leading ``consumer.``, ``producer.`` or ``admin.``, which addresses the sub-map of that name. A
@@ -36,7 +39,7 @@ def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Probl
             f"--set {begin}{more}", "has the form KEY=VALUE: --set workers.NAME.memory=1GiB"
         )
     origin = ValueOrigin(f"--set {key}")
-    path = _resolve(key, workers)
+    path = _resolve(key, workers, sections)
     if not value.startswith(_FLOW_BEGINS):
         return tree_of(Untyped(value), origin, path), []
     try:
@@ -51,7 +54,7 @@ def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Probl
     return Tree(whole, tree.origins), problems
 
 
-def _resolve(key: str, workers: Collection[str]) -> Path:
+def _resolve(key: str, workers: Collection[str], sections: Sequence[Section]) -> Path:
     head, _, rest = key.partition(".")
     if head == "workers" and rest:
         name, _, rest = rest.partition(".")
@@ -59,25 +62,26 @@ def _resolve(key: str, workers: Collection[str]) -> Path:
             hint = did_you_mean(name, workers) or f"workers are {', '.join(workers)}"
             raise _error(f"--set {key}", f"the file has no worker {name}; {hint}")
         return ("workers", name, *_keys(key, rest, WorkerConfig))
-    return _keys(key, key, Config)
+    return _keys(key, key, Config, sections)
 
 
-def _keys(key: str, rest: str, section: type) -> Path:
+def _keys(key: str, rest: str, section: type, more: Sequence[Section] = ()) -> Path:
     if not rest:
         return ()
     if section is KafkaConfig:
         first, _, inner = rest.partition(".")
         return (first, inner) if first in CLIENTS and inner else (rest,)
     head, dot, inner = rest.partition(".")
-    known = options(section)
+    known = subsections(section, more)
     if head not in known:
         hint = did_you_mean(head, known) or f"known are {', '.join(known)}"
         raise _error(f"--set {key}", f"unknown key {head}; {hint}")
-    attribute, option = known[head]
-    if dot and option.kind is not None:
+    below = known[head]
+    if below is not None:
+        return (head, *_keys(key, inner, below))
+    if dot:
         raise _error(f"--set {key}", f"unknown key {rest}; {head} has no keys below it")
-    assert attribute.type is not None  # resolved with the options
-    return (head, *_keys(key, inner, attribute.type))
+    return (head,)
 
 
 def _error(where: str, message: str) -> InvalidError:

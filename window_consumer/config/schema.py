@@ -1,4 +1,4 @@
-"""The configuration's classes: what each key means, which values it takes, and why its default.
+"""The configuration as a whole: the sections of the kernel, and those that features declare.
 
 Times are in seconds, sizes in bytes. The fields' metadata is the one source for messages, the
 reference page and the JSON Schema. Rules between keys are in ``checks``.
@@ -6,301 +6,18 @@ reference page and the JSON Schema. Rules between keys are in ``checks``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from window_consumer.config import kinds, names
 from window_consumer.config.options import about
-from window_consumer.config.sections import (
-    BatchConfig,
-    DlqConfig,
-    ErrorsConfig,
-    RetryConfig,
-    TopicsConfig,
-    WindowConfig,
-)
-from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
-from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.sections import DlqConfig, ErrorsConfig, TopicsConfig
 from window_consumer.config.sections.kafka_properties import Client, KafkaConfig, Scalar
-from window_consumer.config.sections.listening import AdminConfig, HealthConfig
 from window_consumer.config.sections.mask import MaskRule, MaskRules
-from window_consumer.config.sections.once import OnceConfig
-from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.rate import Rate, rate_kind
-from window_consumer.config.sections.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
-from window_consumer.config.sections.trace import TraceConfig
-from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
-from window_consumer.config.units import format_duration
-from window_consumer.runtime.pools.registry import DEFAULT
+from window_consumer.config.sections.worker import WorkerConfig
 
 T = TypeVar("T")
-
-MIB = 1024**2
-ENTRY = "now"
-"""The delay in the name of the topic that gets redriven dead letters."""
-
-MINUTE_S = 60.0
-HOUR_S = 3600.0
-
-
-@frozen(kw_only=True)
-class WorkerConfig:
-    """A subscription, the handler for its records, and the bounds on memory and retries."""
-
-    name: str = ""
-    """The worker's key in the file; the loader fills it in."""
-    enabled: bool = field(
-        default=True,
-        metadata=about(
-            "Whether the worker runs.",
-            kind=kinds.boolean(),
-            reason="a configured worker is meant to run",
-            decorators="never",
-        ),
-    )
-    handler: str | tuple[str, ...] = field(
-        default="",
-        metadata=about(
-            "The handler that the worker runs, or several: a record goes to the first one whose "
-            "condition holds. Conditions are in decorators or in routes.",
-            kind=handlers_kind(),
-            reason="one worker for each handler is the usual case",
-            default="the worker's own name",
-            decorators="never",
-        ),
-    )
-    topics: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "The topics to read.",
-            kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
-            default="none: topics or patterns are required",
-            decorators="never",
-        ),
-    )
-    patterns: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "Regular expressions instead of topics, searched in the names of the cluster's "
-            "topics. Our own retry and dead-letter topics never match.",
-            kind=kinds.list_of(
-                kinds.text("a regular expression that begins with ^", names.wrong_pattern, r"^\^"),
-                "regular expressions",
-            ),
-            default="none: topics or patterns are required",
-        ),
-    )
-    group: str = field(
-        metadata=about(
-            "The consumer group. The names of its retry and dead-letter topics begin with it.",
-            kind=kinds.kafka_name("group"),
-            default="none: required",
-        )
-    )
-    ordering: Literal["unordered", "key", "partition"] = field(
-        default="unordered",
-        metadata=about(
-            "Which records wait for each other: none, those of one key, or all of a partition.",
-            kind=kinds.choice("unordered", "key", "partition"),
-            reason="order costs concurrency, and only the application knows whether it needs order",
-        ),
-    )
-    concurrency: int | AutoConcurrency = field(
-        default=16,
-        metadata=about(
-            "The handler calls that may run at once. auto, which means {auto: 1..200}, lets the "
-            "worker choose by throughput and call durations. With pool: processes, auto ends at "
-            "the processor cores that the process may use.",
-            kind=concurrency_kind(),
-            reason="16 handlers of 10 ms process 1,600 records/s, and a database can bear 16 "
-            "connections; more processes than cores only take turns",
-            default="16; with pool: processes the processor cores that the process may use",
-        ),
-    )
-    pool: str = field(
-        default=DEFAULT.name,
-        metadata=about(
-            "Where plain functions run: on threads, or in `concurrency` child processes. "
-            "Processes suit handlers that keep a processor busy, and code that may crash.",
-            kind=pool_kind(),
-            reason="most handlers wait for something else, and threads cost little",
-        ),
-    )
-    rate_per_process: Rate | None = field(
-        default=None,
-        metadata=about(
-            "How many handler calls may start per unit of time, in each process: for the worker, "
-            "for each key or for each partition. burst is how many may start at once after a "
-            "pause. Retries and copies count. Waiting records hold no slot and keep their order.",
-            kind=rate_kind(),
-            default="none: calls start as soon as there is a slot; burst: a tenth of a second",
-        ),
-    )
-    memory: int = field(
-        default=256 * MIB,
-        metadata=about(
-            "The bytes of payload that the worker may hold in prefetch, windows, buffers and "
-            "copies.",
-            kind=kinds.size(8 * MIB, 1024**4),
-            reason="fits into a container of 512 MiB, including what each record costs beside its "
-            "bytes",
-        ),
-    )
-    window: WindowConfig = field(
-        factory=WindowConfig, metadata=about("The size of each partition's window; rarely changed.")
-    )
-    batch: BatchConfig = field(
-        factory=BatchConfig,
-        metadata=about("Which lists of records a batch handler gets.", decorators="never"),
-    )
-    commit_interval: float = field(
-        default=0.5,
-        metadata=about(
-            "How often progress is committed.",
-            kind=kinds.duration(0.01, MINUTE_S),
-            reason="limits what a crash repeats, at two small requests a second",
-        ),
-    )
-    revoke_timeout: float = field(
-        default=10.0,
-        metadata=about(
-            "How long running handlers may continue after their partition is revoked. Must be "
-            "below half of max.poll.interval.ms.",
-            kind=kinds.duration(0.0, 10 * MINUTE_S),
-            reason="most handlers end within it; the next owner of the partition waits as long",
-        ),
-    )
-    stop_timeout: float = field(
-        default=20.0,
-        metadata=about(
-            "How long running handlers may continue after the process is told to stop.",
-            kind=kinds.duration(0.0, HOUR_S),
-            reason="ends before Kubernetes kills the process, 30 s after its request",
-        ),
-    )
-    retry: RetryConfig = field(
-        factory=RetryConfig, metadata=about("What happens to a record whose handler failed.")
-    )
-    routes: Routes = field(
-        default=NO_ROUTES,
-        metadata=about(
-            "Conditions for the worker's handlers; a condition here replaces the decorator's. A "
-            "handler without a condition takes every record.",
-            kind=routes_kind(),
-            default="none: the conditions of the decorators",
-            decorators="never",
-        ),
-    )
-    otherwise: Literal["dead_letter", "skip", "stop"] = field(
-        default="dead_letter",
-        metadata=about(
-            "What happens to a record that no handler takes: it is copied to the dead-letter "
-            "topic, it is skipped and counted, or the worker stops.",
-            kind=kinds.choice("dead_letter", "skip", "stop"),
-            reason="an unexpected record is not lost, and the others continue",
-        ),
-    )
-    ttl: float | HeaderTtl | None = field(
-        default=None,
-        metadata=about(
-            "How long a record may live, counted from its timestamp; a header can set it for each "
-            "record. Checked before each call of a handler, with a tolerance of 5s for clock "
-            "differences.",
-            kind=ttl_kind(),
-            default="none: records do not expire",
-        ),
-    )
-    on_expired: Literal["dead_letter", "drop"] = field(
-        default="dead_letter",
-        metadata=about(
-            "What happens to an expired record: it is copied to the dead-letter topic, or dropped "
-            "and counted.",
-            kind=kinds.choice("dead_letter", "drop"),
-            reason="loses nothing that somebody may want to inspect",
-        ),
-    )
-    breaker: BreakerConfig = field(
-        factory=BreakerConfig,
-        metadata=about("When most calls fail: stop calling for a while, and move no records."),
-    )
-    stall: StallConfig = field(
-        factory=StallConfig, metadata=about("What happens to handler calls that do not return.")
-    )
-    once: OnceConfig = field(
-        factory=OnceConfig,
-        metadata=about(
-            "Of handlers with once=: what replaces the values in the code.", decorators="never"
-        ),
-    )
-    on_no_offset: Literal["earliest", "latest", "fail"] = field(
-        default="earliest",
-        metadata=about(
-            "Where a group without a committed offset begins. Partitions that are added later "
-            "always begin at their earliest record, and so do topics that appear while the worker "
-            "runs and match a pattern.",
-            kind=kinds.choice("earliest", "latest", "fail"),
-            reason="skips nothing",
-        ),
-    )
-    on_out_of_range: Literal["fail", "earliest", "latest"] = field(
-        default="fail",
-        metadata=about(
-            "What to do if the committed offset is no longer, or not yet, in the log. The lost "
-            "range is reported.",
-            kind=kinds.choice("fail", "earliest", "latest"),
-            reason="records were lost, and somebody should know before the worker continues",
-        ),
-    )
-    kafka: KafkaConfig = field(
-        factory=KafkaConfig,
-        metadata=about("The worker's own Kafka properties, laid over those at the top."),
-    )
-
-    @property
-    def handlers(self) -> tuple[str, ...]:
-        """The names of its handlers, in the order in which their conditions are tried."""
-        return (self.handler,) if isinstance(self.handler, str) else self.handler
-
-    @property
-    def slots(self) -> int:
-        """The most handler calls that may run at once."""
-        concurrency = self.concurrency
-        return concurrency if isinstance(concurrency, int) else concurrency.upper
-
-    def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
-        """Return the names of the topics for copies of a topic's records: DLQ, then levels."""
-        delays = map(format_duration, self.retry.levels)
-        levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
-        return [self.dlq_topic(topic, topics_config), *levels]
-
-    @property
-    def max_abandoned(self) -> int:
-        """How many calls may be abandoned at once."""
-        given = self.stall.max_abandoned
-        return max(1, self.slots // 4) if given is None else given
-
-    def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
-        """Return the name of the dead-letter topic for the records of a topic."""
-        return _filled(topics_config.dlq, group=self.group, topic=topic)
-
-    def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
-        """Return the name of the retry topic of a delay such as ``10s``.
-
-        With ENTRY, it is the topic that gets redriven dead letters.
-        """
-        return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
-
-    def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
-        """Return whether this is one of the worker's own retry topics, of any delay."""
-        mark = "\0"  # not part of any name
-        example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
-        pattern = ".+".join(map(re.escape, example.split(mark)))
-        return re.fullmatch(pattern, name) is not None
 
 
 @frozen(kw_only=True)
@@ -330,27 +47,6 @@ class Config:
     errors: ErrorsConfig = field(
         factory=ErrorsConfig, metadata=about("What is shown of the exceptions that handlers raise.")
     )
-    health: HealthConfig = field(
-        factory=HealthConfig, metadata=about("Where probes and scrapers get answers.")
-    )
-    admin: AdminConfig = field(
-        factory=AdminConfig, metadata=about("Where people watch the live window and pause workers.")
-    )
-    trace: TraceConfig = field(
-        factory=TraceConfig, metadata=about("What is recorded about each record's path, and where.")
-    )
-    opentelemetry: OpenTelemetryConfig = field(
-        factory=OpenTelemetryConfig,
-        metadata=about("What goes to OpenTelemetry, if its OTEL_* variables request it."),
-    )
-    audit: AuditConfig = field(
-        factory=AuditConfig,
-        metadata=about("Counts of records by outcome, to compare with what was sent."),
-    )
-    outbox: OutboxConfig = field(
-        factory=OutboxConfig,
-        metadata=about("The table whose committed rows become records, and how they are relayed."),
-    )
 
     features: Mapping[type, Any] = field(factory=dict)
     """The sections that features declare, by their classes."""
@@ -365,11 +61,6 @@ class Config:
         """All rules about data to hide; ``dlq.mask`` is one of them."""
         everywhere = MaskRule(fields=self.dlq.mask)
         return MaskRules((*self.mask, everywhere) if self.dlq.mask else self.mask)
-
-
-def _filled(template: str, **names: str) -> str:
-    pattern = "|".join(map(re.escape, names))
-    return re.sub(rf"\{{({pattern})\}}", lambda found: names[found[1]], template)
 
 
 def effective_kafka(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -12,51 +12,15 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
-from window_consumer.config.options import Section, options
+from window_consumer.config.options import Section, options, subsections
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
-from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import (
-    BatchConfig,
-    DlqConfig,
-    ErrorsConfig,
-    RetryConfig,
-    TopicsConfig,
-    WindowConfig,
-)
-from window_consumer.config.sections.audit import AuditConfig
-from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import KafkaConfig, misread, read_kafka
-from window_consumer.config.sections.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.sections.mask import MaskRule
-from window_consumer.config.sections.once import OnceConfig
-from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.sections.outbox import OutboxConfig
-from window_consumer.config.sections.trace import TraceConfig
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 
 T = TypeVar("T")
-
-SECTIONS: Final = (
-    TopicsConfig,
-    DlqConfig,
-    MaskRule,
-    ErrorsConfig,
-    HealthConfig,
-    TlsConfig,
-    AdminConfig,
-    TraceConfig,
-    OpenTelemetryConfig,
-    AuditConfig,
-    OnceConfig,
-    OutboxConfig,
-    WindowConfig,
-    BatchConfig,
-    RetryConfig,
-    BreakerConfig,
-    StallConfig,
-    WorkerConfig,
-)
-"""The classes with fixed keys, inner ones first."""
 
 
 def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, list[Problem]]:
@@ -66,49 +30,17 @@ def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, lis
     to single keys.
     """
     raw: dict[str, Any] = tree.value
-    known = {*options(Config), *(each.name for each in sections)}
-    problems = [_unknown(key, Config) for key in raw if key not in known]
-    kafka = section_of(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
-    topics = section_of(raw.get("topics"), TopicsConfig, ("topics",), problems)
-    dlq = section_of(raw.get("dlq"), DlqConfig, ("dlq",), problems)
-    mask = _mask(raw.get("mask"), problems)
-    errors = section_of(raw.get("errors"), ErrorsConfig, ("errors",), problems)
-    health = section_of(raw.get("health"), HealthConfig, ("health",), problems)
-    admin = section_of(raw.get("admin"), AdminConfig, ("admin",), problems)
-    trace = section_of(raw.get("trace"), TraceConfig, ("trace",), problems)
-    opentelemetry = section_of(
-        raw.get("opentelemetry"), OpenTelemetryConfig, ("opentelemetry",), problems
-    )
-    audit = section_of(raw.get("audit"), AuditConfig, ("audit",), problems)
-    outbox = section_of(raw.get("outbox"), OutboxConfig, ("outbox",), problems)
-    workers = _workers(raw.get("workers"), problems)
-    features = {each.kind: _of_feature(each, raw.get(each.name), problems) for each in sections}
+    known = subsections(Config, sections)
+    problems = [_unknown(key, known) for key in raw if key not in known]
+    found: dict[str, Any] = {}
+    for name, kind in known.items():
+        if kind is not None:
+            found[name] = section_of(raw.get(name), kind, (name,), problems) or kind()
+    found["mask"] = _mask(raw.get("mask"), problems)
+    found["workers"] = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
-    config = Config(
-        features=features,
-        kafka=kafka or KafkaConfig(),
-        topics=topics or TopicsConfig(),
-        dlq=dlq or DlqConfig(),
-        mask=mask,
-        errors=errors or ErrorsConfig(),
-        health=health or HealthConfig(),
-        admin=admin or AdminConfig(),
-        trace=trace or TraceConfig(),
-        opentelemetry=opentelemetry or OpenTelemetryConfig(),
-        audit=audit or AuditConfig(),
-        outbox=outbox or OutboxConfig(),
-        workers=workers,
-    )
-    return config, problems
-
-
-def _of_feature(section: Section, raw: Any, problems: list[Problem]) -> Any:
-    register(section.kind)
-    found = section_of(raw, section.kind, (section.name,), problems)
-    if found is None:
-        return section.kind()
-    problems.extend(problem.below((section.name,)) for problem in section.check(found))
-    return found
+    features = {each.kind: found.pop(each.name) for each in sections}
+    return Config(features=features, **found), problems
 
 
 def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:
@@ -144,7 +76,7 @@ def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
 
 
 def section_of(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
-    """Convert a raw value to a registered section; on failure add to ``problems``, return None."""
+    """Convert a raw value to a section; on failure add to ``problems`` and return None."""
     try:
         return _CONVERTER.structure(raw, section)
     except (ClassValidationError, InvalidError) as error:
@@ -157,7 +89,7 @@ def _problems(error: BaseException) -> Iterator[Problem]:
         yield from error.problems
     elif isinstance(error, ForbiddenExtraKeysError):
         for key in sorted(error.extra_fields):
-            yield _unknown(key, error.cl)
+            yield _unknown(key, subsections(error.cl))
     elif isinstance(error, ClassValidationError):
         at_fields, others = error.group_exceptions()
         for inner, note in at_fields:
@@ -172,12 +104,11 @@ def _problems(error: BaseException) -> Iterator[Problem]:
         raise error
 
 
-def _unknown(key: str, section: type) -> Problem:
-    known = options(section)
+def _unknown(key: str, known: Mapping[str, type | None]) -> Problem:
     sections = [
         f"{name}.{key}"
-        for name, (attribute, _) in known.items()
-        if attribute.type in SECTIONS and key in options(attribute.type)
+        for name, kind in known.items()
+        if kind is not None and kind is not KafkaConfig and key in options(kind)
     ]
     if sections:
         hint = f"did you mean {sections[0]}?"
@@ -209,6 +140,7 @@ def _no_mapping(path: Path, expected: str) -> Problem:
 
 
 def _hook(section: type[Any]) -> Callable[[Any, Any], Any]:
+    attrs.resolve_types(section)
     structure_fields = make_dict_structure_fn(
         section,
         _CONVERTER,
@@ -234,13 +166,6 @@ def _field_override(field: attrs.Attribute[Any]) -> Any:
     return override(struct_hook=lambda raw, _: read(raw))
 
 
-def register(section: type[Any]) -> None:
-    """Register a class with fixed keys; register the classes of its sections before it."""
-    attrs.resolve_types(section)
-    _CONVERTER.register_structure_hook(section, _hook(section))
-
-
 _CONVERTER: Final = cattrs.Converter()
+_CONVERTER.register_structure_hook_factory(attrs.has, _hook)
 _CONVERTER.register_structure_hook(KafkaConfig, lambda raw, _: read_kafka(raw))
-for _section_class in SECTIONS:
-    register(_section_class)

@@ -16,6 +16,7 @@ from window_consumer.cli.output import FAILED, OK, duration, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.database import require_sqlalchemy
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
@@ -55,9 +56,8 @@ def run_command(config: Path, overrides: tuple[str, ...], log_format: Any) -> in
         relay = start_relay(loaded.config, ClientLog(LOGGER.getChild("client"), mask), None)
     except Exception as error:
         return explain(error, mask)
-    LOGGER.info(
-        "outbox: relaying %s", loaded.config.outbox.table, extra={"event": LogEvent.OUTBOX_STARTED}
-    )
+    table = loaded.config.section(OutboxConfig).table
+    LOGGER.info("outbox: relaying %s", table, extra={"event": LogEvent.OUTBOX_STARTED})
     while not signals.stop.wait(_CHECK_S):
         if not relay.is_alive():
             return FAILED
@@ -200,14 +200,16 @@ def _chosen(ids: tuple[uuid.UUID, ...], *, every: bool) -> list[uuid.UUID] | Non
 
 
 def _loaded(config: Path, overrides: tuple[str, ...]) -> LoadedConfig:
-    return load(config, overrides=overrides, for_outbox=True)
+    return load(
+        config, overrides=overrides, sections=common.feature_list().sections, only_section="outbox"
+    )
 
 
 def _database(loaded: LoadedConfig) -> OutboxDatabase:
     require_sqlalchemy("outbox")
     from window_consumer.database.outbox.setup import OutboxDatabase  # noqa: PLC0415 - SQLAlchemy is optional
 
-    return OutboxDatabase.of(loaded.config.outbox)
+    return OutboxDatabase.of(loaded.config.section(OutboxConfig))
 
 
 def _check_tokens(loaded: LoadedConfig) -> None:

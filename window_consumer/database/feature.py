@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from window_consumer.config import Config
+from window_consumer.config.options import Section
 from window_consumer.database import require_sqlalchemy
+from window_consumer.database.outbox.config import OutboxConfig, conflicts
 from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
 from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
-from window_consumer.plan.feature import AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class RunningDatabase(RunningFeature):
 
         Raises UsageError for a database that cannot be used or lacks the table.
         """
-        if self._config.outbox.database is None or not self._config.outbox.relay:
+        outbox = self._config.section(OutboxConfig)
+        if outbox.database is None or not outbox.relay:
             yield
             return
         require_sqlalchemy("outbox")
@@ -62,6 +65,14 @@ class DatabaseFeature(Feature):
     """``once`` and the outbox."""
 
     name = "database"
+    section = Section(
+        "outbox",
+        OutboxConfig,
+        "The table whose committed rows become records, and how they are relayed.",
+        conflicts,
+        # The outbox of a program without workers is relayed by a command.
+        works_alone=lambda outbox: outbox.database is not None,
+    )
     findings_key = "databases"
     metrics = METRICS
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -86,13 +97,20 @@ class DatabaseFeature(Feature):
 
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
         """Check the databases of ``once`` and the outbox, see ``databases_of``."""
-        if not has_once(plan.workers) and plan.config.outbox.database is None:
+        if not has_once(plan.workers) and plan.config.section(OutboxConfig).database is None:
             return ()
         require_sqlalchemy("outbox")
         from window_consumer.database.findings import databases_of  # noqa: PLC0415 - see above
         from window_consumer.database.once.startup import once_workers  # noqa: PLC0415 - see above
 
         return databases_of(plan.config, once_workers(plan.config, plan.workers), timeout_s)
+
+    def rights(self, config: Config) -> Iterator[AclRule]:
+        """Yield what the relay needs beyond WRITE on its rows' topics, which only rows name."""
+        outbox = config.section(OutboxConfig)
+        if outbox.database is not None:
+            name, operations = f"wc-outbox-{outbox.table}-", ("WRITE", "DESCRIBE")
+            yield AclRule("transactional-id", name, operations, "the outbox relay", is_prefix=True)
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature]:
@@ -111,12 +129,13 @@ class DatabaseFeature(Feature):
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
         """Return what holds up the rows of the outbox. Raises UsageError."""
-        if config.outbox.database is None:
+        outbox = config.section(OutboxConfig)
+        if outbox.database is None:
             return Diagnosis(())
         require_sqlalchemy("outbox")
         from window_consumer.database.outbox.startup import backlog_of  # noqa: PLC0415 - see above
 
-        return diagnose_outbox(backlog_of(config.outbox), relay_failures(readiness()))
+        return diagnose_outbox(backlog_of(outbox), relay_failures(readiness()))
 
 
 def has_once(workers: Sequence[PlannedWorker]) -> bool:

@@ -17,6 +17,7 @@ from window_consumer.database.dialects import dialect_of
 from window_consumer.database.once.once import Once
 from window_consumer.database.once.startup import OnceWorker, check_once, in_transaction, user_of
 from window_consumer.database.once.table_contents import OnceDatabase, OnceStatus, status_of
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase
 from window_consumer.model.errors import RunError, UsageError
 
@@ -54,8 +55,9 @@ def databases_of(
     is not available.
     """
     found = [_of_once(each, timeout_s) for each in workers]
-    if config.outbox.database is not None:
-        found.append(_of_outbox(OutboxDatabase.of(config.outbox), timeout_s))
+    outbox = config.section(OutboxConfig)
+    if outbox.database is not None:
+        found.append(_of_outbox(OutboxDatabase.of(outbox), timeout_s))
     return tuple(found)
 
 

@@ -8,6 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final, Protocol
 
+from attrs import field, frozen
+
+from window_consumer.config import Config
+from window_consumer.config.options import Section, about
+from window_consumer.config.sections.listening import ListenAddress, ListenSection, address_kind
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.health import Health
 from window_consumer.metrics.http_server import HttpServer, Routes
@@ -24,6 +29,22 @@ _log = own_logger()
 
 Where = tuple[str, int] | Path | None
 """A host and a port, a Unix socket, or nowhere."""
+
+
+@frozen(kw_only=True)
+class HealthConfig(ListenSection):
+    """Answers for probes and scrapers."""
+
+    listen: str | None = field(
+        default=None,
+        metadata=about(
+            "Where /livez, /readyz and /metrics are answered, over plain HTTP and without "
+            "authentication; they reveal nothing about records. Port 0 means any free port, which "
+            "the log reports.",
+            kind=address_kind(),
+            default="none: nothing listens",
+        ),
+    )
 
 
 class Answers(Protocol):
@@ -51,6 +72,7 @@ class MetricsFeature(Feature):
     """Probes and metrics."""
 
     name = "metrics"
+    section = Section("health", HealthConfig, "Where probes and scrapers get answers.")
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"metrics": "window_consumer.metrics.cli:metrics_command"}
     )
@@ -63,13 +85,17 @@ class MetricsFeature(Feature):
         """
         health = Health(start.workers, start.failures, (*METRICS, *start.metrics))
         replica = start.replica
-        where = start.plan.config.health.address if replica is None else replica.socket
-        with answering(health, where):
+        own = start.plan.config.section(HealthConfig).address
+        with answering(health, own if replica is None else replica.socket):
             yield
 
     def asks_replicas(self, plan: AppPlan) -> bool:
         """Return whether there is an address to answer at for the replicas."""
-        return plan.config.health.address is not None
+        return plan.config.section(HealthConfig).address is not None
+
+    def readiness_address(self, config: Config) -> ListenAddress | None:
+        """Return the address of ``health.listen``."""
+        return config.section(HealthConfig).address
 
     @contextmanager
     def beside_replicas(
@@ -81,7 +107,7 @@ class MetricsFeature(Feature):
         """Answer for all replicas. Raises UsageError if the address is not available."""
         del pages
         health = ReplicasHealth({number: each.health for number, each in sockets.items()})
-        with answering(health, plan.config.health.address):
+        with answering(health, plan.config.section(HealthConfig).address):
             yield health.ended
 
 

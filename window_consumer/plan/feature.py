@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from attrs import frozen
 
 from window_consumer.config import Config, LoadedConfig
 from window_consumer.config.options import Section
+from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
@@ -65,6 +66,18 @@ class AppStart:
     """Returns the pages of all features, by feature; raises ConfigError."""
     failures: Callable[[], Sequence[str]]
     """Returns why features keep the process from being ready. Any thread may ask."""
+
+
+@frozen
+class AclRule:
+    """Operations to allow on a resource; their names are Kafka's, such as ``READ``."""
+
+    kind: Literal["topic", "group", "transactional-id"]
+    name: str
+    operations: tuple[str, ...]
+    why: str
+    is_prefix: bool = False
+    """Whether it covers all resources whose names begin with ``name``."""
 
 
 @frozen
@@ -130,7 +143,7 @@ class Feature:
 
     name: ClassVar[str]
     section: ClassVar[Section | None] = None
-    """Its section of the configuration, see ``Config.section``."""
+    """Its section of the configuration, which ``Config.section`` returns by its class."""
     commands: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Each command's ``module:attribute``, imported when it is called."""
     metrics: ClassVar[Sequence[Metric]] = ()
@@ -157,6 +170,16 @@ class Feature:
         """Return the topics that it writes events to."""
         del config
         return ()
+
+    def rights(self, config: Config) -> Iterable[AclRule]:
+        """Return what it needs on the cluster, beside its topics for events."""
+        del config
+        return ()
+
+    def readiness_address(self, config: Config) -> ListenAddress | None:
+        """Return the address where it answers ``/readyz``, over plain HTTP."""
+        del config
+        return None
 
     def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> Pages | None:
         """Return its pages at the admin address; raises ConfigError.

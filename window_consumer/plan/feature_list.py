@@ -11,12 +11,20 @@ from attrs import define, field, frozen
 
 from window_consumer.config import Config
 from window_consumer.config.options import Section
+from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, Pages, RedriveTarget, RunningFeature
+from window_consumer.plan.feature import (
+    AclRule,
+    AppStart,
+    Feature,
+    Pages,
+    RedriveTarget,
+    RunningFeature,
+)
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
@@ -125,6 +133,15 @@ class FeatureList:
         """Yield the topics that a configuration writes events to."""
         for each in self.each:
             yield from each.event_topics(config)
+
+    def rights(self, config: Config) -> list[AclRule]:
+        """Return what features need on the cluster, beside their topics for events."""
+        return [right for each in self.each for right in each.rights(config)]
+
+    def readiness_address(self, config: Config) -> ListenAddress | None:
+        """Return the address where a process answers ``/readyz``, with a port of its own choice."""
+        found = (each.readiness_address(config) for each in self.each)
+        return next((address for address in found if address is not None and address.port), None)
 
     def pages(
         self, plan: AppPlan, figures: Callable[[], FeatureFigures] = FeatureFigures

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from window_consumer.config import Config, WorkerConfig
+from window_consumer.config import WorkerConfig
 from window_consumer.plan.event_topics import EventTopic
-
-Kind = Literal["topic", "group", "transactional-id"]
-
-
-@frozen
-class AclRule:
-    """Operations to allow on a resource; their names are Kafka's, such as ``READ``."""
-
-    kind: Kind
-    name: str
-    operations: tuple[str, ...]
-    why: str
-    is_prefix: bool = False
-    """Whether it covers all resources whose names begin with ``name``."""
+from window_consumer.plan.feature import AclRule
 
 
 def rights_of(
@@ -52,19 +38,11 @@ def rights_of(
         yield AclRule("transactional-id", progress, transactions, why, is_prefix=True)
 
 
-def rights_of_telemetry(topics: Iterable[EventTopic], *, create: bool) -> Iterator[AclRule]:
-    """Yield what the trace and the audit need; ``create`` is ``topics.create``."""
+def rights_of_events(topics: Iterable[EventTopic], *, create: bool) -> Iterator[AclRule]:
+    """Yield what writing events needs; ``create`` is ``topics.create``."""
     operations = ("WRITE", "DESCRIBE", *(("CREATE",) if create else ()))
     for topic in topics:
         yield AclRule("topic", topic.name, operations, topic.purpose)
-
-
-def rights_of_outbox(config: Config) -> Iterator[AclRule]:
-    """Yield what the relay needs beyond WRITE on the topics of its rows, which only they name."""
-    if config.outbox.database is not None:
-        name = f"wc-outbox-{config.outbox.table}-"
-        operations = ("WRITE", "DESCRIBE")
-        yield AclRule("transactional-id", name, operations, "the outbox relay", is_prefix=True)
 
 
 def merged(rights: Iterable[AclRule]) -> list[AclRule]:

@@ -26,6 +26,7 @@ from window_consumer.model.errors import (
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.event_topics import event_properties
+from window_consumer.plan.feature import AclRule
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.ladder_topics import (
     Model,
@@ -36,13 +37,7 @@ from window_consumer.plan.ladder_topics import (
     writes_dead_letters,
 )
 from window_consumer.plan.topics.patterns import matching_topics
-from window_consumer.topics.acls import (
-    AclRule,
-    merged,
-    rights_of,
-    rights_of_outbox,
-    rights_of_telemetry,
-)
+from window_consumer.topics.acls import merged, rights_of, rights_of_events
 
 _TELEMETRY: Final = "telemetry"
 """Takes the place of workers on a cluster that only gets the trace and the audit."""
@@ -188,7 +183,7 @@ class Planner:
                 groups = models.setdefault(bootstrap, {})
                 groups.setdefault(worker.group, []).extend(sources.values())
         self._add_telemetry(found, clusters, replication)
-        self._add_outbox(found)
+        self._add_rights_of_features(found)
         for bootstrap, plan in found.items():
             plan.topics += _states(models.get(bootstrap, {}))
             plan.rights = merged(plan.rights)
@@ -213,11 +208,11 @@ class Planner:
         ]
         cluster = clusters.get(bootstrap)
         plan.topics += new if cluster is None else _compared(new, cluster)
-        plan.rights += rights_of_telemetry(topics, create=self.loaded.config.topics.create)
+        plan.rights += rights_of_events(topics, create=self.loaded.config.topics.create)
 
-    def _add_outbox(self, found: dict[str, ClusterPlan]) -> None:
-        """Add what the relay needs to the plan of its cluster: that of the file, or the first."""
-        rights = list(rights_of_outbox(self.loaded.config))
+    def _add_rights_of_features(self, found: dict[str, ClusterPlan]) -> None:
+        """Add what features need to the plan of the file's cluster, or to the first."""
+        rights = self.features.rights(self.loaded.config)
         if rights:
             own = self._bootstrap(WorkerConfig(group=""))
             plan = found.get(own) or next(iter(found.values()))

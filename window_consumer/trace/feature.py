@@ -8,7 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from window_consumer.admin.config import AdminConfig
 from window_consumer.config import Config
+from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
@@ -20,6 +22,7 @@ from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.figures.measures import FeatureFigures
+from window_consumer.trace.config import TraceConfig, conflicts
 from window_consumer.trace.event import Role
 from window_consumer.trace.metrics import METRICS, TraceFigures
 from window_consumer.trace.recording.exporter import TraceExporter
@@ -51,7 +54,7 @@ class RunningTrace(RunningFeature):
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
         """Write events; never fails a start."""
-        plan, config = self._plan, self._plan.config.trace
+        plan, config = self._plan, self._plan.config.section(TraceConfig)
         problem = trace_topic(plan.config).problem(plan, event_place(plan, prepared))
         if problem is not None:
             LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.TRACE_TOPIC_MISSING})
@@ -83,7 +86,7 @@ class RunningTrace(RunningFeature):
             self._writer,
             about,
             self._sampling,
-            all_failures=self._plan.config.trace.failures == "all",
+            all_failures=self._plan.config.section(TraceConfig).failures == "all",
             handlers=planned.config.handlers,
         )
 
@@ -100,18 +103,21 @@ class TraceFeature(Feature):
         {"trace": "window_consumer.trace.cli:trace_group"}
     )
 
+    section = Section(
+        "trace", TraceConfig, "What is recorded about each record's path, and where.", conflicts
+    )
     metrics = METRICS
 
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topic of its events."""
-        return [] if config.trace.sample is None else [trace_topic(config)]
+        return [] if config.section(TraceConfig).sample is None else [trace_topic(config)]
 
     def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> TracePages:
         """Return the pages of journeys; raises ConfigError."""
         del figures
         from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
 
-        file = plan.config.admin.pipeline
+        file = plan.config.section(AdminConfig).pipeline
         if file is None:
             return TracePages(None)
         # A worker without the page does not need the table's library.
@@ -122,7 +128,7 @@ class TraceFeature(Feature):
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
         """Trace the records of an application whose configuration says so."""
-        sample = start.plan.config.trace.sample
+        sample = start.plan.config.section(TraceConfig).sample
         if sample is None:
             return nullcontext()
         return nullcontext(RunningTrace(start, Sampling(sample.ratio, sample.by)))
@@ -131,7 +137,7 @@ class TraceFeature(Feature):
 def trace_topic(config: Config) -> EventTopic:
     """Return the topic for the events of the message trace."""
     return EventTopic(
-        name=config.trace.topic,
+        name=config.section(TraceConfig).topic,
         section="trace",
         what="events of the message trace",
         purpose="the message trace",
@@ -141,7 +147,7 @@ def trace_topic(config: Config) -> EventTopic:
 
 
 def _way(plan: AppPlan, prepared: Prepared) -> TraceExporter:
-    config, first = plan.config.trace, prepared.workers[0]
+    config, first = plan.config.section(TraceConfig), prepared.workers[0]
     properties = event_properties(plan.config, first.plan.config, "producer")
 
     def events(acks: Acks) -> EventWriter:

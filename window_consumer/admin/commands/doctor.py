@@ -13,6 +13,7 @@ import click
 
 from window_consumer.admin.cli import authority_option, token_option
 from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
+from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
@@ -95,14 +96,16 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     try:
         workers = list(_chosen(loaded.config, names))
         given = Access(token, authority)
-        processes, notes = processes_of(loaded.config, urls, given, config.parent)
+        probes = features.readiness_address(loaded.config)
+        admin = loaded.config.section(AdminConfig)
+        processes, notes = processes_of(admin, probes, urls, given, config.parent)
         tokens = None if app is None else app.token_function
         clusters, failures = _clusters(loaded, workers, tokens, start_timeout)
         notes += failures
         unreached = {worker.name for worker in workers}.difference(clusters)
         examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
         diagnosis = examination.run(for_s)
-        readiness = partial(_readiness, loaded.config, processes)
+        readiness = partial(_readiness, probes, processes)
         for feature in features.each:
             diagnosis = diagnosis.joined(feature.diagnose(loaded.config, readiness))
         return _conclude(diagnosis, mask, as_json=as_json)
@@ -133,16 +136,19 @@ def _chosen(config: Config, names: Sequence[str]) -> Iterator[WorkerConfig]:
 
 
 def processes_of(
-    config: Config, urls: Sequence[str], given: Access, directory: Path
+    admin: AdminConfig,
+    probes: ListenAddress | None,
+    urls: Sequence[str],
+    given: Access,
+    directory: Path,
 ) -> tuple[list[Process], list[str]]:
-    """Return the addresses to query, and notes about them."""
+    """Return the addresses to query, and notes about them; ``probes`` answers ``/readyz``."""
     given.headers()
     if urls:
         addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls)]
         if any(address.is_tls for address in addresses):
             given.context()
         return [Process(address, given, has_windows=True) for address in addresses], []
-    admin, health = config.admin, config.health
     if admin.address is not None and admin.address.port:
         certificate = admin.tls.certificate
         access = Access(
@@ -151,19 +157,19 @@ def processes_of(
             any_name=True,
         )
         return [Process(_reached(admin.address, certificate is not None), access, True)], []
-    if health.address is not None and health.address.port:
-        found = Process(_reached(health.address, False), Access(), has_windows=False)
+    if probes is not None:
+        found = Process(_reached(probes, False), Access(), has_windows=False)
         return [found], ["only admin.listen, which is not configured, reports keys and stacks"]
     return [], [
         "no worker was asked: neither admin.listen nor health.listen has a port: give --url"
     ]
 
 
-def _readiness(config: Config, processes: Sequence[Process]) -> list[str]:
+def _readiness(probes: ListenAddress | None, processes: Sequence[Process]) -> list[str]:
     """Return the lines of ``/readyz`` of all processes that answer."""
     asked = {each.address: each.access for each in processes}
-    if config.health.address is not None and config.health.address.port:
-        asked[_reached(config.health.address, False)] = Access()
+    if probes is not None:
+        asked[_reached(probes, False)] = Access()
     lines: list[str] = []
     for address, access in asked.items():
         with suppress(AskError):  # an examination of workers has its own note about it

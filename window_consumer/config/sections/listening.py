@@ -1,22 +1,17 @@
-"""The sections with addresses to listen on, and a check of the files of ``admin.tls``."""
+"""Addresses to listen on, as sections of features have them."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-import ssl
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from attrs import field, frozen
+from attrs import frozen
 
 from window_consumer.config import kinds
-from window_consumer.config.options import about
 
 _LARGEST_PORT = 65535
 _HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
-_SHORTEST_TOKEN: Final = 16
 
 
 class ListenAddress(NamedTuple):
@@ -66,181 +61,12 @@ def address_kind() -> kinds.ValueKind:
 
 
 @frozen(kw_only=True)
-class HealthConfig:
-    """Answers for probes and scrapers."""
+class ListenSection:
+    """A section with an address to listen on. No two of them have the same one."""
 
-    listen: str | None = field(
-        default=None,
-        metadata=about(
-            "Where /livez, /readyz and /metrics are answered, over plain HTTP and without "
-            "authentication; they reveal nothing about records. Port 0 means any free port, which "
-            "the log reports.",
-            kind=address_kind(),
-            default="none: nothing listens",
-        ),
-    )
+    listen: str | None
 
     @property
     def address(self) -> ListenAddress | None:
         """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
-
-
-def _wrong_token(text: str) -> str | None:
-    # The message never contains the text, which is a secret.
-    if len(text) < _SHORTEST_TOKEN:
-        return f"is shorter than {_SHORTEST_TOKEN} characters"
-    if not re.fullmatch(r"[\x21-\x7e]+", text):
-        return "has characters beside letters, digits and signs of ASCII, or spaces"
-    return None
-
-
-_HOST: Final = r"^[A-Za-z0-9._-]{1,253}$|^\[?[0-9A-Fa-f:.]+\]?$"
-
-
-def _wrong_host(name: str) -> str | None:
-    if re.fullmatch(_HOST, name):
-        return None
-    return "is not a host name or IP address: it has no scheme, no port, and no * in it"
-
-
-def _file_kind(what: str) -> kinds.ValueKind:
-    return kinds.text(
-        f"the path of a file with {what}, in PEM", lambda text: None if text.strip() else "is empty"
-    )
-
-
-@frozen(kw_only=True)
-class TlsConfig:
-    """The identity that an address presents."""
-
-    certificate: str | None = field(
-        default=None,
-        metadata=about(
-            "The certificate, followed by those that lead to its root.",
-            kind=_file_kind("a certificate"),
-            default="none: plain HTTP",
-        ),
-    )
-    key: str | None = field(
-        default=None,
-        metadata=about(
-            "The certificate's private key, without a passphrase.",
-            kind=_file_kind("a private key"),
-            default="none: plain HTTP",
-        ),
-    )
-
-
-@frozen(kw_only=True)
-class AdminConfig:
-    """The live window for people, and what they may do there."""
-
-    listen: str | None = field(
-        default=None,
-        metadata=about(
-            "Where the live window, /api/windows and pausing are served. It shows offsets, keys "
-            "and errors of records. Port 0 means any free port, which the log reports. Needs the "
-            "extra web.",
-            kind=address_kind(),
-            default="none: nothing listens",
-        ),
-    )
-    token: str | None = field(
-        default=None,
-        repr=False,
-        metadata=about(
-            "What a person or a program must present: `Authorization: Bearer ...`, or in the "
-            "page's form. 16 characters or more; always a secret.",
-            kind=kinds.text("a token of 16 characters or more", _wrong_token),
-            default="none: everybody who can reach the address may look and pause",
-        ),
-    )
-    tls: TlsConfig = field(
-        factory=TlsConfig, metadata=about("The certificate for HTTPS, and its key.")
-    )
-    hosts: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "The names by which this address may be called, as in the header `Host`, without a "
-            "port: those of a proxy or a Kubernetes service. This machine's own names (localhost, "
-            "127.0.0.1, the host of `listen`) always count.",
-            kind=kinds.list_of(
-                kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
-                "names of hosts",
-            ),
-            default="none: with `token` any name; without one IP addresses and this machine's name",
-            reason="through a domain that resolves to this address, another site's page could "
-            "read and pause",
-        ),
-    )
-    values: bool = field(
-        default=False,
-        metadata=about(
-            "Whether a person who asks for a record's value sees it, masked by `mask`. Without "
-            "it, keys, headers and errors are shown, but no values.",
-            kind=kinds.boolean(),
-            reason="only the application knows what values contain",
-        ),
-    )
-    pipeline: str | None = field(
-        default=None,
-        metadata=about(
-            "The configuration of the pipeline, such as pipeline.yaml; a relative name starts at "
-            "this file's directory. With it, the page shows journeys of records from the message "
-            "trace, see docs/trace.md. Needs the extra spark.",
-            kind=kinds.text(
-                "the path of a configuration of the pipeline",
-                lambda text: None if text.strip() else "is empty",
-            ),
-            default="none: no journeys",
-        ),
-    )
-    insecure: bool = field(
-        default=False,
-        metadata=about(
-            "Whether an address that others can reach may do without token or TLS, because "
-            "something in front of it provides both.",
-            kind=kinds.boolean(),
-            reason="keys and errors are not for everybody, and pausing even less so",
-        ),
-    )
-
-    @property
-    def address(self) -> ListenAddress | None:
-        """Where to listen; None for nowhere."""
-        return None if self.listen is None else ListenAddress.parse(self.listen)
-
-
-_MISMATCH = "KEY_VALUES_MISMATCH"
-
-
-def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield problems of certificate and key: a key below ``admin.tls``, or "", and the reason.
-
-    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
-    """
-    tls = admin.tls
-    if tls.certificate is None or tls.key is None:
-        return
-    unreadable = False
-    for key, name in (("certificate", tls.certificate), ("key", tls.key)):
-        try:
-            (directory / name).read_bytes()
-        except OSError as error:
-            unreadable = True
-            why = error.strerror or str(error)
-            yield key, f"{directory / name} cannot be read: {why}"
-    if unreadable:
-        return
-    try:
-        # Without the empty passphrase, OpenSSL would ask for one on the terminal.
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        if getattr(error, "reason", "") == _MISMATCH:
-            why = "the key is not that of the certificate"
-        else:
-            why = "both have to be in PEM, the certificate first in its file, the key without a"
-            why += " passphrase"
-        yield "", f"{tls.certificate} and {tls.key} cannot be used: {why}"

@@ -16,7 +16,7 @@ from window_consumer.config.options import about
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.sections.kafka_properties import KafkaConfig, as_text, is_secret_key
 from window_consumer.config.sections.mask import MaskRule
-from window_consumer.config.structure import register, section_of
+from window_consumer.config.structure import section_of
 from window_consumer.config.tree import Tree, ValueOrigin, walk
 from window_consumer.config.yaml_file import read_file
 from window_consumer.model.redaction import Mask
@@ -258,10 +258,6 @@ class PipelineConfig:
             "What must not be kept of dead letters: rules as in `mask` of workers.yaml."
         ),
     )
-
-
-for _class in (SparkSection, TraceSection, AuditSection, DeadLetterSection, PipelineConfig):
-    register(_class)
 
 
 @frozen

@@ -22,6 +22,7 @@ from window_consumer.database.once.abandoned import AbandonedCalls, Watched, wat
 from window_consumer.database.once.loop_engine import run_in_own_loop
 from window_consumer.database.once.once import Once
 from window_consumer.database.once.tables import MAX_DELETED
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
@@ -62,15 +63,16 @@ def once_workers(config: Config, workers: Sequence[PlannedWorker]) -> list[OnceW
 
 
 def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
+    relayed = config.section(OutboxConfig)
     if (
         outbox is not None
-        and config.outbox.database is not None
-        and outbox.table.fullname == config.outbox.table
-        and outbox.shards != config.outbox.shards
+        and relayed.database is not None
+        and outbox.table.fullname == relayed.table
+        and outbox.shards != relayed.shards
     ):
         raise UsageError(
             f"worker {worker}: once= has an Outbox(shards={outbox.shards}), but outbox.shards is"
-            f" {config.outbox.shards}: use the same number in both places"
+            f" {relayed.shards}: use the same number in both places"
         )
 
 

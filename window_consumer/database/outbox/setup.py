@@ -11,9 +11,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, NoSuchTableError
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from window_consumer.config import Config, WorkerConfig, effective_kafka
-from window_consumer.config.sections.outbox import OutboxConfig
 from window_consumer.database.connection_errors import DatabaseUser
 from window_consumer.database.dialects import dialect_of
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import RelayRules, report_shards
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import MOST_SHARDS, Outbox

@@ -9,8 +9,9 @@ from typing import Final
 from attrs import evolve, frozen
 from sqlalchemy.exc import SQLAlchemyError
 
-from window_consumer.config import Config, OutboxConfig
+from window_consumer.config import Config
 from window_consumer.database.connection_errors import reason_of, refusal_of
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.diagnosis import OutboxBacklog
 from window_consumer.database.outbox.listening import THREAD as LISTENS
 from window_consumer.database.outbox.listening import CommitListener
@@ -75,7 +76,8 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
 
     Waits for an unavailable database.
     """
-    database = OutboxDatabase.of(config.outbox)
+    outbox = config.section(OutboxConfig)
+    database = OutboxDatabase.of(outbox)
     try:
         database.check()
         database.check_shards()
@@ -90,12 +92,12 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
             extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
         )
     stop = threading.Event()
-    holds_keys = config.outbox.on_refused == "block"
+    holds_keys = outbox.on_refused == "block"
     properties = producer_properties(config)
     sender = KafkaOutboxSender(properties, log, oauth_token, holds_keys=holds_keys)
     relay = OutboxRelay(database, sender, database.rules(), stop)
     threads = [threading.Thread(target=relay.run, name=THREAD, daemon=True)]
-    if config.outbox.notify:
+    if outbox.notify:
         engine, channel = database.listening_engine(), database.outbox.channel
         listener = CommitListener(engine, channel, relay.wake_up, stop)
         threads.append(threading.Thread(target=listener.run, name=LISTENS, daemon=True))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from window_consumer.config import OpenTelemetryConfig
+from window_consumer.config import kinds
+from window_consumer.config.options import Section, about
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.metrics.catalog import METRICS
@@ -36,6 +37,47 @@ from window_consumer.runtime.figures.metric import Metric
 
 _CHILD_FLUSH_S: Final = 0.5
 """Short, because a child is killed soon after it was told to end."""
+
+
+@frozen(kw_only=True)
+class OpenTelemetryConfig:
+    """What goes to OpenTelemetry, if its OTEL_* variables request it."""
+
+    metrics: bool = field(
+        default=True,
+        metadata=about(
+            "Whether metrics are exported.",
+            kind=kinds.boolean(),
+            reason="a process with OTEL_METRICS_EXPORTER or an endpoint wants them",
+        ),
+    )
+    spans: bool = field(
+        default=True,
+        metadata=about(
+            "Whether spans are exported: of each slice, with links to the producers' spans, and "
+            "of each record whose producer's trace is sampled.",
+            kind=kinds.boolean(),
+            reason="a process with OTEL_TRACES_EXPORTER or an endpoint wants them",
+        ),
+    )
+    records: float = field(
+        default=0.0,
+        metadata=about(
+            "The share of the other records that also get spans of their own. The choice is the "
+            "same for all calls of a record, on its way through the retry topics.",
+            kind=kinds.percent(0.0, 1.0),
+            reason="where a trace begins decides whether it is worth recording",
+        ),
+    )
+    spans_per_second: int = field(
+        default=200,
+        metadata=about(
+            "The most spans per second, separately for each worker's slices and its records (with "
+            "pool: processes, for each process's records). Further spans are dropped and counted.",
+            kind=kinds.whole_number(1, 1_000_000),
+            reason="a span takes 0.1 to 0.2 ms of a processor, including its export",
+        ),
+    )
 
 
 class Spanning(RunningFeature):
@@ -65,7 +107,8 @@ class Spanning(RunningFeature):
 
     def layer_of(self, worker: PlannedWorker) -> SpansLayer:
         """Return the layer that surrounds a worker's calls with spans."""
-        config, sets_up = self._plan.config.opentelemetry, self._providers.tracers is not None
+        config = self._plan.config.section(OpenTelemetryConfig)
+        sets_up = self._providers.tracers is not None
         child = SpansOfChild(self._application, sets_up, attributes_of(worker), config)
         return SpansLayer(self._of(worker).calls_of, child)
 
@@ -84,7 +127,7 @@ class Spanning(RunningFeature):
     def _of(self, worker: PlannedWorker) -> _OfWorker:
         if worker.name not in self._kinds:
             about = attributes_of(worker)
-            config = self._plan.config.opentelemetry
+            config = self._plan.config.section(OpenTelemetryConfig)
             self._kinds[worker.name] = _of_worker(self._providers, about, config)
         return self._kinds[worker.name]
 
@@ -126,7 +169,7 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
 @contextmanager
 def spanning(application: str, plan: AppPlan, providers: sdk.Sdk) -> Iterator[Spanning | None]:
     """Yield the factory of spans, None if none are wanted; send what is left at the end."""
-    if not plan.config.opentelemetry.spans or providers.tracer() is None:
+    if not plan.config.section(OpenTelemetryConfig).spans or providers.tracer() is None:
         yield None
         return
     notes = NoteTaker()
@@ -141,7 +184,8 @@ def metering(
     plan: AppPlan, workers: MeasuredWorkers, metrics: Iterable[Metric], providers: sdk.Sdk
 ) -> Iterator[None]:
     """Report the metrics to OpenTelemetry during the block, if any are wanted."""
-    figures = providers.measure(metrics) if plan.config.opentelemetry.metrics else None
+    is_wanted = plan.config.section(OpenTelemetryConfig).metrics
+    figures = providers.measure(metrics) if is_wanted else None
     if figures is None:
         yield
         return
@@ -163,6 +207,11 @@ class OpenTelemetryFeature(Feature):
     """Metrics and spans for OpenTelemetry."""
 
     name = "opentelemetry"
+    section = Section(
+        "opentelemetry",
+        OpenTelemetryConfig,
+        "What goes to OpenTelemetry, if its OTEL_* variables request it.",
+    )
 
     def warnings(self, plan: AppPlan) -> Iterator[str]:
         """Yield a sentence for each unreadable file that a variable names for OTLP."""

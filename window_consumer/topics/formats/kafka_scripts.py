@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from window_consumer.topics.acls import AclRule
+from window_consumer.plan.feature import AclRule
 from window_consumer.topics.formats.words import camel_case, comments
 from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 

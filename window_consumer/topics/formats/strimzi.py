@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from window_consumer.model.errors import UsageError
-from window_consumer.topics.acls import AclRule
+from window_consumer.plan.feature import AclRule
 from window_consumer.topics.formats.words import camel_case, comments, kubernetes_name
 from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from window_consumer.topics.acls import AclRule
+from window_consumer.plan.feature import AclRule
 from window_consumer.topics.formats.words import camel_case, comments, identifier
 from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from typing import Final, Literal
 
 from attrs import field, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.options import about
+from window_consumer.config.problems import Problem
 
 _DAY_S: Final = 86_400.0
 _URL: Final = r"[a-z0-9]+([+][a-z0-9]+)?://.+"
@@ -35,6 +37,7 @@ class OutboxConfig:
             "as postgresql+psycopg://shop@db/shop. It is a secret: it is printed as `***`.",
             kind=kinds.text("a database URL such as sqlite:////var/lib/shop.db", _wrong_url),
             default="none: without it no relay runs",
+            secret=True,
         ),
     )
     table: str = field(
@@ -109,3 +112,9 @@ class OutboxConfig:
             reason="works without another process",
         ),
     )
+
+
+def conflicts(outbox: OutboxConfig, given: Collection[str]) -> Iterator[Problem]:
+    """Yield a missing key."""
+    if given and outbox.database is None:
+        yield Problem(("database",), "is missing: the URL of the database with the table")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any, Final, Literal
 
 from attrs import field, frozen
@@ -127,6 +128,7 @@ class TraceConfig:
                 lambda text: None if len(text) >= 16 else "is too short",
             ),
             default="none: required with keys: hmac",
+            secret=True,
         ),
     )
     way: Literal["kafka", "spool"] = field(
@@ -175,3 +177,20 @@ class TraceConfig:
             reason="a killed process loses this much; many events share a batch",
         ),
     )
+
+
+def conflicts(trace: TraceConfig, given: Collection[str]) -> Iterator[Problem]:
+    """Yield missing keys, and keys that would have no effect."""
+    if trace.sample is None:
+        if given:
+            message = "is missing, and without it nothing is traced: write sample: 100%, or 1%"
+            yield Problem(("sample",), message)
+        return
+    if trace.keys == "hmac" and trace.key_secret is None:
+        yield Problem(("key_secret",), "is missing: keys: hmac makes its codes with it")
+    if trace.keys != "hmac" and trace.key_secret is not None:
+        yield Problem(("key_secret",), f"is for keys: hmac, and keys is {trace.keys}")
+    if trace.way == "spool" and trace.directory is None:
+        yield Problem(("directory",), "is missing: way: spool writes its files there")
+    if trace.way != "spool" and trace.directory is not None:
+        yield Problem(("directory",), "is for way: spool, and way is kafka")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from attrs import field, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.options import about
+from window_consumer.config.problems import Problem
 
 _SHORTEST_S = 1.0
 _LONGEST_S = 24 * 3600.0
@@ -72,3 +75,13 @@ class AuditConfig:
             reason="without it, nothing is lost when a process dies, only when its machine does",
         ),
     )
+
+
+def conflicts(audit: AuditConfig, given: Collection[str]) -> Iterator[Problem]:
+    """Yield missing keys."""
+    if audit.enabled and audit.directory is None:
+        message = "is missing: counts are written there first, as in directory: /var/lib/shop/audit"
+        yield Problem(("directory",), message)
+    elif given and "enabled" not in given:
+        message = "is missing, and without it nothing is counted: write enabled: true"
+        yield Problem(("enabled",), message)
