@@ -22,6 +22,8 @@ from window_consumer.config.problems import Problem
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.turn import Finish, Turn, TurnRule
+from window_consumer.model.errors import Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.plan.app_plan import AppPlan
@@ -108,6 +110,18 @@ class CountingLayer:
         return counted
 
 
+@frozen
+class EmptyRule:
+    """Skips records without a value at their turn: they are not calls."""
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        """See TurnRule."""
+        del partition, now, wall_ms
+        return {at: Finish(Skip.outcome) for at, each in enumerate(messages) if not each.value()}
+
+
 class RunningTally(RunningFeature):
     """The tally of an application."""
 
@@ -128,6 +142,10 @@ class RunningTally(RunningFeature):
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
         del worker
         return [CountingLayer(self._on_call)]
+
+    def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
+        del worker
+        return [EmptyRule()]
 
     def figures(self) -> TallyFigures:
         return TallyFigures(self._last_call + 1, sum(each.done for each in self._observers))

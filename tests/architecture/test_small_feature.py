@@ -62,7 +62,7 @@ def an_app() -> App:
 def ports(embedded: EmbeddedBroker, tmp_path: Path) -> Iterator[tuple[int, int]]:
     """Run an application with the feature; return the ports of its admin and health addresses."""
     embedded.create_topic("orders", 1)
-    for text in (b"one", b"two", b"three"):
+    for text in (b"one", b"two", b"", b"three"):
         embedded.produce("orders", text, partition=0)
     admin, health = free_port(), free_port()
     addresses = {
@@ -73,17 +73,17 @@ def ports(embedded: EmbeddedBroker, tmp_path: Path) -> Iterator[tuple[int, int]]
     file = configured(tmp_path, tally, kafka=kafka_of(embedded), **addresses)
     with an_app().start(file, start_timeout=WAIT_S):
         until = monotonic() + WAIT_S
-        while '"done":3' not in ask(admin, "/tally")[1] and monotonic() < until:
+        while '"done":4' not in ask(admin, "/tally")[1] and monotonic() < until:
             sleep(0.02)
         yield admin, health
 
 
-def test_its_observer_layer_page_metric_and_probe_work_in_a_running_application(
+def test_its_observer_layer_rule_page_metric_and_probe_work_in_a_running_application(
     ports: tuple[int, int],
 ) -> None:
     admin, health = ports
     status, text = ask(admin, "/tally")
-    assert (status, json.loads(text)) == (200, {"calls": 3, "done": 3})
+    assert (status, json.loads(text)) == (200, {"calls": 3, "done": 4})
     assert "window_consumer_tally_calls_total 3" in ask(health, "/metrics")[1].splitlines()
     status, text = ask(health, "/readyz")
     assert (status, text.splitlines()[-1]) == (503, "tally: 3 calls are too many")

@@ -18,6 +18,7 @@ from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.turn import TurnRule
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch
@@ -35,9 +36,16 @@ NO_LEVELS: Mapping[str, RetryTopicLevel] = MappingProxyType({})
 class Driven:
     """An Engine, its clock, and the slots' part played by hand."""
 
-    def __init__(self, start: int = 0, names: Iterable[TopicPartition] = (ORDERS,), **rules: Any):
+    def __init__(
+        self,
+        start: int = 0,
+        names: Iterable[TopicPartition] = (ORDERS,),
+        turns: Iterable[TurnRule] = (),
+        **rules: Any,
+    ):
         given = {"slots": 4, **rules}
         self.engine = self.make(EngineRules(**given))
+        self.engine.decide_turns(turns)
         self.now = 1000.0
         self.wall_ms = 1_700_000_000_000.0
         self.out: list[Slice] = []

@@ -7,7 +7,6 @@ import pytest
 from tests.engine.laddered import ENTRY, RETRIED, Laddered
 from tests.engine.support import ORDERS
 from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.retry.copy_record import sent_home
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.record import TopicPartition
@@ -29,7 +28,7 @@ def driven(
 
 def home_going(found: Laddered) -> FailedRecord:
     failed = found.published_one()
-    assert failed.is_stray
+    assert failed.forward is not None
     return failed
 
 
@@ -42,7 +41,8 @@ def test_a_stray_moves_as_it_is_to_the_partition_of_its_sources_number(
     message = found.copy(5, due_in=0.0)
     found.deliver(message, name=name)
     stray = home_going(found)
-    copy = sent_home(stray)
+    assert stray.forward is not None
+    copy = stray.forward.copy
     assert (copy.topic, copy.partition) == (name.topic, 0)
     assert (copy.key, copy.value, list(copy.headers)) == (b"k", message.value(), message.headers())
     assert found.out == []

@@ -9,11 +9,12 @@ import pytest
 
 from tests.engine.support import Note
 from tests.runtime.test_thread_pool import a_slice
+from window_consumer.engine.turn import Leave
 from window_consumer.model.errors import Expired, Skip, Unroutable
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.expiry import ExpiryLayer, ExpiryRules, TtlHeader
+from window_consumer.runtime.calls.expiry import ExpiryLayer, ExpiryRules, ExpiryTurns, TtlHeader
 from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.calls.routing import Otherwise, Route, routed
@@ -190,6 +191,30 @@ def test_a_record_expires_right_before_a_call_and_not_before() -> None:
     assert limited.call(35.0)
     assert not limited.call(35.1)
     assert len(limited.called) == 1
+
+
+def test_records_that_have_expired_leave_at_their_turn_with_the_same_failure() -> None:
+    header = TtlHeader("ttl", 1.0, "text")
+    rules, now_ms = ExpiryRules(header=header, on_expired="drop"), WRITTEN_MS + 60_000
+    tools = CallTools(lambda topic: topic.startswith("g."), lambda: now_ms, unexpected)
+    old, malformed, young = (
+        Note(at, headers=[("ttl", ttl)]) for at, ttl in enumerate((b"3", b"", b"99"))
+    )
+    slice_ = a_slice(0)
+    given = slice_.partition, [old, malformed, young, old]
+    found = ExpiryTurns(rules, tools).turns(*given, 0.0, 0.0)
+    assert list(found) == [0, 3]
+    assert ExpiryTurns(rules, tools).turns(slice_.partition, [young, old], 0.0, 0.0) == {}
+    limited = ExpiryLayer(rules).wrap(pytest.fail, CallSite(CallForm(), tools))
+    slice_.messages += [old]
+    call_each(slice_, Caller(limited, ErrorReports().failure), Slot())
+    ((_, failure),) = slice_.deviate().failed
+    turn = found[0]
+    assert isinstance(turn, Leave)
+    assert turn.failure.fault == failure.fault
+    assert turn.failure.handler == failure.handler == ""
+    assert isinstance(turn.failure.error, Expired)
+    assert turn.failure.error.end == "drop"
 
 
 def test_what_an_expired_record_says_and_where_it_goes() -> None:

@@ -216,6 +216,22 @@ def poisoned(rng: Random) -> SchedulePlan:
     )
 
 
+def turned(rng: Random) -> SchedulePlan:
+    """A rule holds, finishes or lets leave many records at their turn."""
+    plan = draw(rng)
+    return evolve(plan, handlers=evolve(plan.handlers, turns=0.4))
+
+
+def turned_in_lanes(rng: Random) -> SchedulePlan:
+    """As ``turned``, with slices of several records of few lanes."""
+    plan = turned(rng)
+    ordering: Literal["key", "partition"] = rng.choice(("key", "key", "partition"))
+    engine = evolve(
+        plan.engine, ordering=ordering, slots=2, cell_records=8, window_bytes=100_000, batch=None
+    )
+    return evolve(plan, engine=engine, keys=(b"a", b"b"), pace_s=0.0005, deaths=None)
+
+
 _LEVELS = (Level("1", 1.0), Level("2", 2.0))
 
 

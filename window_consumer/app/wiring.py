@@ -44,7 +44,8 @@ def wire(
             name = each.plan.name
             layers = features.layers_of(each)
             setup = setup_of(app, plan, each, layers=layers)
-            setup = attrs.evolve(setup, observers=features.observers_of(each))
+            rules = (*setup.turn_rules, *features.turn_rules_of(each))
+            setup = attrs.evolve(setup, observers=features.observers_of(each), turn_rules=rules)
             child_spec = child_specs.get(name)
             if child_spec is not None:
                 child_spec = child_spec.within(layers)

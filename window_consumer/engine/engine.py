@@ -87,6 +87,9 @@ from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, Outli
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
+from window_consumer.engine.scheduling.unreadable import UnreadableRule
+from window_consumer.engine.turn import TurnRule, Turns
 from window_consumer.engine.window import Window
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
@@ -171,6 +174,7 @@ class Engine:
         self.suspects = CrashSuspects(
             rules.retry, self.dispatcher, self.failed_records, self.completion
         )
+        self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
         self.start_gate = StartGate(
             self.breaker,
             self.dispatcher,
@@ -182,6 +186,7 @@ class Engine:
             self.counters,
             self.partitions,
             make_copy,
+            self.turns,
         )
         one_by_one = rules.ordering == "partition" and rules.batch is None
         self.in_turn = (
@@ -212,6 +217,8 @@ class Engine:
         self.stopping = False
         self.slots_ready = True
         """False until the runtime has as many slots as the limiter wants."""
+        self._asks_always = False
+        """A rule may concern any record, not only those whose headers are lost."""
         self._passed_over: list[OutOfOrderRecords] = []
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
@@ -221,6 +228,15 @@ class Engine:
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; its exceptions propagate."""
         self.observer = self.completion.observer = self.housekeeping.observer = observer
+
+    def decide_turns(self, rules: Iterable[TurnRule]) -> None:
+        """Ask these rules about each record at its turn, see ``turn``; the first takes precedence.
+
+        Call it before anything is assigned.
+        """
+        for rule in rules:
+            self.turns.rules.append(rule)
+            self._asks_always = True
 
     # ---- events
 
@@ -262,6 +278,8 @@ class Engine:
             )
             if isinstance(partition.ordering, PacedOrdering):
                 partition.ordering.belongs_to(partition)
+            if self._asks_always:
+                self._ask_turns(partition)
             partition.topic_id = assigned.topic_id
             partition.recalled = assigned.kept
             if self.stopping:
@@ -315,6 +333,7 @@ class Engine:
             return True
         if batch.unreadable:
             partition.record_unreadable(batch.unreadable, unseen)
+            self._ask_turns(partition)
         partition.holes.record(unseen, partition.next_delivery)
         size = batch.size if unseen is messages else sum(map(len, unseen))
         self.budget.record_sizes(len(unseen), size)
@@ -671,6 +690,8 @@ class Engine:
 
     def wait_s(self, now: float, longest_s: float) -> float:
         """How long the runtime may wait for an event before the next tick, in seconds."""
+        if self.turns.was_full:
+            return 0.0
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
         elif self.waiting_for_results or self.suspects.cases:
@@ -700,6 +721,7 @@ class Engine:
             for partition in self.rates.refill(now):
                 if partition.is_assigned:
                     self.dispatcher.wake(partition)
+        self.turns.begin_tick(now, wall_ms)
         decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
         self._passed_over = []
         for slice_ in self.dispatcher.slow(now):
@@ -759,6 +781,14 @@ class Engine:
     def _ordering(self, lanes: Lanes) -> Ordering:
         ordering = _ORDERINGS[self.rules.ordering](lanes)
         return ordering if self.rates is None else PacedOrdering(ordering, self.rates)
+
+    def _ask_turns(self, partition: Partition) -> None:
+        """Ask from now on what happens to a partition's records at their turn."""
+        if not partition.asks_turns:
+            partition.asks_turns = True
+            partition.ordering = partition.ordering.within(
+                lambda inner: TurnOrdering(inner, self.turns, partition)
+            )
 
     def slots_can_rest(self) -> None:
         """Record that the runtime enforces the limit itself, so slices may queue for a slot."""

@@ -94,6 +94,8 @@ class Partition:
         self.holds: frozenset[HoldReason] = frozenset()
         """Why it is held back; normally empty."""
         self._derive()
+        self.asks_turns = False
+        """Rules are asked about each of its records, see ``turn``."""
         self.unreadable: set[int] = set()
         """Offsets of open records whose headers are lost."""
         self._finished_before = deque(finished_before)

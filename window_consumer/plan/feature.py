@@ -17,6 +17,7 @@ from window_consumer.config import Config, LoadedConfig
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.observer import Observer
+from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
@@ -107,6 +108,11 @@ class RunningFeature:
 
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
         """Return what surrounds a worker's calls."""
+        del worker
+        return ()
+
+    def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
+        """Return what says which of a worker's records are not called at their turn."""
         del worker
         return ()
 

@@ -13,6 +13,7 @@ from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.observer import Observer
+from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
@@ -57,6 +58,10 @@ class RunningFeatures:
     def layers_of(self, worker: PreparedWorker) -> list[CallLayer]:
         """Return what surrounds a worker's calls, beside the layers of the application."""
         return [layer for running in self.each for layer in running.layers_of(worker)]
+
+    def turn_rules_of(self, worker: PreparedWorker) -> tuple[TurnRule, ...]:
+        """Return what says which of a worker's records are not called at their turn."""
+        return tuple(rule for running in self.each for rule in running.turn_rules_of(worker))
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results."""

@@ -13,6 +13,7 @@ from window_consumer.plan.calls import copy_test
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.preflight import Preparation, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.runtime.calls.expiry import ExpiryTurns
 from window_consumer.runtime.calls.layer import CallLayer, CallTools
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import LoopRules
@@ -67,6 +68,7 @@ def setup_of(
         logger=LOGGER,
         clock=clock,
         is_async=planned.is_async,
+        turn_rules=(ExpiryTurns(planned.expiry, tools),) if planned.expiry.expires_any else (),
     )
 
 

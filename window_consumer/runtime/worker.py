@@ -24,6 +24,7 @@ from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
 from window_consumer.engine.start_offset import OnNoOffset
+from window_consumer.engine.turn import TurnRule
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import Clock, Sink, Source
@@ -108,6 +109,8 @@ class WorkerSetup:
     jitter: Jitter = random.random
     observers: tuple[Observer, ...] = ()
     """Receive the events of records."""
+    turn_rules: tuple[TurnRule, ...] = ()
+    """Say which records are not called at their turn."""
 
 
 def is_ready(loop: PollLoop) -> bool:
@@ -150,6 +153,7 @@ class Worker:
             setup.retry_levels,
             CopyMaker(setup.origin, setup.target_of).copy,
         )
+        self._engine.decide_turns(setup.turn_rules)
         self._inherits = predecessor or LeftBehind()
         self._engine.inherit(self._inherits.calls)
         self._observers = Observers(setup.observers, self._worker_log.observer_failed)

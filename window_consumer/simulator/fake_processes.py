@@ -13,7 +13,7 @@ from typing import Any
 from window_consumer.engine.scheduling.slices import Deviations, Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.history import SimulationHistory, attempt_of
 from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.slots import Handler, SteppedSlots, made_failure
 
@@ -101,7 +101,7 @@ class FakeProcesses(SteppedSlots):
     def _begun(self, slice_: Slice, messages: list[Message]) -> list[SimulatedCall]:
         """Begin the calls for claimed records: nobody can tell whether they had begun."""
         tenure = self._history.tenure_of(self.member, slice_.partition)
-        attempt = slice_.call.attempt
+        attempt = attempt_of(slice_)
         if slice_.is_batch:
             return self._history.started_together(tenure, messages, attempt)
         return [self._history.started(tenure, messages[0], attempt)]

@@ -34,6 +34,9 @@ from window_consumer.simulator.log_history import (
     Member,
     SimulatedCall,
     Tenure,
+    TurnKind,
+    due_ms,
+    kind_of,
 )
 from window_consumer.simulator.schedule import GROUP, SchedulePlan
 from window_consumer.simulator.watches.kept import KeptWatch
@@ -356,13 +359,24 @@ class SimulationHistory:
         if call.attempt != tenure.attempts.get(offset, 0) + 1:
             before = tenure.attempts.get(offset, 0)
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
-        if HoldReason.CRASH_SUSPECTS in tenure.partition.holds:
+        if HoldReason.CRASH_SUSPECTS in tenure.partition.holds and not call.at_turn:
             self._check_name(call)
+        self._check_turn(call)
         if self.now() < self._not_before(call) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")
         level = self._retry_level(tenure.name).level
         if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
             self.violate(f"{place} is called before it is due")
+
+    def _check_turn(self, call: SimulatedCall) -> None:
+        """Check that a rule about its turn lets a record be called now."""
+        share = self.plan.handlers.turns
+        kind = kind_of(call.record.hop, share) if share else None
+        place = f"{call.tenure.name}@{call.offset}"
+        if kind is TurnKind.HOLD and self.wall_ms() < due_ms(call.record) - 1:
+            self.violate(f"{place} is called before its time")
+        elif kind not in (None, TurnKind.HOLD) and not call.at_turn:
+            self.violate(f"{place} is called although it ends at its turn")
 
     def _check_name(self, call: SimulatedCall) -> None:
         """Check that a record started alone is named in a commit."""
@@ -539,6 +553,14 @@ class SimulationHistory:
                     firsts.setdefault(call.lane, told)
             self.ended(call, error)
 
+    def ended_at_turn(self, tenure: Tenure, message: Message, error: Exception) -> None:
+        """Record that a rule has ended a record at its turn, as a call would that raises this."""
+        offset = message.offset()
+        attempt = tenure.attempts.get(offset, 0) + 1
+        call = SimulatedCall(tenure, tenure.delivered[offset], self.lane_of(message), attempt)
+        call.at_turn = True
+        self.ended(self._started(call), error)
+
     def acked(self, call: SimulatedCall) -> None:
         """Record that all results of a call are acked: its record is done."""
         self._conclude(call, None, "done")
@@ -574,7 +596,7 @@ class SimulationHistory:
         offset: int = message.offset()
         self.record(f"{member} abandons the call for {tenure.name}@{offset}")
         # A slot may have claimed it without beginning the call, which then begins later.
-        tenure.attempts[offset] = stalled.slice_.call.attempt
+        tenure.attempts[offset] = attempt_of(stalled.slice_)
         tenure.abandoned.add(offset)
         retry = tenure.member.rules.retry
         level = self._retry_level(tenure.name).level
@@ -687,6 +709,11 @@ class SimulationHistory:
         for running in self._running.values():
             running[:] = [call for call in running if call.tenure.member is not member]
         self.events.append(Killed(str(member), self.now()))
+
+
+def attempt_of(slice_: Slice) -> int:
+    """Return the number of a slice's calls for its records, without those that did not happen."""
+    return slice_.call.attempt - slice_.call.uncalled
 
 
 def _spared(call: SimulatedCall) -> int:

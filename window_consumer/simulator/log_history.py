@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from enum import Enum
 from typing import Protocol
+from zlib import crc32
 
 from attrs import frozen
 
@@ -241,10 +243,35 @@ class Tenure:
         return offset in self.final or offset in self.durable or offset in self.kept
 
 
+HOLD_MS = 300.0
+
+
+class TurnKind(Enum):
+    """What happens to a record at its turn; it is the same wherever the record is delivered."""
+
+    HOLD = "hold"
+    LEAVE = "leave"
+    DROP = "drop"
+    FINISH = "finish"
+
+
+def kind_of(hop: Hop, share: float) -> TurnKind | None:
+    """Return a record's kind; None for those that are called as usual."""
+    number = crc32(f"{hop.origin}@{hop.offset}".encode())
+    if number / 2**32 >= share:
+        return None
+    return list(TurnKind)[number % len(TurnKind)]
+
+
+def due_ms(record: KnownRecord) -> float:
+    """Return until when a record is held, if it is."""
+    return record.written_ms + HOLD_MS
+
+
 class SimulatedCall:
     """A running handler call."""
 
-    __slots__ = ("attempt", "batch", "lane", "offset", "record", "tenure")
+    __slots__ = ("at_turn", "attempt", "batch", "lane", "offset", "record", "tenure")
 
     def __init__(self, tenure: Tenure, record: KnownRecord, lane: Lane | None, attempt: int):
         self.tenure = tenure
@@ -254,6 +281,8 @@ class SimulatedCall:
         self.attempt = attempt
         self.batch: str | None = None
         """Names the batch, where a batch handler is called."""
+        self.at_turn = False
+        """No handler is called: a rule ends the record at its turn."""
 
 
 def _redrives(message: FakeMessage) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 import attrs
 
 from window_consumer.engine.decisions import Outlived
-from window_consumer.engine.observer import Observers
+from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.copy_record import CopyOrigin, Target, sent_home
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
@@ -45,6 +45,7 @@ from window_consumer.simulator.watches.commits import CommitWatch
 from window_consumer.simulator.watches.copies import CopyWatch
 from window_consumer.simulator.watches.pace import WanderingLimiter
 from window_consumer.simulator.watches.results import ResultWatch
+from window_consumer.simulator.watches.turn import SimulatedTurns
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
@@ -256,8 +257,14 @@ class SimulatedMember:
         self.engine = scene.subject.make_engine(
             self.rules, scene.rng.random, self.retry_levels, self._copy_of
         )
+        listeners: list[Observer] = []
         if scene.subject.make_audit is not None:
-            listeners = scene.audit.listeners(self, scene.subject.make_audit)
+            listeners += scene.audit.listeners(self, scene.subject.make_audit)
+        if plan.handlers.turns:
+            turns = SimulatedTurns(scene.history, self)
+            self.engine.decide_turns([turns])
+            listeners.append(turns)
+        if listeners:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
@@ -388,8 +395,8 @@ class SimulatedMember:
         )
 
     def _copy_of(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
-        if failed.is_stray:
-            copy = sent_home(failed)
+        if failed.forward is not None:
+            copy = failed.forward.copy
             self.scene.copies.made(copy, failed.partition.name, failed.message)
             return copy
         topic = failed.partition.retry_level.source

@@ -59,6 +59,8 @@ class Handlers:
     """Records that end the process whenever they are called."""
     returns: float = 0.0
     """The share of successful calls that return records to produce."""
+    turns: float = 0.0
+    """Records that a rule holds, finishes or lets leave at their turn."""
 
 
 @frozen

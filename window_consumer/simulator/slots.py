@@ -13,7 +13,7 @@ from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.history import SimulationHistory, attempt_of
 from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.watches.limits import check_start
 
@@ -167,7 +167,7 @@ class SteppedSlots:
                 if lane is not None and lane in held_lanes:
                     slice_.deviate().held.append(message)
                     continue
-            call = history.started(tenure, message, slice_.call.attempt)
+            call = history.started(tenure, message, attempt_of(slice_))
             self._calls[slice_] = [call]
             while call.record.deadly:
                 self._die()
@@ -187,7 +187,7 @@ class SteppedSlots:
             return
         tenures = [history.claimed(self.member, slice_, message) for message in messages]
         yield
-        calls = history.started_together(tenures[0], messages, slice_.call.attempt)
+        calls = history.started_together(tenures[0], messages, attempt_of(slice_))
         self._calls[slice_] = calls
         while any(call.record.deadly for call in calls):
             self._die()

@@ -26,7 +26,6 @@ from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.scheduling.unreadable import is_unreadable
 from window_consumer.model.errors import ProcessCrashedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
@@ -225,7 +224,7 @@ class CrashSuspects:
             self._failed_records.move(failed, RecordState.CHOSEN)
             case.candidate = Candidate.again(failed)
             return
-        ordering = case.partition.ordering.plain
+        ordering = case.partition.ordering.unpaced
         while (taken := ordering.take(1)) is not None:
             run, hold = taken
             candidate = Candidate(case.partition, run.messages[0], run.seqs[0], hold)
@@ -235,7 +234,7 @@ class CrashSuspects:
                 self._begin_to_end(case, now)
                 return
             times = case.crash_history.crashes.get(candidate.offset, 0)
-            if times < self._rules.crash_attempts or is_unreadable(candidate.message):
+            if times < self._rules.crash_attempts:
                 case.candidate = candidate
                 return
             case.passed.add(candidate.offset)

@@ -7,7 +7,7 @@ and partitions that are about to be released.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from enum import Enum
 
 from window_consumer.engine.counters import Counters
@@ -32,7 +32,7 @@ from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.scheduling.unreadable import needs_no_slot, pass_by
+from window_consumer.engine.turn import Turns
 from window_consumer.model.record import TopicPartition
 
 
@@ -62,7 +62,9 @@ class StartGate:
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
         make_copy: MakeCopy,
+        turns: Turns,
     ):
+        self._turns = turns
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
@@ -90,7 +92,7 @@ class StartGate:
         """
         self._dispatcher.kept_free = None
         if self._suspects.cases and self._breaker.lets_start:
-            decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
+            decisions.dispatch.extend(self._suspects.slices(now))
         holds = self.holds(now)
         if not holds:
             self._start(decisions, now)
@@ -101,6 +103,8 @@ class StartGate:
                 self._start_few(decisions, now, min(1, self._breaker.limit or 0))
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.break_all_up()
+        if self._turns.decided:
+            self._completion.carry_out(self._turns, now)
         self._publish(decisions, now, wall_ms - now * 1000)
         decisions.produce.extend(self._output.to_send())
 
@@ -183,7 +187,7 @@ class StartGate:
             while turns.is_due and (slice_ := self._again(now)):
                 turns.charge(slice_, dispatcher.cost_s)
                 self._send(decisions, slice_, now)
-        for slice_ in self._called(dispatcher.slices(now), now):
+        for slice_ in dispatcher.slices(now):
             self._send(decisions, slice_, now)
         while self._has_any_again and (slice_ := self._again(now)):
             if turns.is_busy:
@@ -210,7 +214,7 @@ class StartGate:
         most = max(1, dispatcher.slots // 2)
         dispatcher.kept_free = None if dispatcher.is_quick else 0
         while len(self._sampled) < most and not dispatcher.full:
-            slice_ = next(self._called(self._samples(now, Place.LAST), now), None)
+            slice_ = dispatcher.sample(now, Place.LAST, _never)
             if slice_ is None:
                 return
             self._sampled.add(slice_)
@@ -259,7 +263,7 @@ class StartGate:
         for _ in Place:
             place = self._places[0]
             self._places.rotate(-1)
-            if slice_ := next(self._called(self._samples(now, place, was_asked), now), None):
+            if slice_ := self._dispatcher.sample(now, place, was_asked):
                 self._place_of[slice_] = place
                 return slice_
         return None
@@ -274,24 +278,17 @@ class StartGate:
             out = self._dispatcher.out
             self._place_of = {each: at for each, at in self._place_of.items() if each in out}
 
-    def _samples(
-        self, now: float, place: Place, was_asked: Callable[[Hashable], bool] | None = None
-    ) -> Iterator[Slice]:
-        return iter(lambda: self._dispatcher.sample(now, place, was_asked or _never), None)
-
     def _failed_one(self, now: float) -> Slice | None:
         """Return a suspect, half of a batch that ended its process, a retry or a copy."""
         dispatcher = self._dispatcher
-        suspects = self._called(self._suspects.slices(now), now)
-        if self._suspects.cases and (suspect := next(suspects, None)):
+        if self._suspects.cases and (suspect := next(self._suspects.slices(now), None)):
             return suspect
         # The last call was inconclusive: its process died on several records at once.
         if half := dispatcher.half(now):
             return half
         if records := self._retry_queue.next_calls(1):
             return dispatcher.again(records, now)
-        copies = iter(lambda: dispatcher.single_copy(now), None)
-        return next(self._called(copies, now), None)
+        return dispatcher.single_copy(now)
 
     def _last_try(self, now: float) -> Slice | None:
         """Return a held record that is called once more; if that fails too, it leaves."""
@@ -310,22 +307,12 @@ class StartGate:
         """Retries may be waiting; normally there are none."""
         return self._retry_queue.has_ready or self._dispatcher.has_copies
 
-    def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:
-        """Yield slices for the slots; unreadable records leave at once."""
-        for slice_ in slices:
-            if needs_no_slot(slice_):
-                self._dispatcher.back(slice_)
-                pass_by(slice_, self._retry_queue.when_spent, now)
-                self._completion.complete(slice_, now)
-            else:
-                yield slice_
-
     def _again(self, now: float) -> Slice | None:
         """Dispatch retries and copies in turn; return None if none may go out."""
         dispatcher = self._dispatcher
         if dispatcher.full or not self._has_room(now):
             return None
-        copies = self._called(dispatcher.copies(now), now)
+        copies = iter(dispatcher.copies(now))
         self._copies_first = not self._copies_first
         if self._copies_first and (slice_ := next(copies, None)):
             return slice_

@@ -9,9 +9,9 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.output import Output, Production
-from window_consumer.engine.retry.policy import PARDONED, RetryGroup
+from window_consumer.engine.retry.policy import PARDONED, RetryGroup, Spent
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.retry.regrouping import call_behind, put_back
@@ -19,8 +19,9 @@ from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
+from window_consumer.engine.turn import CopyTo, DecidedRecord, HoldUntil, Leave, Turns
 from window_consumer.model.errors import CallAgain, PublishFailedError, RetryLater
-from window_consumer.model.fault import Failure
+from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
@@ -102,8 +103,11 @@ class Completion:
         if error is not None:
             self._retry_queue.not_published(failed, error, now)
             return
-        if failed.is_stray:
-            self._finish(failed, Outcome.MOVED, now)
+        if failed.forward is not None:
+            outcome = failed.forward.outcome
+            if outcome is not None:
+                self._counters.count(outcome, 1)
+            self._finish(failed, outcome or Outcome.MOVED, now)
         elif failed.level is not None:
             self._counters.count(Outcome.MOVED, 1)
             self._counters.moved_to[failed.level.name] += 1
@@ -128,6 +132,40 @@ class Completion:
         failed = self._fail(partition, message, seq, lane, failure, now, times)
         self._drop_spent([failed], now)
         self.advance(partition, now)
+
+    def carry_out(self, turns: Turns, now: float) -> None:
+        """Carry out what was decided about records before their first calls."""
+        decided, turns.decided = turns.decided, []
+        holds, turns.holds = turns.holds, []
+        left, turns.left = turns.left, []
+        turns.was_full = bool(left)
+        for each in decided:
+            each.partition.unreadable.discard(each.message.offset())
+            self._end_turn(each, now)
+        for hold in holds:
+            hold.release()
+        for partition in dict.fromkeys(each.partition for each in decided):
+            self.advance(partition, now)
+        for partition in left:
+            self._dispatcher.wake(partition)
+
+    def _end_turn(self, decided: DecidedRecord, now: float) -> None:
+        partition, message, seq = decided.partition, decided.message, decided.seq
+        turn = decided.turn
+        if isinstance(turn, Leave):
+            failed = self._fail(partition, message, seq, decided.lane, turn.failure, now)
+            self._drop_spent([failed], now)
+        elif isinstance(turn, HoldUntil):
+            self._fail(partition, message, seq, decided.lane, held(turn.due - now), now)
+        elif isinstance(turn, CopyTo):
+            failed = forwarded(decided, turn, now)
+            self._records.enter(failed)
+            self._records.move(failed, RecordState.LEAVING)
+        else:
+            partition.finish((seq,), turn.outcome, len(message), now)
+            self._counters.count(turn.outcome, 1)
+            if self.observer is not None:
+                self.observer.finished(partition, [message], turn.outcome, None, now)
 
     def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
         """Let the record of an abandoned call leave; its lane is busy until the call returns."""
@@ -466,6 +504,29 @@ class Completion:
         """Return whether the records of one call were called for the first time."""
         failed = self._records.of(partition)
         return partition.retry_level.level is None and not any(seq in failed for seq in seqs)
+
+
+def held(after_s: float) -> Failure:
+    """Return the failure of a record that is called after ``after_s`` seconds."""
+    why = "the record waits for its time"
+    return Failure(CallAgain(max(0.0, after_s), why), Fault("", why, "", ""))
+
+
+def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
+    """Return a record that leaves with a copy instead of a call."""
+    why = "the record is copied elsewhere"
+    return FailedRecord(
+        decided.partition,
+        decided.message,
+        decided.seq,
+        decided.lane,
+        attempts=0,
+        failure=Failure(LookupError(why), Fault("", why, "", "")),
+        first_failure=now,
+        last_failure=now,
+        spent=Spent(turn.reason),
+        forward=Forward(turn.copy, turn.outcome),
+    )
 
 
 def lane_name(partition: Partition, lane: Lane | None) -> Hashable:

@@ -57,8 +57,8 @@ class CopyMaker:
 
     def copy(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
         """Return the copy of a record for the topic that it leaves for."""
-        if failed.is_stray:
-            return sent_home(failed)
+        if failed.forward is not None:
+            return failed.forward.copy
         target = self.target_of(failed.partition.retry_level.source, failed.level)
         return copy_of(failed, self.origin, target, wall_offset_ms)
 
@@ -92,7 +92,7 @@ def copy_of(
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),
         (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
-        (names.ATTEMPTS, _decimal(hop.attempts + failed.attempts)),
+        (names.ATTEMPTS, _decimal(failed.calls)),
         (names.FIRST_FAILURE, _decimal(first_failure)),
         (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
         *_level(failed, hop, wall_offset_ms),
@@ -121,18 +121,6 @@ def place_of(number: int | None, partitions: int) -> int | None:
     partition calls all records of its lane.
     """
     return number if number is not None and number < partitions else None
-
-
-def sent_home(stray: FailedRecord) -> Copy:
-    """Return the unchanged copy of a stray, for the partition where it belongs."""
-    message = stray.message
-    return Copy(
-        topic=stray.partition.name.topic,
-        partition=stray.hop.origin.partition,
-        key=message.key(),
-        value=message.value(),
-        headers=message.headers() or (),
-    )
 
 
 def cut(text: str, max_bytes: int) -> bytes:

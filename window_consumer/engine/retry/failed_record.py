@@ -16,6 +16,8 @@ from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
 
 
@@ -53,6 +55,16 @@ class Nowhere:
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record."""
+
+
+@frozen
+class Forward:
+    """A copy that is written instead of a call."""
+
+    copy: Copy
+    outcome: Outcome | None = None
+    """That of the record when the copy is acked; None for a stray, which moves and is not counted
+    (``lane_ownership``)."""
 
 
 @define(eq=False)
@@ -99,8 +111,8 @@ class FailedRecord:
     """Those of them that are charged after all if the breaker finds poison."""
     uncalled: int = 0
     """Those of the attempts for which no handler was called: see ``CallAgain``."""
-    is_stray: bool = False
-    """It has not failed here; it moves to another partition of its topic (``lane_ownership``)."""
+    forward: Forward | None = None
+    """Set for a record that has not failed here, but is copied elsewhere."""
 
     @property
     def state(self) -> RecordState:

@@ -305,9 +305,10 @@ class RetryQueue:
         """Retry a copy later, smaller if it was too large."""
         self._counters.publish_failures += 1
         failed.publish_failures += 1
-        if error.too_large and not failed.is_stray and self._shrink(failed):
+        too_large = error.too_large and failed.forward is None
+        if too_large and self._shrink(failed):
             self.records.move(failed, RecordState.LEAVING)
-        elif error.too_large and not failed.is_stray and self._stops_for(failed, error):
+        elif too_large and self._stops_for(failed, error):
             self.records.move(failed, RecordState.STOPPING)
         else:
             backoff_s = PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter)

@@ -30,13 +30,6 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT, Dispat
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.scheduling.unreadable import (
-    apart,
-    first_unreadable,
-    is_unreadable,
-    keep_lanes_of,
-    put_back,
-)
 from window_consumer.model.record import Message
 
 
@@ -52,7 +45,7 @@ class BatchRules:
 class Gathering:
     """The batch of one partition that has not been dispatched. Owner: poll thread."""
 
-    __slots__ = ("_in_order", "_joined", "bytes", "hold", "is_closed", "messages", "seqs", "since")
+    __slots__ = ("_in_order", "_joined", "bytes", "hold", "messages", "seqs", "since")
 
     def __init__(self, run: RecordRun, hold: LaneHold, now: float):
         self.messages: list[Message] = run.messages
@@ -62,8 +55,6 @@ class Gathering:
         """The lanes of its records."""
         self.since = now
         """When its first record could start."""
-        self.is_closed = False
-        """Nothing more joins it: the next record must not be called."""
         self._in_order = isinstance(run.seqs, range)
         self._joined = False
 
@@ -257,30 +248,16 @@ class BatchDispatcher(Dispatcher):
             taken = ordering.take(most)
             if taken is None:
                 return None
-            run, hold = apart(partition, taken, self.rates)
-            batch = self._gathered[partition] = Gathering(run, hold, now)
-            batch.is_closed = bool(partition.unreadable) and is_unreadable(run.messages[0])
-        while len(batch) < most and not batch.is_closed:
+            batch = self._gathered[partition] = Gathering(*taken, now)
+        while len(batch) < most:
             more = ordering.take_more(most - len(batch), batch.hold)
             if more is None:
                 break
-            self._join(batch, partition, more)
+            batch.join(more)
         return batch
 
-    def _join(self, batch: Gathering, partition: Partition, run: RecordRun) -> None:
-        """Join records up to the first with lost headers; the rest wait for the next batch."""
-        first = first_unreadable(run.messages) if partition.unreadable else None
-        if first is None:
-            batch.join(run)
-            return
-        batch.is_closed = True
-        put_back(partition, run, first, self.rates)
-        if first:
-            batch.join(RecordRun.of(run.messages[:first], run.seqs[:first]))
-        keep_lanes_of(partition, batch.hold, batch.messages)
-
     def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:
-        if len(batch) >= self.slice_records or batch.is_closed:
+        if len(batch) >= self.slice_records:
             return True
         if not self.idle_slots:
             return False

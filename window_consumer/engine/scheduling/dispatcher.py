@@ -18,7 +18,6 @@ from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.retry_share import RetryShare
 from window_consumer.engine.scheduling.slices import Slice, SliceLength
-from window_consumer.engine.scheduling.unreadable import apart
 from window_consumer.model.record import Message
 
 SLICE_TARGET_S = 0.005
@@ -339,7 +338,7 @@ class Dispatcher:
         taken = partition.ordering.take(count)
         if taken is None:
             return None
-        run, hold = apart(partition, taken, self.rates)
+        run, hold = taken
         return Slice(partition, run.messages, run.seqs, run.bytes, hold)
 
     def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:

@@ -24,13 +24,14 @@ from window_consumer.engine.guards.manual_pause import hold_back
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
+from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 
 _WHY = "the copy is not in the partition of its source's number; it moves there"
@@ -43,8 +44,21 @@ def stray(partition: Partition, message: Message, seq: int, now: float) -> Faile
 
     Only the broker's answer may delay it, so its reason is that of an intervention.
     """
+    forward = Forward(sent_home(partition, message))
+    spent = Spent(Reason.MANUAL)
     return FailedRecord(
-        partition, message, seq, None, 0, _FAILURE, now, now, Spent(Reason.MANUAL), is_stray=True
+        partition, message, seq, None, 0, _FAILURE, now, now, spent, forward=forward
+    )
+
+
+def sent_home(partition: Partition, message: Message) -> Copy:
+    """Return the unchanged copy of a stray, for the partition where it belongs."""
+    return Copy(
+        topic=partition.name.topic,
+        partition=partition.retry_level.hop_of(message).origin.partition,
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or (),
     )
 
 

@@ -47,8 +47,17 @@ class Ordering(ABC):
 
     @property
     def plain(self) -> Ordering:
-        """The ordering itself, without a rate in front of it."""
+        """The ordering itself, without what is around it."""
         return self
+
+    @property
+    def unpaced(self) -> Ordering:
+        """The ordering without a rate in front of it."""
+        return self
+
+    def within(self, wrap: Callable[[Ordering], Ordering]) -> Ordering:
+        """Return the ordering within another one, behind a rate in front of it."""
+        return wrap(self)
 
     @property
     def waits(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
+from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
@@ -28,17 +29,15 @@ _Aside = tuple[Message, int, Lane | None]
 """A record that waits for its key's token, with its sequence number and lane."""
 
 
-class PacedOrdering(Ordering):
+class PacedOrdering(WrappedOrdering):
     """Checks the rates before it gives records out. Owner: poll thread."""
 
     def __init__(self, inner: Ordering, rates: RateLimits):
-        self._inner = inner
-        self.lanes = inner.lanes
+        super().__init__(inner)
         self._rates = rates
+        self._partition: Partition | None = None
         self._by_key = rates.rules.per == "key"
         inner.singly = self._by_key
-        self.lane_of = inner.lane_of
-        self._partition: Partition | None = None
         self._aside: dict[Lane | None, deque[_Aside]] = {}
         """Records that are set aside, by key."""
         self._due: list[tuple[float, int, Lane | None]] = []
@@ -52,7 +51,12 @@ class PacedOrdering(Ordering):
         self._partition = partition
 
     @property
-    def plain(self) -> Ordering:
+    def _whose(self) -> Partition:
+        assert self._partition is not None  # set before the first record arrives
+        return self._partition
+
+    @property
+    def unpaced(self) -> Ordering:
         return self._inner
 
     @property
@@ -71,9 +75,6 @@ class PacedOrdering(Ordering):
         if first is not None:
             waiting.append(first)
         return min(waiting, key=lambda message: int(message.offset()), default=None)
-
-    def line_of(self, lane: Lane | None) -> int:
-        return self._inner.line_of(lane)
 
     def waiting(self) -> Iterator[tuple[int, Message]]:
         aside = ((seq, message) for line in self._aside.values() for message, seq, _ in line)
@@ -97,16 +98,9 @@ class PacedOrdering(Ordering):
         return startable
 
     @property
-    def longest_line(self) -> tuple[Lane, int] | None:
-        return self._inner.longest_line
-
-    @property
     def waits(self) -> bool:
         """Something waits only for its rate."""
         return bool(self._aside) or self._rates.is_waiting(self._whose)
-
-    def add(self, run: RecordRun) -> None:
-        self._inner.add(run)
 
     def take(self, count: int) -> Taken | None:
         if self._by_key:
@@ -134,25 +128,10 @@ class PacedOrdering(Ordering):
             self._rates.charge(self._whose, run.messages)
         return run
 
-    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
-        return self._inner.acquire(lanes)
-
-    def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
-        self._inner.put_back(messages, seqs)
-
     def clear(self) -> None:
         self._inner.clear()
         self._aside.clear()
         self._due.clear()
-
-    def leave(self) -> None:
-        self._inner.leave()
-        self.clear()
-
-    @property
-    def _whose(self) -> Partition:
-        assert self._partition is not None  # set before the first record arrives
-        return self._partition
 
     # ---- a worker's rate, or a partition's
 

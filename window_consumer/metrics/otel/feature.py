@@ -95,8 +95,8 @@ class Spanning(RunningFeature):
         of_worker = self._of(worker.plan)
 
         def target_of(failed: FailedRecord) -> str:
-            if failed.is_stray:
-                return failed.partition.name.topic
+            if failed.forward is not None:
+                return failed.forward.copy.topic
             return worker.ladders[failed.partition.retry_level.source].target(failed.level).topic
 
         return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)

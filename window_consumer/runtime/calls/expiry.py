@@ -1,19 +1,21 @@
-"""The layer that withholds expired records from handlers."""
+"""Expired records, which handlers do not get: they leave at their turn, or right before a call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.turn import Leave, Turn
 from window_consumer.model.conditions.lookup import first_timestamp
 from window_consumer.model.conditions.tokens import number_of
 from window_consumer.model.errors import Expired
 from window_consumer.model.header_values import count_of_8_bytes
 from window_consumer.model.headers import MAX_SKEW_S
 from window_consumer.model.log_events import LogEvent, Warn
-from window_consumer.model.record import Record
+from window_consumer.model.record import Call, Message, Record
 from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools, LayerPlace
 from window_consumer.runtime.calls.steps import Called
 
@@ -43,6 +45,11 @@ class ExpiryRules:
     header: TtlHeader | None = None
     on_expired: Literal["dead_letter", "drop"] = "dead_letter"
     max_skew_s: float = MAX_SKEW_S
+
+    @property
+    def expires_any(self) -> bool:
+        """Some record may expire."""
+        return self.ttl_s is not None or self.header is not None
 
     def overdue_s(self, ttl_s: float, timestamp_ms: int | None, now_ms: int) -> float | None:
         """Return for how many seconds a record has been expired, None where it is not.
@@ -78,9 +85,53 @@ class ExpiryLayer:
 
     def wrap(self, call: Called, site: CallSite) -> Called:
         """See CallLayer."""
-        if self.rules.ttl_s is None and self.rules.header is None:
+        if not self.rules.expires_any:
             return call
         return site.form.before(lambda each: _expiring(each, self.rules, site.tools), call)
+
+
+@frozen
+class ExpiryTurns:
+    """Lets records leave that have expired before their first call. Owner: poll thread.
+
+    It looks at the others of a run only if the first one has expired: the layer stands before each
+    call anyway, and this check saves the slots a backlog that has expired.
+    """
+
+    rules: ExpiryRules
+    tools: CallTools
+    _check: Called = field(init=False)
+
+    @_check.default
+    def _make_check(self) -> Called:
+        tools = evolve(self.tools, warn=_ignore)  # the layer warns of malformed headers
+        return _expiring(_accept, self.rules, tools)
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        """See TurnRule."""
+        del partition, now, wall_ms
+        found: dict[int, Turn] = {}
+        for index, message in enumerate(messages):
+            try:
+                self._check(Record.of(message, _NO_CALL))
+            except Expired as error:
+                found[index] = Leave(self.tools.faults.failure(error))
+            if not found:
+                break
+        return found
+
+
+_NO_CALL = Call()
+
+
+def _accept(_record: Record) -> None:
+    """Let the record be called."""
+
+
+def _ignore(_event: LogEvent, _text: str) -> None:
+    """Log nothing."""
 
 
 def _expiring(call: Called, rules: ExpiryRules, tools: CallTools) -> Called:

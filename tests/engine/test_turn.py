@@ -1,0 +1,311 @@
+"""What a rule decides about records at their turn, before their first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, Note, failure
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.rate_limit import RateRules
+from window_consumer.engine.scheduling.turn_ordering import MAX_DECIDED
+from window_consumer.engine.turn import CopyTo, Finish, HoldUntil, Leave, Turn
+from window_consumer.model.errors import Expired, PublishFailedError
+from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Copy
+from window_consumer.model.record import Message
+
+HOLD_S = 0.3
+
+COPY = Copy("elsewhere", 3, b"k", b"v", [("why", b"not here")])
+
+TURNS: Mapping[str, Callable[[float], Turn]] = {
+    "hold": lambda now: HoldUntil(now + HOLD_S),
+    "copy": lambda _now: CopyTo(COPY, Reason.MANUAL, Outcome.MOVED),
+    "leave": lambda _now: Leave(failure(Expired("old"))),
+    "drop": lambda _now: Leave(failure(Expired("old", "drop"))),
+    "finish": lambda _now: Finish(Outcome.FILTERED),
+}
+
+
+class Scripted:
+    """A rule that says what a script says, by offset; a held record is called at its time."""
+
+    def __init__(self, script: Mapping[int, str]):
+        self.script = script
+        self.asked: list[int] = []
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        del partition, wall_ms
+        self.asked += [message.offset() for message in messages]
+        return {
+            index: TURNS[self.script[message.offset()]](now)
+            for index, message in enumerate(messages)
+            if message.offset() in self.script
+        }
+
+
+def scripted(script: Mapping[int, str], keys: Sequence[bytes] = (b"k",), **rules: Any) -> Driven:
+    """Return an Engine that has got four records or more, of these keys in turn."""
+    driven = Driven(turns=[Scripted(script)], **rules)
+    count = max(4, *script, 0) + 1
+    driven.deliver(*(Note(at, keys[at % len(keys)]) for at in range(count)))
+    driven.tick()
+    return driven
+
+
+def the_left(driven: Driven) -> list[tuple[int, Outcome]]:
+    """Report into a list which records leave, with their outcomes."""
+    left: list[tuple[int, Outcome]] = []
+
+    class LeftObserver(Observer):
+        def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+            del now
+            left.append((failed.message.offset(), outcome))
+
+    driven.engine.observe(LeftObserver())
+    return left
+
+
+def test_a_finished_record_has_its_outcome_without_a_call() -> None:
+    driven = scripted({0: "finish", 2: "finish"}, ordering="key")
+    assert driven.running_offsets == [1], "the turn of 2 comes after it"
+    driven.finish_all()
+    assert driven.committable == 5
+    assert (driven.engine.counters.skipped, driven.engine.counters.processed) == (2, 3)
+
+
+def test_a_record_that_leaves_holds_its_lane_until_its_copy_is_acked() -> None:
+    driven = scripted({0: "leave"}, ordering="key")
+    assert driven.running_offsets == []
+    (failed,) = driven.last_published
+    assert (failed.reason, failed.attempts) == (Reason.EXPIRED, 0)
+    driven.copied(failed)
+    driven.tick()
+    assert driven.running_offsets == [1]
+    assert driven.engine.counters.expired == 1
+
+
+def test_a_dropped_record_leaves_at_once() -> None:
+    driven = scripted({0: "drop"}, ordering="key")
+    assert driven.engine.counters.expired == 1
+    driven.tick()
+    assert driven.running_offsets == [1]
+
+
+def test_a_copied_record_has_the_outcome_of_the_rule_once_its_copy_is_acked() -> None:
+    driven = scripted({0: "copy"}, ordering="key")
+    left = the_left(driven)
+    ((failed, copy),) = driven.last.publish
+    assert copy == COPY
+    driven.copied(failed, PublishFailedError("lost", too_large=True))
+    assert left == []
+    (again,) = driven.published(20.0)
+    assert driven.last.publish[0][1] == COPY
+    driven.copied(again)
+    assert left == [(0, Outcome.MOVED)]
+    assert driven.engine.counters.moved == 1
+    driven.tick()
+    assert driven.running_offsets == [1]
+
+
+def test_a_held_record_is_called_at_its_time_as_its_first_attempt_and_its_lane_waits() -> None:
+    driven = scripted({0: "hold"}, keys=(b"a", b"b"), ordering="key")
+    assert driven.running_offsets == [1]
+    driven.finish_all()
+    driven.tick(HOLD_S - 0.01)
+    assert driven.running_offsets == []
+    driven.tick(0.02)
+    (slice_,) = driven.out
+    assert driven.running_offsets == [0]
+    assert slice_.call.number_of(slice_.messages[0]) == 1
+    driven.finish_all()
+    assert driven.committable == 5
+
+
+def test_nothing_of_it_counts_for_the_breaker_or_as_a_failed_call() -> None:
+    driven = scripted({0: "hold", 1: "copy", 2: "finish"}, keys=(b"a", b"b", b"c"), ordering="key")
+    assert driven.tick().failed == []
+    assert driven.engine.counters.retried == 0
+
+
+def test_a_record_behind_a_running_one_of_its_lane_has_its_turn_when_that_has_ended() -> None:
+    driven = scripted({1: "leave"}, ordering="key", retry=RetryRules(on_failure="block"))
+    assert driven.running_offsets == [0]
+    driven.fail(driven.out[0], 0)
+    driven.tick(0.01)
+    assert driven.last_published == []
+    driven.tick(1.0)
+    driven.finish(driven.out[0])
+    assert driven.published_one().message.offset() == 1
+
+
+def test_of_two_rules_the_first_decides() -> None:
+    driven = Driven(turns=[Scripted({0: "finish"}), Scripted({0: "leave", 1: "finish"})])
+    driven.deliver(Note(0), Note(1))
+    driven.tick()
+    assert (driven.last.publish, driven.committable) == ([], 2)
+
+
+def test_a_partition_that_is_paused_is_not_asked_for_its_records() -> None:
+    rule = Scripted({0: "finish"})
+    driven = Driven(turns=[rule])
+    driven.engine.on_halted(ORDERS, driven.now, halted=True)
+    driven.deliver(Note(0))
+    driven.tick()
+    assert (rule.asked, driven.committable) == ([], 0)
+    driven.engine.on_halted(ORDERS, driven.now, halted=False)
+    driven.tick()
+    assert driven.committable == 1
+
+
+def test_a_lost_partition_has_nothing_left_of_its_held_records() -> None:
+    driven = scripted({0: "hold", 1: "copy"})
+    assert driven.failing_offsets() == [0, 1]
+    driven.engine.on_lost([ORDERS], driven.now)
+    driven.out.clear()
+    driven.tick(2 * HOLD_S)
+    assert (driven.out, driven.unacked) == ([], 1)
+
+
+def test_a_backlog_that_ends_at_its_turn_is_spread_over_ticks_which_follow_at_once() -> None:
+    count = 2 * MAX_DECIDED + 5
+    driven = Driven(turns=[Scripted(dict.fromkeys(range(count), "finish"))], slots=1)
+    driven.deliver(*(Note(at) for at in range(count)))
+    driven.tick()
+    assert 0 < driven.committable < count
+    while driven.engine.wait_s(driven.now, 1.0) == 0.0:
+        driven.tick()
+    assert driven.committable == count
+
+
+def test_no_rate_is_charged_for_what_is_not_called() -> None:
+    driven = scripted({0: "finish", 1: "leave"}, rate=RateRules(per_s=1.0, burst=3, per="worker"))
+    assert driven.running_offsets == [2, 3, 4]
+
+
+def test_an_engine_without_rules_asks_for_no_turns() -> None:
+    driven = Driven(ordering="key")
+    ordering = driven.engine.partitions[ORDERS].ordering
+    assert ordering is ordering.plain
+
+
+ENDS = {
+    "hold": Outcome.DONE,
+    "copy": Outcome.MOVED,
+    "leave": Outcome.EXPIRED,
+    "drop": Outcome.EXPIRED,
+    "finish": Outcome.FILTERED,
+}
+
+WARM_UP = 20
+"""Quick calls, after which slices hold several records."""
+
+WAYS = [
+    {"ordering": ordering, **more}
+    for ordering in ("unordered", "key", "partition")
+    for more in (
+        {},
+        {"batch": BatchRules(max_records=4, min_records=2, max_wait_s=0.05)},
+        {"rate": RateRules(per_s=200.0, burst=3, per="key")},
+        {"rate": RateRules(per_s=200.0, burst=3, per="worker")},
+    )
+]
+
+
+class Play:
+    """Slots and a broker that do anything, and what happened to each record first."""
+
+    def __init__(self, data: st.DataObject, way: dict[str, Any], keys: Sequence[bytes]):
+        self.data = data
+        offsets = st.integers(WARM_UP, WARM_UP + len(keys) - 1)
+        self.script = data.draw(st.dictionaries(offsets, st.sampled_from([*TURNS])))
+        retry = RetryRules(attempts=2, backoff_min_s=0.01, on_failure="block")
+        self.driven = Driven(turns=[Scripted(self.script)], retry=retry, **way)
+        self.left = the_left(self.driven)
+        self.end_offset = WARM_UP + len(keys)
+        self.first: list[int] = []
+        self.called: set[int] = set()
+        self.driven.deliver(*(Note(at, b"%d" % at) for at in range(WARM_UP)))
+        while self.driven.committable < WARM_UP:
+            self.driven.tick(1.0)
+            for slice_ in list(self.driven.out):
+                self.driven.finish(slice_, elapsed=1e-6)
+        self.driven.deliver(*(Note(at, key) for at, key in enumerate(keys, WARM_UP)))
+
+    def turn(self) -> None:
+        driven = self.driven
+        for failed in driven.published(0.02):
+            self.starts(failed.message.offset())
+            lost = self.data.draw(st.booleans())
+            driven.copied(failed, PublishFailedError("lost") if lost else None)
+        for slice_ in list(driven.out):
+            offsets = [message.offset() for message in slice_.messages]
+            way = self.data.draw(st.sampled_from(["run", "fail", "return", "leave"]))
+            if way == "leave":
+                continue
+            if way == "return" and not slice_.is_batch:
+                driven.take_back(slice_)
+                driven.finish(slice_)
+                continue
+            for offset in offsets:
+                self.called.add(offset)
+                self.starts(offset)
+            if way == "fail":
+                driven.fail(slice_, *offsets)
+            else:
+                driven.finish(slice_)
+
+    def starts(self, offset: int) -> None:
+        if offset not in self.first:
+            self.first.append(offset)
+
+    def end(self) -> None:
+        driven = self.driven
+        for _ in range(500):
+            for failed in driven.published(0.1):
+                self.starts(failed.message.offset())
+                driven.copied(failed)
+            for slice_ in list(driven.out):
+                for message in slice_.messages:
+                    self.called.add(message.offset())
+                    self.starts(message.offset())
+                driven.finish(slice_)
+            if driven.committable == self.end_offset:
+                return
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@given(st.data())
+def test_each_record_ends_as_decided_in_the_order_of_its_lane(
+    way: dict[str, Any], data: st.DataObject
+) -> None:
+    keys = data.draw(st.lists(st.sampled_from([b"a", b"b"]), min_size=1, max_size=10))
+    play = Play(data, way, keys)
+    for _ in range(data.draw(st.integers(0, 8))):
+        play.turn()
+    play.end()
+    driven, mine = play.driven, range(WARM_UP, play.end_offset)
+    assert driven.committable == play.end_offset
+    assert driven.failing() == []
+    assert driven.engine.partitions[ORDERS].bytes == driven.engine.budget.used == 0
+    assert play.called == {at for at in mine if play.script.get(at, "hold") == "hold"}
+    left = {offset: outcome for offset, outcome in play.left if offset in play.script}
+    expected = {at: ENDS[turn] for at, turn in play.script.items() if turn in {"copy", "leave"}}
+    assert {at: each for at, each in left.items() if at in expected} == expected
+    if way["ordering"] != "unordered":
+        for lane in (b"a", b"b") if way["ordering"] == "key" else (None,):
+            firsts = [at for at in play.first if lane in (None, keys[at - WARM_UP])]
+            assert firsts == sorted(firsts)

@@ -1,0 +1,117 @@
+"""The turn of a delivered record: what happens to it before its first call.
+
+A record's turn comes when its lane is free and it would start. Unless a rule says otherwise, it is
+called. A rule may hold it until a time, have it copied elsewhere, let it leave, or finish it:
+without an attempt, without a slot, and without anything for the breaker. Until it has its outcome,
+the later records of its lane wait, as for any other record.
+
+A record is asked about at its turn in each topic that delivers it, and again if it is put back
+before it has started. One that failed here, or was held, is called without another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import define, field, frozen
+
+from window_consumer.engine.scheduling.lanes import Lane, LaneHold
+from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Copy
+from window_consumer.model.record import Message
+
+if TYPE_CHECKING:
+    from window_consumer.engine.partition import Partition
+
+
+@frozen
+class HoldUntil:
+    """The record is called at a time, in monotonic seconds."""
+
+    due: float
+
+
+@frozen
+class CopyTo:
+    """A copy is written; its ack is the record's outcome."""
+
+    copy: Copy
+    reason: Reason
+    outcome: Outcome
+
+
+@frozen
+class Leave:
+    """The record leaves as after a call for which a layer raised this ``NotCalled``."""
+
+    failure: Failure
+
+
+@frozen
+class Finish:
+    """The record has this outcome."""
+
+    outcome: Outcome
+
+
+Turn = HoldUntil | CopyTo | Leave | Finish
+
+
+class TurnRule(Protocol):
+    """Says which records are not called at their turn. Owner: poll thread.
+
+    It is asked for each run of records that would start, some of which are then put back: it must
+    not conclude from a question that anything happens.
+    """
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        """Return what happens to those of these records that are not called, by index.
+
+        The records are those of one partition, in the order of their delivery. ``now`` is in
+        monotonic seconds, ``wall_ms`` the same moment in milliseconds since 1970.
+        """
+
+
+@frozen
+class DecidedRecord:
+    """A record that leaves the normal path at its turn."""
+
+    partition: Partition
+    message: Message
+    seq: int
+    lane: Lane | None
+    turn: Turn
+
+
+@define
+class Turns:
+    """The rules of a worker, and what they have decided in this tick. Owner: poll thread."""
+
+    rules: list[TurnRule]
+    """Those before have precedence."""
+    now: float = 0.0
+    wall_ms: float = 0.0
+    """The same moment in milliseconds since 1970."""
+    decided: list[DecidedRecord] = field(factory=list)
+    holds: list[LaneHold] = field(factory=list)
+    """The lanes of decided records, which are released when that is carried out."""
+    left: list[Partition] = field(factory=list)
+    """Partitions whose further records are asked about in the next tick."""
+    was_full: bool = False
+    """There were such partitions in the last tick."""
+
+    def begin_tick(self, now: float, wall_ms: float) -> None:
+        """Let records be asked about again."""
+        self.now, self.wall_ms, self.was_full = now, wall_ms, False
+
+    def of(self, partition: Partition, messages: Sequence[Message]) -> Mapping[int, Turn]:
+        """Return the turns of those records that are not called, by index."""
+        found: dict[int, Turn] = {}
+        for rule in reversed(self.rules):
+            found.update(rule.turns(partition, messages, self.now, self.wall_ms))
+        return found

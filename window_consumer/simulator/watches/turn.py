@@ -1,0 +1,75 @@
+"""A rule about turns, and a watch of what follows: who is decided about is not called, or later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.turn import Finish, HoldUntil, Leave, Turn
+from window_consumer.model.errors import Expired, NoHandlerMatched
+from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Message
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import Member, TurnKind, due_ms, kind_of
+
+
+class ExpiredAtTurn(Expired):
+    """The record leaves at its turn."""
+
+
+class SimulatedTurns(Observer):
+    """The rule of one member; reports what it has decided. Owner: one thread."""
+
+    def __init__(self, history: SimulationHistory, member: Member):
+        self._history = history
+        self._member = member
+        self._share = history.plan.handlers.turns
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        """See TurnRule."""
+        delivered = self._history.tenure_of(self._member, partition).delivered
+        found: dict[int, Turn] = {}
+        for index, message in enumerate(messages):
+            record = delivered[message.offset()]
+            kind = kind_of(record.hop, self._share)
+            if kind is TurnKind.HOLD and due_ms(record) > wall_ms:
+                found[index] = HoldUntil(now + (due_ms(record) - wall_ms) / 1000)
+            elif kind is not None and kind is not TurnKind.HOLD:
+                found[index] = _turn(kind)
+        return found
+
+    def failed(self, failed: FailedRecord, now: float) -> None:
+        """Record that a record leaves at its turn."""
+        del now
+        error = failed.failure.error
+        if isinstance(error, ExpiredAtTurn):
+            tenure = self._history.tenure_of(self._member, failed.partition)
+            self._history.ended_at_turn(tenure, failed.message, error)
+
+    def finished(
+        self,
+        partition: Partition,
+        messages: Sequence[Message],
+        outcome: Outcome,
+        slice_: Slice | None,
+        now: float,
+    ) -> None:
+        """Record that records are finished at their turn."""
+        del now
+        if slice_ is None and outcome is NoHandlerMatched.outcome:
+            tenure = self._history.tenure_of(self._member, partition)
+            for message in messages:
+                self._history.ended_at_turn(tenure, message, NoHandlerMatched("at its turn"))
+
+
+def _turn(kind: TurnKind) -> Turn:
+    if kind is TurnKind.FINISH:
+        return Finish(NoHandlerMatched.outcome)
+    error = ExpiredAtTurn("old", "drop" if kind is TurnKind.DROP else "dead_letter")
+    return Leave(Failure(error, Fault("SimulatedError", "old", "", "02")))
