@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -22,6 +22,7 @@ from attrs import field, frozen
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from window_consumer.admin.answers import error
@@ -37,10 +38,6 @@ _LONGEST_FORM: Final = 4096
 
 _OPEN: Final = ("/login", "/static/")
 """Accessible to everybody: the login form, and the files of the package."""
-
-_PAGES: Final = ("/", "/trace")
-_BELOW: Final = "/trace/"
-"""Paths for people rather than programs: without a token they redirect to the login form."""
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
@@ -132,9 +129,11 @@ class Gate:
 class Guard:
     """ASGI middleware that passes only permitted requests."""
 
-    def __init__(self, inner: ASGIApp, gate: Gate):
+    def __init__(self, inner: ASGIApp, gate: Gate, pages: Sequence[BaseRoute]):
+        """``pages`` are for people: without a token they redirect to the login form."""
         self._inner = inner
         self._gate = gate
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the inner application."""
@@ -177,7 +176,7 @@ class Guard:
             return error(HTTPStatus.FORBIDDEN, "another site's page sent this request")
         if path.startswith(_OPEN) or gate.knows(headers):
             return None
-        if is_page and (path in _PAGES or path.startswith(_BELOW)):
+        if is_page and any(page.matches(scope)[0] is not Match.NONE for page in self._pages):
             return RedirectResponse("../" * (path.count("/") - 1) + "login", HTTPStatus.SEE_OTHER)
         refused = error(
             HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: Authorization: Bearer ..."

@@ -70,8 +70,10 @@ class Site:
 
     def application(self) -> ASGIApp:
         """Return the ASGI application."""
+        front = Route("/", self._page)
+        added = [route for pages in self._pages.values() for route in pages.routes()]
         routes = [
-            Route("/", self._page),
+            front,
             Route("/login", self._form, methods=["GET"]),
             Route("/login", self._log_in, methods=["POST"]),
             Route("/logout", self._log_out, methods=["POST"]),
@@ -86,13 +88,14 @@ class Site:
             Route(_WORKER + "/breaker/{what}", self._decide_breaker, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
-            *(route for pages in self._pages.values() for route in pages.routes()),
+            *added,
             Route("/static/outcomes.js", self._outcomes),
             Mount("/static", StaticFiles(directory=FILES)),
         ]
         application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
         application.router.redirect_slashes = False  # the target would not exist either
-        return Guard(application, self._gate)
+        for_people = [route for route in added if not route.path.startswith("/api/")]
+        return Guard(application, self._gate, [front, *for_people])
 
     def start(self) -> None:
         """Start to take samples; the event loop must be running."""
@@ -104,10 +107,9 @@ class Site:
         if self._feed is not None:
             self._feed.close()
 
-    @property
-    def _has_trace(self) -> bool:
-        trace = self._pages.get("trace")
-        return trace is not None and trace.is_there
+    def _features(self) -> dict[str, bool]:
+        """Return which features have something to show."""
+        return {name: pages.is_there for name, pages in self._pages.items()}
 
     async def _page(self, _: Request) -> Response:
         return FileResponse(FILES / "index.html")
@@ -125,7 +127,7 @@ class Site:
         return log_out(self._gate)
 
     async def _session(self, _: Request) -> Response:
-        return Json({"token": self._gate.token is not None, "trace": self._has_trace})
+        return Json({"token": self._gate.token is not None} | self._features())
 
     async def _windows(self, request: Request) -> Response:
         stacks, history = (request.query_params.get(each) == "1" for each in ("stacks", "history"))
@@ -150,7 +152,7 @@ class Site:
         found = await _elsewhere(lambda: self._board.cell(at))
         if found is None:
             return error(HTTPStatus.NOT_FOUND, "it is not in the window any more")
-        return Json(found | {"values": self._values, "trace": self._has_trace})
+        return Json(found | {"values": self._values} | self._features())
 
     async def _value(self, request: Request) -> Response:
         at = _cell_place(request)

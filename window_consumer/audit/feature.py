@@ -19,14 +19,13 @@ from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
-from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
-from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.event_topics import EventTopic, event_place, event_properties
+from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AppStart, Feature, RedriveTarget, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
@@ -34,6 +33,8 @@ from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+_NEEDS: Final = EventNeeds("wc-audit", "all")
 
 _MONTH_MS: Final = 30 * 86_400_000
 """Counts are compared by the day, and holidays last longer than a week."""
@@ -52,11 +53,10 @@ class RunningAudit(RunningFeature):
     def beside(self, prepared: Prepared) -> Iterator[None]:
         """Count. Raises UsageError where the directory is not writable."""
         plan = self._plan
-        problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
-        if problem is not None:
-            LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.AUDIT_TOPIC_MISSING})
+        topic = audit_topic(plan.config)
+        topic.prepare(plan, prepared, LogEvent.AUDIT_TOPIC_MISSING)
         rules = settings_of(plan.config.section(AuditConfig), Path(plan.file), self._application)
-        self._audit = begun(rules, partial(_writer, plan, prepared))
+        self._audit = begun(rules, partial(topic.writer, plan, prepared, _NEEDS))
         try:
             yield
         finally:
@@ -123,9 +123,8 @@ class AuditFeature(Feature):
             yield writer
             return
         clients, group = target.clients, target.group
-        needs = settings.EventNeeds("wc-audit", "all")
         access = (clients.log, clients.oauth_token)
-        make = partial(EventWriter, clients.producer, needs, config.topic, *access)
+        make = partial(EventWriter, clients.producer, _NEEDS, config.topic, *access)
         with Audit(settings_of(config, target.loaded.file, "redrive"), make) as audit:
             counter = audit.producer(f"{group}-redrive", group, tier=CountTier.REDRIVEN)
             counting = CountingWriter(
@@ -175,11 +174,3 @@ def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
         rules=AuditRules(round(config.bucket * 1000), config.ids),
         fsync=config.fsync,
     )
-
-
-def _writer(plan: AppPlan, prepared: Prepared) -> EventWriter:
-    needs = settings.EventNeeds("wc-audit", "all")
-    first = prepared.workers[0]
-    properties = event_properties(plan.config, first.plan.config, "producer")
-    topic = plan.config.section(AuditConfig).topic
-    return EventWriter(properties, needs, topic, first.log, prepared.oauth_token)

@@ -1,8 +1,8 @@
-"""All metrics: the one list from which everything that shows or documents them is made.
+"""The metrics of a worker: the list from which everything that shows or documents them is made.
 
 Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` converts them to Prometheus'
 names. Labels have few values: workers, topics, partitions, levels, reasons, states. They never hold
-keys, offsets or error texts.
+keys, offsets or error texts. Features have lists of their own, in their ``metrics``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ from typing import Final
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
-from window_consumer.engine.windows_snapshot import (
-    CellState,
-    LoopSnapshot,
-    PartitionSnapshot,
-    WindowsSnapshot,
-)
+from window_consumer.engine.windows_snapshot import LoopSnapshot, WindowsSnapshot
+from window_consumer.metrics.partition_metrics import PARTITION_METRICS
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import OUTCOMES, Outcome
-from window_consumer.runtime.figures.measures import Measures, SpanFigures
+from window_consumer.runtime.figures.measures import Measures
 from window_consumer.runtime.figures.metric import Convention, Metric, MetricKind, Sample
 
 
@@ -70,34 +66,6 @@ def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], f
     return Metric(f"window_consumer.{name}", MetricKind.GAUGE, unit, meaning, read)
 
 
-def _of_partitions(
-    name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
-) -> Metric:
-    """Return a metric for a figure of each partition; partitions without one are left out."""
-
-    def read(measures: Measures) -> Iterator[Sample]:
-        for each in () if measures.windows is None else measures.windows.partitions:
-            value = of(each)
-            if value is not None:
-                yield (each.name.topic, str(each.name.partition)), value
-
-    return Metric(
-        f"window_consumer.partition.{name}",
-        MetricKind.GAUGE,
-        unit,
-        meaning,
-        read,
-        ("topic", "partition"),
-    )
-
-
-def _cells(measures: Measures) -> Iterator[Sample]:
-    for each in () if measures.windows is None else measures.windows.partitions:
-        for state in CellState:
-            count = sum(cell.state is state for cell in each.cells)
-            yield (each.name.topic, str(each.name.partition), state.value), count
-
-
 def _breaker(measures: Measures) -> Iterator[Sample]:
     if measures.windows is not None:
         for state in BreakerState:
@@ -122,17 +90,6 @@ def _known(figure: float | None) -> Iterable[Sample]:
 def _of_loop(measures: Measures, of: Callable[[LoopSnapshot], float]) -> Iterable[Sample]:
     loop = None if measures.windows is None else measures.windows.loop
     return [] if loop is None else [((), of(loop))]
-
-
-def _spans(measures: Measures) -> Iterable[Sample]:
-    spans = measures.features.of(SpanFigures)
-    return [] if spans is None else [((), spans.made)]
-
-
-def _dropped_spans(measures: Measures) -> Iterator[Sample]:
-    spans = measures.features.of(SpanFigures)
-    for why, count in () if spans is None else spans.dropped.items():
-        yield (why,), count
 
 
 def _durations(measures: Measures) -> Iterator[Sample]:
@@ -354,92 +311,5 @@ METRICS: tuple[Metric, ...] = (
         "Events missing in traces, audits and spans because one of them failed.",
         lambda measures: [((), measures.events_lost)],
     ),
-    Metric(
-        "window_consumer.telemetry.spans",
-        MetricKind.COUNTER,
-        "{span}",
-        "Spans of slices, calls and copies for OpenTelemetry; of this process alone.",
-        _spans,
-    ),
-    Metric(
-        "window_consumer.telemetry.spans.dropped",
-        MetricKind.COUNTER,
-        "{span}",
-        "Lost spans: above spans_per_second (limit), not created (failed), queue full because the"
-        " collector is too slow (queue), or not accepted by it (refused).",
-        _dropped_spans,
-        ("reason",),
-    ),
-    _of_partitions(
-        "lag",
-        "{record}",
-        "Records of the log that are not finished; of a retry topic those that are due.",
-        lambda each: each.lag.records,
-    ),
-    _of_partitions(
-        "lag.duration",
-        "s",
-        "The age of the oldest record that was read and is not finished; of a retry topic since"
-        " it was due.",
-        lambda each: each.lag.seconds,
-    ),
-    _of_partitions(
-        "unread", "{record}", "Records of the log that were not read.", lambda each: each.unread
-    ),
-    _of_partitions(
-        "open", "{record}", "Records in the window that are not finished.", lambda each: each.open
-    ),
-    _of_partitions(
-        "failed",
-        "{record}",
-        "Records that wait for their next call or for their copy's ack.",
-        lambda each: each.failed,
-    ),
-    _of_partitions(
-        "waits_for_rate",
-        "1",
-        "1 while it could start something but for rate_per_process.",
-        lambda each: float(each.waits_for_rate),
-    ),
-    _of_partitions(
-        "longest_line",
-        "{record}",
-        "Records that wait behind another one of their key, of the key of which most do.",
-        lambda each: each.longest_line,
-    ),
-    _of_partitions(
-        "buffered",
-        "{record}",
-        "Records that were read and are not in the window: it is full, or they are not due.",
-        lambda each: each.buffered,
-    ),
-    _of_partitions(
-        "memory", "By", "Payload that is held of the partition.", lambda each: each.bytes
-    ),
-    _of_partitions(
-        "paused",
-        "1",
-        "1 while nothing is fetched because too much is held.",
-        lambda each: float(each.paused),
-    ),
-    _of_partitions(
-        "halted",
-        "1",
-        "1 while nothing is started because a person has paused the partition, or its worker.",
-        lambda each: float(each.halted),
-    ),
-    _of_partitions(
-        "hovering",
-        "s",
-        "For how long nothing has become of the window's start cell.",
-        lambda each: each.hovering_s,
-    ),
-    Metric(
-        "window_consumer.partition.cells",
-        MetricKind.GAUGE,
-        "{cell}",
-        "Cells of the window by state.",
-        _cells,
-        ("topic", "partition", "state"),
-    ),
+    *PARTITION_METRICS,
 )

@@ -10,10 +10,19 @@ from attrs import evolve, frozen
 from window_consumer.config import Config, KafkaConfig, WorkerConfig, effective_kafka
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import NewCopyTopic
-from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Kind, admin_settings
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import (
+    CONSUMER_ONLY,
+    PRODUCER_ONLY,
+    EventNeeds,
+    Kind,
+    admin_settings,
+)
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.preflight import Prepared
+from window_consumer.plan.start_timeout import LOGGER
 
 _ASK_S: Final = 5.0
 """How long a start waits for the cluster's answer about the topic, on which nothing depends."""
@@ -44,6 +53,18 @@ class EventTopic:
     without_it: str
     """The effect while it cannot be written to."""
     retention_ms: int
+
+    def prepare(self, plan: AppPlan, prepared: Prepared, event: LogEvent) -> None:
+        """Create the topic if it is missing and that is allowed; log its problem as ``event``."""
+        problem = self.problem(plan, event_place(plan, prepared))
+        if problem is not None:
+            LOGGER.warning("%s", plan.mask(problem), extra={"event": event})
+
+    def writer(self, plan: AppPlan, prepared: Prepared, needs: EventNeeds) -> EventWriter:
+        """Return a new writer to the topic."""
+        first = prepared.workers[0]
+        properties = event_properties(plan.config, first.plan.config, "producer")
+        return EventWriter(properties, needs, self.name, first.log, prepared.oauth_token)
 
     def problem(self, plan: AppPlan, place: EventPlace, *, dry: bool = False) -> str | None:
         """Return a description of its problem, None if there is none.

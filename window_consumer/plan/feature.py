@@ -40,7 +40,7 @@ class Pages(Protocol):
         """Return whether there is anything to show."""
 
     def routes(self) -> Sequence[Any]:
-        """Return Starlette's routes."""
+        """Return Starlette's routes; those below ``/api/`` are for programs, others for people."""
 
 
 class CheckFindings(Protocol):

@@ -17,7 +17,7 @@ from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.event_topics import EventTopic, event_place, event_properties
+from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
@@ -55,9 +55,7 @@ class RunningTrace(RunningFeature):
     def beside(self, prepared: Prepared) -> Iterator[None]:
         """Write events; never fails a start."""
         plan, config = self._plan, self._plan.config.section(TraceConfig)
-        problem = trace_topic(plan.config).problem(plan, event_place(plan, prepared))
-        if problem is not None:
-            LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.TRACE_TOPIC_MISSING})
+        trace_topic(plan.config).prepare(plan, prepared, LogEvent.TRACE_TOPIC_MISSING)
         form = None
         if config.keys != "off":
             form = key_form(config.keys, (config.key_secret or "").encode())
@@ -147,12 +145,10 @@ def trace_topic(config: Config) -> EventTopic:
 
 
 def _way(plan: AppPlan, prepared: Prepared) -> TraceExporter:
-    config, first = plan.config.section(TraceConfig), prepared.workers[0]
-    properties = event_properties(plan.config, first.plan.config, "producer")
+    config, topic = plan.config.section(TraceConfig), trace_topic(plan.config)
 
     def events(acks: Acks) -> EventWriter:
-        needs = EventNeeds(CLIENT_ID, acks)
-        return EventWriter(properties, needs, config.topic, first.log, prepared.oauth_token)
+        return topic.writer(plan, prepared, EventNeeds(CLIENT_ID, acks))
 
     directory = None
     if config.way == "spool":

@@ -27,7 +27,8 @@ from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.instruments import Figures, InstrumentedWorkers, instrument
-from window_consumer.runtime.figures.measures import FeatureFigures, Measures, SpanFigures
+from window_consumer.metrics.otel.metrics import SpanFigures
+from window_consumer.runtime.figures.measures import FeatureFigures, Measures
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.trace.metrics import TraceFigures
 

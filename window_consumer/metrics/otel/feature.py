@@ -17,12 +17,13 @@ from window_consumer.config import kinds
 from window_consumer.config.options import Section, about
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.failed_record import FailedRecord
-from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics import catalog
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import sdk
 from window_consumer.metrics.otel.call_spans import OtelCallSpans
 from window_consumer.metrics.otel.environment import missing_files
 from window_consumer.metrics.otel.instruments import InstrumentedWorkers
+from window_consumer.metrics.otel.metrics import METRICS, SpanFigures
 from window_consumer.metrics.otel.slice_spans import NoteTaker, SliceSpans
 from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
@@ -32,7 +33,7 @@ from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.calls.spans import SpansLayer
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.figures.measures import MeasuredWorkers, SpanFigures
+from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 
 _CHILD_FLUSH_S: Final = 0.5
@@ -212,6 +213,7 @@ class OpenTelemetryFeature(Feature):
         OpenTelemetryConfig,
         "What goes to OpenTelemetry, if its OTEL_* variables request it.",
     )
+    metrics = METRICS
 
     def warnings(self, plan: AppPlan) -> Iterator[str]:
         """Yield a sentence for each unreadable file that a variable names for OTLP."""
@@ -227,7 +229,7 @@ class OpenTelemetryFeature(Feature):
     def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:
         """Report metrics and make spans, if any are wanted."""
         plan, providers = start.plan, sdk.OF_THIS_PROCESS
-        metrics = (*METRICS, *start.metrics)
+        metrics = (*catalog.METRICS, *start.metrics)
         spanned = spanning(start.application, plan, providers)
         with metering(plan, start.workers, metrics, providers), spanned as spans:
             yield spans

@@ -29,15 +29,6 @@ _KEPT_S: Final = 0.5
 
 
 @frozen
-class SpanFigures:
-    """The figures of one worker's spans."""
-
-    made: int
-    dropped: Mapping[str, int]
-    """By reason, see the list of metrics."""
-
-
-@frozen
 class FeatureFigures:
     """The figures of features, of which each has a class of its own."""
 
