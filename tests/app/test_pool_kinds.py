@@ -41,7 +41,8 @@ class PoolWithoutSlots:
     def __init__(
         self, worker: str, slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
     ):
-        del worker, slots
+        del worker
+        self.slots = slots
         self._caller, self._completions, self._state = caller, completions, state
 
     def start(self) -> None: ...

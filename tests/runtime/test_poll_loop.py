@@ -30,6 +30,9 @@ LEVEL = TopicPartition("g.orders.retry.1s", 0)
 class LateSource:
     """A Source whose poll waits for half a second and then brings a copy."""
 
+    slots = 1
+    """It stands for the pool, too."""
+
     def __init__(self, clock: ManualClock, loops: list[PollLoop]):
         self._clock = clock
         self._loops = loops
@@ -175,6 +178,8 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
 
 class FewSlots:
     """A pool that is asked for slots and does not have them yet."""
+
+    slots = 8
 
     def __init__(self) -> None:
         self.asked: list[int] = []

@@ -13,6 +13,7 @@ on_completion   a slot has finished a slice                          dispatch, p
                                                                      stop
 on_inherited_   a slot of the predecessor has finished one           dispatch
 completion
+on_slots        the pool has this many slots now                     dispatch
 on_looked_at    the stack of a call that does not return             dispatch, publish
 on_published    the broker acked or refused a copy                   dispatch, publish, stop
 on_produced     the broker acked or refused a result                 dispatch, publish, produce
@@ -139,9 +140,11 @@ class Engine:
         self.limiter = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
         )
-        ahead = SLICES_PER_SLOT if self.limiter is None else 1
+        leases = rules.stall.leases
+        ahead = SLICES_PER_SLOT if self.limiter is None and not leases else 1
+        longest = 1 if leases else None
         self.dispatcher = (
-            Dispatcher(rules.slots, rules.batch_records, ahead)
+            Dispatcher(rules.slots, rules.batch_records, ahead, longest)
             if rules.batch is None
             else BatchDispatcher(
                 rules.slots,
@@ -398,6 +401,10 @@ class Engine:
             AbandonedReturned(slice_.partition.name, call.offset, now - slice_.started)
         )
         self._wake_home(call)
+
+    def on_slots(self, count: int) -> None:
+        """Record how many slots the pool has now, busy or free; at most ``slots`` are used."""
+        self.dispatcher.present_slots = count
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         """Process the stack of a long-running call; ``failure`` is None if it has returned.

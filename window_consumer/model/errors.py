@@ -128,6 +128,10 @@ class StalledError(WindowConsumerError):
     """A call did not return in time; never raised, used in the record's copy."""
 
 
+class LeaseExpiredError(WindowConsumerError):
+    """A call's lease ended before its result came; never raised, used as the record's failure."""
+
+
 class WrongProcessError(UsageError):
     """The object was created in another process: librdkafka does not survive a fork."""
 

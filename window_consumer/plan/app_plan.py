@@ -80,6 +80,7 @@ class PlannedWorker:
                 action=config.stall.action,
                 max_abandoned=config.max_abandoned,
                 ends=self.pool.interruptible,
+                leases=self.pool.leases,
             ),
         )
 

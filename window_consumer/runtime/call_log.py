@@ -34,6 +34,7 @@ _ENDED: Mapping[Ending, str] = {
 _INTERRUPTED: Mapping[Ending, str] = {
     "cancelled": "cancelled",
     "killed": "killed with their processes",
+    "expired": "ended with their leases",
 }
 
 _MOST_STORMS = 1000
@@ -121,8 +122,11 @@ class CallLog:
     def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
         """Log where a call that does not return stands, and what happens to it.
 
-        Of many calls at the same position some get a line, and one line counts the others.
+        Of many calls at the same position some get a line, and one line counts the others. A lease
+        that has expired gets none: the line about the failed call says it.
         """
+        if ending == "expired":
+            return
         if len(self._storms) > _MOST_STORMS:
             self._storms.clear()
         kind = f"{failure.fault.fingerprint} {call.is_relief} {call.end} {call.abandon}"

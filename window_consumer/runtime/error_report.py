@@ -17,6 +17,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Literal
 
 from window_consumer.model.errors import (
+    LeaseExpiredError,
     LifespanError,
     NotCalled,
     ProcessCrashedError,
@@ -77,7 +78,7 @@ _Kind = tuple[tuple[type[BaseException], ...], Place]
 Where = Sequence[tuple[FrameType, int]]
 """Frames with their lines, the innermost last."""
 
-_OUR_WORDS = (NotCalled, StalledError, ProcessDiedError, ProcessCrashedError)
+_OUR_WORDS = (NotCalled, StalledError, LeaseExpiredError, ProcessDiedError, ProcessCrashedError)
 
 Messages = Literal["full", "class"]
 """Whether reports contain the texts of exceptions, or only their classes and positions."""

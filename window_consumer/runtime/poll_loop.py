@@ -269,6 +269,7 @@ class PollLoop:
         now = self._freeze_detector.notice()
         engine = self._engine
         worked = self._take_completions(0.0)
+        engine.on_slots(self._parts.pool.slots)
         if engine.outlived:
             self._take_inherited(now)
         serve = now - self._served_at >= SERVE_S

@@ -66,6 +66,7 @@ class SteppedSlots:
         ends: bool = False,
     ):
         """``ends``: calls can be ended, as they are coroutines."""
+        self.slots = slots
         self._handler = handler
         self._ends = ends
         self._ending: dict[Slice, Exception | None] = {}

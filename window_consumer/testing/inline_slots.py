@@ -6,6 +6,7 @@ Engine's order.
 
 from __future__ import annotations
 
+import sys
 import threading
 from asyncio import CancelledError
 from collections import deque
@@ -30,6 +31,8 @@ class InlineSlots:
 
     ending: ClassVar[Ending] = "cancelled"
     """No call ever is cancelled: nothing else happens while one runs."""
+    slots: ClassVar[int] = sys.maxsize
+    """As many as the Engine uses."""
 
     def __init__(  # noqa: PLR0913 - what every pool gets, and the test's parts
         self,

@@ -9,6 +9,10 @@ A coroutine can be *ended* whatever the order, and so can a call in a process of
 cancelled, the other killed. When it has ended, its slice returns and the record has failed, with
 reason STALLED if it leaves for that. A call that does not end in time is abandoned like a thread.
 
+A slot can be a *lease*, as of a program that asks for records. Its call ends when the lease does,
+unless the slot renews it, and for no other reason. The record has failed then, without a word about
+handlers: the breaker does not count it.
+
 The runtime inspects a call in between, because only it can read stacks and knows whether the call
 has returned by now::
 
@@ -62,6 +66,7 @@ class Stalls:
         self._counters = counters
         self._moves = may_move and rules.action == "move"
         self._ends = rules.ends and rules.action == "move"
+        self._leases = rules.leases
         self._ending: dict[Slice, float] = {}
         """When calls that have not returned were asked to end."""
         self._ending_s = min(ENDING_S, rules.after_s)
@@ -86,6 +91,9 @@ class Stalls:
             for slice_ in self._dispatcher.out
             if slice_.started and _is_watched(slice_) and self._is_due(slice_, now)
         ]
+        if self._leases:
+            expired = (self._about(each, now, abandon=False, end=True) for each in due)
+            return [each for each in expired if each is not None]
         if self._ends:
             found = [each for slice_ in due if (each := self._to_end(slice_, now)) is not None]
             due = [each for each in self._ending if self._refuses_to_end(each, now)]
@@ -144,7 +152,7 @@ class Stalls:
 
     def hangs(self, slice_: Slice, now: float) -> bool:
         """Return whether a call is known to hang and has not been asked to end."""
-        if slice_ in self._ending:
+        if slice_ in self._ending or self._leases:
             return False
         is_late = bool(slice_.started) and now - self._since(slice_) >= self._rules.after_s
         return is_late or slice_ in self._reported
@@ -170,6 +178,9 @@ class Stalls:
         return max(slice_.started, slice_.progress_at, self._not_before)
 
     def _is_due(self, slice_: Slice, now: float) -> bool:
+        if self._leases:
+            # What has come while the process was frozen is read first.
+            return now >= max(slice_.lease_until, self._not_before + CHECK_S)
         if now - self._since(slice_) < self._rules.after_s:
             return False
         reported = self._reported.get(slice_)

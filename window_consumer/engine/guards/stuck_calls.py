@@ -9,8 +9,8 @@ from attrs import frozen
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import TopicPartition
 
-Ending = Literal["cancelled", "killed"]
-"""How a call is ended: as a coroutine, or with its process."""
+Ending = Literal["cancelled", "killed", "expired"]
+"""How a call is ended: as a coroutine, with its process, or with its lease."""
 
 
 @frozen
@@ -22,6 +22,9 @@ class StallRules:
     max_abandoned: int = 4
     ends: bool = False
     """The runtime can end a call from outside: it is a coroutine, or has a process of its own."""
+    leases: bool = False
+    """Slots are leases: each call ends with its own, see ``Slice.lease_until``, and not before. A
+    slice has one record then, and is made when there is a slot for it."""
 
 
 @frozen(eq=False)

@@ -20,7 +20,12 @@ from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
 from window_consumer.engine.turn import CopyTo, DecidedRecord, HoldUntil, Leave, Turns
-from window_consumer.model.errors import CallAgain, PublishFailedError, RetryLater
+from window_consumer.model.errors import (
+    CallAgain,
+    LeaseExpiredError,
+    PublishFailedError,
+    RetryLater,
+)
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -28,6 +33,9 @@ from window_consumer.model.record import Message
 
 COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
 """The reasons after which a call counts as failed for the breaker; None is a retry."""
+
+NO_EVIDENCE = (CallAgain, LeaseExpiredError)
+"""Errors that say nothing of how handlers fare."""
 
 SINGLY_SHARE = 0.125
 """If this share of a slice's calls returned results, each slice gets one record of a lane."""
@@ -450,7 +458,7 @@ class Completion:
         calls += [
             (each.seq, 1, each)
             for each in failed
-            if each.reason in COUNTED and not isinstance(each.failure.error, CallAgain)
+            if each.reason in COUNTED and not isinstance(each.failure.error, NO_EVIDENCE)
         ]
         calls.sort(key=itemgetter(0))
         if slice_.is_batch:

@@ -94,12 +94,12 @@ class BatchDispatcher(Dispatcher):
     def __init__(
         self,
         slots: int,
-        max_slice_records: int,
+        max_batch_records: int,
         slices_per_slot: int,
         rules: BatchRules,
         halves: BatchBisection,
     ):
-        super().__init__(slots, max_slice_records, slices_per_slot)
+        super().__init__(slots, max_batch_records, slices_per_slot)
         self._rules = rules
         self._halves = halves
         self._gathered: dict[Partition, Gathering] = {}
@@ -107,7 +107,7 @@ class BatchDispatcher(Dispatcher):
     @property
     def full(self) -> bool:
         """No further batch is wanted now."""
-        return len(self._out) >= self.slots * self.slices_per_slot
+        return len(self._out) >= min(self.slots, self.present_slots) * self.slices_per_slot
 
     @property
     def hungry(self) -> bool:
@@ -118,13 +118,13 @@ class BatchDispatcher(Dispatcher):
             return False
         gathered = self._gathered.values()
         waiting = self._waiting() + sum(map(len, gathered))
-        enough = max(self._max_slice_records, SLICES_PER_SLOT * self._rules.max_records)
+        enough = max(self._max_batch_records, SLICES_PER_SLOT * self._rules.max_records)
         return waiting < enough or any(len(each) < self._rules.min_records for each in gathered)
 
     @property
     def appetite(self) -> int:
         """How many records to request at once: as many as possible, to fill batches."""
-        return self._max_slice_records
+        return self._max_batch_records
 
     @property
     def slice_records(self) -> int:

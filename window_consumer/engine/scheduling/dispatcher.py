@@ -91,13 +91,23 @@ SLICES_PER_SLOT = 2
 class Dispatcher:
     """Turns waiting records into slices. Owner: poll thread."""
 
-    def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int = SLICES_PER_SLOT):
+    def __init__(
+        self,
+        slots: int,
+        max_batch_records: int,
+        slices_per_slot: int = SLICES_PER_SLOT,
+        max_slice_records: int | None = None,
+    ):
+        """``max_slice_records`` is ``max_batch_records`` if it is None."""
         self.slots = slots
         """How many may be busy; a limiter changes it. Lowering it takes nothing back."""
+        self.present_slots = slots
+        """How many the pool has now, busy or free."""
         self.slices_per_slot = slices_per_slot
         """One under a limiter: a queued slice would run in a slot that should stay idle."""
-        self._max_slice_records = max_slice_records
-        self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
+        self._max_batch_records = max_batch_records
+        self._max_slice_records = max_slice_records or max_batch_records
+        self._length = SliceLength(SLICE_TARGET_S, self._max_slice_records)
         self._out: dict[Slice, None] = {}
         self.abandoned: dict[Slice, None] = {}
         """Slices whose call was abandoned and has not returned; they no longer have a slot."""
@@ -141,9 +151,10 @@ class Dispatcher:
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
+        slots = min(self.slots, self.present_slots)
         if self.kept_free is not None:
-            return len(self._out) >= self.slots - self.kept_free
-        slices = self.slots * self.slices_per_slot
+            return len(self._out) >= slots - self.kept_free
+        slices = slots * self.slices_per_slot
         return len(self._out) >= slices or self._records_out >= max(
             2 * self._max_slice_records, slices * self._shared
         )
@@ -157,19 +168,19 @@ class Dispatcher:
             return False
         if self.is_quick:
             enough = self.slots * SLICES_PER_SLOT * self._length.records
-            return self._waiting() < min(enough, self._max_slice_records)
+            return self._waiting() < min(enough, self._max_batch_records)
         return self._supply() < self._ahead(LEFT_S)
 
     @property
     def appetite(self) -> int:
         """How many records to request at once: until ``AHEAD_S`` of work waits."""
         if self.searches:
-            return self._max_slice_records
+            return self._max_batch_records
         if self.is_quick:
             # More is on its way and queued, a slice each: request twice as much at once.
             ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
-            return min(ahead, self._max_slice_records)
-        return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_slice_records))
+            return min(ahead, self._max_batch_records)
+        return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_batch_records))
 
     @property
     def is_quick(self) -> bool:
@@ -329,7 +340,7 @@ class Dispatcher:
 
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
         """Make a slice; if slots are idle, divide the waiting records among them."""
-        count = max(self.slice_records, self._shared, self._turn)
+        count = min(max(self.slice_records, self._shared, self._turn), self._max_slice_records)
         if self.longest is not None:
             count = min(count, self.longest)
         idle = self.slots - len(self._out)

@@ -107,6 +107,7 @@ class Slice:
         "hold",
         "is_batch",
         "lane_of",
+        "lease_until",
         "messages",
         "partition",
         "progress",
@@ -154,6 +155,9 @@ class Slice:
         self.thread = 0
         self.started = 0.0
         """When a slot took it; 0 while it is queued."""
+        self.lease_until = 0.0
+        """When its call ends unless its slot renews it, by any thread; for slots that are leases.
+        """
         self.elapsed = 0.0
         """Seconds that the slot spent on it."""
         self.computed = 0.0

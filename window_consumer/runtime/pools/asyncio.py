@@ -75,7 +75,7 @@ class AsyncPool:
         self._rousing = False
         """Whether the loop has been asked to check ``_waiting``."""
         self._running: dict[Slice, CallTask] = {}
-        self._slots = slots
+        self.slots = self._used = slots
         self._free = slots
         """The number of free slots; negative while more are occupied than allowed."""
         self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
@@ -113,8 +113,8 @@ class AsyncPool:
 
     def use(self, slots: int) -> None:
         """Limit the number of slots that take slices from now on; running calls may end."""
-        self._loop.call(self._resize, slots - self._slots)
-        self._slots = slots
+        self._loop.call(self._resize, slots - self._used)
+        self._used = slots
 
     def inspect(self, stalled: Stalled) -> Failure | None:
         """Return where a call stands that does not return; None where it has returned by now.

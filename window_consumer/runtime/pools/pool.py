@@ -23,12 +23,25 @@ class Pool(Protocol):
     """Slots between the poll thread and the handlers. Owner: poll thread, except ``stop``.
 
     Each submitted slice comes back once, through the completions queue, when all of its records
-    that were not taken back are over. An abandoned slice comes back when its call has really ended,
-    which may be never.
+    that were not taken back are over. Any thread may bring it back, as the results of a slot may
+    come from anywhere: the pool finds the slice by the slot's own id of the call, and whoever takes
+    it out of the running ones first decides how it ends. Later results change nothing. An abandoned
+    slice comes back when its call has really ended, which may be never.
+
+    The slots of a kind with ``leases`` are whoever asks for a record. Such a slot has a deadline,
+    ``Slice.lease_until``, which it may put off again and again, from any thread. When the deadline
+    has passed, ``inspect`` gets the call as one to end.
     """
 
     ending: ClassVar[Ending]
     """What happens to a call that must end."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are now, busy or free, beside those of abandoned calls.
+
+        Whichever thread raises it puts None into the completions queue: that wakes the poll thread.
+        """
 
     def start(self) -> None:
         """Start the slots."""
@@ -40,7 +53,8 @@ class Pool(Protocol):
         """Return where a call stands that does not return; None where it has returned by now.
 
         The slot of a call to abandon is replaced. A call to end is interrupted, and its slice comes
-        back with that failure once it has ended, whatever it returns.
+        back with that failure once it has ended, whatever it returns. A lease that was renewed in
+        time is a call that has returned.
         """
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
@@ -127,6 +141,9 @@ class PoolKind:
     computes_in_parallel: bool = False
     """Whether slots compute in parallel, so that one slot a core is of use. Otherwise they share
     one interpreter."""
+    leases: bool = False
+    """Whether slots are leases: they come and go, each slice has one record, and only the end of
+    its lease ends a call. Such a kind is interruptible."""
     max_slots: int | None = None
     """The largest number of slots that a worker may have; None without a limit."""
     slot_bytes: int = 0

@@ -56,7 +56,7 @@ class ThreadPool:
         self._caller = caller
         self._state = state
         self._worker = worker
-        self._slots = slots
+        self.slots = self._used = slots
         self._running: dict[Slice, threading.Thread] = {}
         self._threads: dict[threading.Thread, _SlotProgress] = {}
         self._leaving = 0
@@ -72,7 +72,7 @@ class ThreadPool:
         """Queue a slice; the next free slot takes it."""
         self._work.put(slice_)
         self._submitted += 1
-        if len(self._threads) - self._leaving < self._slots:
+        if len(self._threads) - self._leaving < self._used:
             self._fill_up()
 
     @property
@@ -87,7 +87,7 @@ class ThreadPool:
                 self._submitted -= progress.over
                 self._leaving -= 1
                 del self._threads[thread]
-        self._slots = slots
+        self._used = slots
         for _ in range(len(self._threads) - self._leaving - slots):
             self._work.put(None)
             self._leaving += 1
@@ -96,7 +96,7 @@ class ThreadPool:
     def _fill_up(self) -> None:
         """Start threads for slices that would wait although slots are free."""
         waiting = self._submitted - sum(each.over for each in self._threads.values())
-        for _ in range(min(waiting, self._slots) - len(self._threads) + self._leaving):
+        for _ in range(min(waiting, self._used) - len(self._threads) + self._leaving):
             self._add_thread().start()
 
     def inspect(self, stalled: Stalled) -> Failure | None:

@@ -99,6 +99,7 @@ class ProcessPool:
         rules: ProcessPoolRules = DEFAULT_RULES,
     ):
         """Take ``equip``, a pickled ``child_main.Equip``."""
+        self.slots = slots
         self._worker = worker
         self._caller = caller
         self._completions = completions
