@@ -49,17 +49,26 @@ MAY_READ_IT = {
     "dlq/commands/list.py": {"time"},
     "dlq/commands/purge.py": {"time", "fromtimestamp"},
     "dlq/commands/show.py": {"fromtimestamp"},
+    "replay/commands/options.py": {"time"},
+    "replay/job.py": {"fromtimestamp"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
 happened that is traced, here or in OpenTelemetry, when a record was sent, when a picture was taken,
-the end of a browser's session, what is asked of the trace and the audit, which range a backfill is
-about, the age of dead letters, which are counted, shown and deleted by it, and when a row of an
-outbox is due."""
+the end of a browser's session, what is asked of the trace and the audit, which range a backfill or
+a replay is about, the age of dead letters, which are counted, shown and deleted by it, and when a
+row of an outbox is due."""
 
-MAY_ASK_FOR_IT = {"runtime/poll_loop.py", "dlq/redrive.py", "dlq/redrive_setup.py", "audit/sink.py"}
+MAY_ASK_FOR_IT = {
+    "runtime/poll_loop.py",
+    "dlq/redrive.py",
+    "dlq/redrive_setup.py",
+    "audit/sink.py",
+    "replay/job.py",
+}
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
-is due at a time of the wall; where a condition on dead letters speaks of their age; where a result,
-or what is put back, gets the timestamp that it is counted by."""
+is due at a time of the wall; where a condition on records speaks of their age, and a run of a
+replay gets its name; where a result, or what is put back, gets the timestamp that it is counted
+by."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -69,7 +69,9 @@ def test_the_relay_of_an_outbox_may_use_its_transactional_ids(commands: Commands
     assert found["transactional", "wc-outbox-events.out-", True] == {"Write", "Describe"}
 
 
-def test_the_permissions_are_those_of_the_worker_and_of_redrive(commands: Commands) -> None:
+def test_the_permissions_are_those_of_the_worker_of_replays_and_redrives(
+    commands: Commands,
+) -> None:
     configure(commands)
     printed = from_shell(plan(commands, "--principal", "User:shop").out)
     assert {acl.principal for acl in printed.acls} == {"User:shop"}
@@ -79,6 +81,7 @@ def test_the_permissions_are_those_of_the_worker_and_of_redrive(commands: Comman
         ("topic", "shop-charge.", True): {
             *("Read", "Write", "Describe", "Create", "Alter", "DescribeConfigs")
         },
+        ("group", "shop-charge.replay.", True): {"Read"},
         ("group", "shop-charge.redrive.", True): {"Read"},
         ("transactional", "shop-charge.redrive.", True): {"Write", "Describe"},
     }

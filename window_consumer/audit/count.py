@@ -50,6 +50,8 @@ class CountTier(StrEnum):
 
     REDRIVEN = "redriven"
     """A dead letter was copied back to the topic."""
+    REPLAYED = "replayed"
+    """A record was copied to the topic to be called once more."""
     GONE = "gone"
     """The group could not read the record.
 
@@ -68,7 +70,7 @@ class CountTier(StrEnum):
         return tier
 
 
-WRITTEN: Final = frozenset({CountTier.PRODUCED, CountTier.REDRIVEN})
+WRITTEN: Final = frozenset({CountTier.PRODUCED, CountTier.REDRIVEN, CountTier.REPLAYED})
 """Tiers that came into a topic. All others left it, except ``UNKNOWN`` and ``GONE``."""
 
 LEAVING: Final = tuple(

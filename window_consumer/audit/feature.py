@@ -26,7 +26,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, RedriveTarget, RunningFeature
+from window_consumer.plan.feature import AppStart, CopyTarget, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
@@ -35,6 +35,9 @@ from window_consumer.runtime.worker import SystemClock
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 _NEEDS: Final = EventNeeds("wc-audit", "all")
+
+_COMMANDS: Final = {CountTier.REDRIVEN: "redrive", CountTier.REPLAYED: "replay"}
+"""Those that write copies beside the workers."""
 
 _MONTH_MS: Final = 30 * 86_400_000
 """Counts are compared by the day, and holidays last longer than a week."""
@@ -113,8 +116,8 @@ class AuditFeature(Feature):
         return nullcontext(RunningAudit(start) if is_enabled else None)
 
     @contextmanager
-    def redrive_writer(self, target: RedriveTarget, writer: LogWriter) -> Iterator[LogWriter]:
-        """Yield a writer that counts what is put back, if the configuration says so.
+    def copy_writer(self, target: CopyTarget, writer: LogWriter) -> Iterator[LogWriter]:
+        """Yield a writer that counts the copies, if the configuration says so.
 
         It is closed at the end. Raises UsageError where the audit's directory is not writable.
         """
@@ -125,8 +128,10 @@ class AuditFeature(Feature):
         clients, group = target.clients, target.group
         access = (clients.log, clients.oauth_token)
         make = partial(EventWriter, clients.producer, _NEEDS, config.topic, *access)
-        with Audit(settings_of(config, target.loaded.file, "redrive"), make) as audit:
-            counter = audit.producer(f"{group}-redrive", group, tier=CountTier.REDRIVEN)
+        tier = CountTier(target.becomes)
+        command = _COMMANDS[tier]
+        with Audit(settings_of(config, target.loaded.file, command), make) as audit:
+            counter = audit.producer(f"{group}-{command}", group, tier=tier)
             counting = CountingWriter(
                 writer, counter, target.topic, SystemClock(), transactional=target.transactional
             )

@@ -1,4 +1,4 @@
-"""Counts what is written: copies for the ladder, results, and redriven dead letters."""
+"""Counts what is written: copies for the ladder, results, redriven and replayed records."""
 
 from __future__ import annotations
 

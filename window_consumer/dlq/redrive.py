@@ -23,6 +23,7 @@ from window_consumer.dlq.redrive_state import REDRIVEN, Resolution, Resolved
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Clock, Copy
 from window_consumer.model.record import Message
+from window_consumer.runtime.pace import Pace
 
 BATCH_RECORDS = 5_000
 """A killed run repeats at most this many. Smaller batches wait more often for acks and commits.
@@ -35,14 +36,8 @@ _CHUNK_RECORDS = 1_000
 """Records are read and sent in chunks of this size, which fit the processor's cache. 250 was as
 fast, 4,000 a tenth slower, 10,000 a quarter slower."""
 
-_A_SECOND_IN = 10
-"""With a rate, a batch holds what is due in a tenth of a second: smooth, and quick to stop."""
-
-_CATCH_UP_S = 1.0
-"""A run that falls behind its rate catches up on at most this much time."""
-
-_CHECK_S = 0.2
-"""The longest time until a stop request is noticed."""
+_PACED_BATCH_S = 0.1
+"""With a rate, a batch holds what is due in this time: smooth, and quick to stop."""
 
 _REASONS_KEPT = 10
 """How many records that could not go back are named; the others are only counted."""
@@ -144,17 +139,16 @@ class Redrive:
         Raises WindowConsumerError on a failure. Committed progress stays, and the next run resumes
         there.
         """
-        size = self._batch_size()
-        due = self.clock.now()
+        pace = Pace(self.rules.rate, self.clock)
+        size = self.rules.batch_records
+        if self.outlet is not None:
+            size = pace.share(_PACED_BATCH_S, size)
         while not stop_asked():
             before = self.counts.redriven
             more = self._batch(size)
             if not more:
                 return True
-            if self.rules.rate:
-                done = self.counts.redriven - before
-                due = max(due, self.clock.now() - _CATCH_UP_S) + done / self.rules.rate
-                self._wait(due, stop_asked)
+            pace.wait(self.counts.redriven - before, stop_asked)
         return False
 
     def _batch(self, max_records: int) -> bool:
@@ -176,16 +170,6 @@ class Redrive:
             self.finish()
         self.counts.read += max_records - left
         return left < max_records
-
-    def _wait(self, until: float, stop_asked: Callable[[], bool]) -> None:
-        while (left := until - self.clock.now()) > 0 and not stop_asked():
-            self.clock.sleep(min(_CHECK_S, left))
-
-    def _batch_size(self) -> int:
-        rules = self.rules
-        if rules.rate is None or self.outlet is None:
-            return rules.batch_records
-        return max(1, min(rules.batch_records, round(rules.rate / _A_SECOND_IN)))
 
     def _send(self, chunk: Sequence[Message]) -> list[Position]:
         """Send the copies of the selected dead letters; return the positions of the latter."""

@@ -26,6 +26,7 @@ _IDENTITY_AND_HISTORY = _HONOURED_ANYWHERE | {
     names.ORIGINAL_TOPIC_ID,
     names.FORMAT,
     names.GROUP,
+    names.REPLAY,
     names.ATTEMPTS,
     names.FIRST_FAILURE,
     names.LAST_FAILURE,

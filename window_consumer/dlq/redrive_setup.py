@@ -23,12 +23,12 @@ from window_consumer.kafka.log_writer import LogWriter, PlainWriter, Transaction
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
+from window_consumer.model.errors import MissingTopicError, UsageError
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients
-from window_consumer.plan.feature import RedriveTarget
+from window_consumer.plan.feature import CopyTarget
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.topics.copy_topics import missing_right
+from window_consumer.plan.topics.command_topics import CommandTopics
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.worker import SystemClock
 
@@ -57,7 +57,7 @@ class RedriveJob:
     worker: str
     topics: RedriveTopics
     wishes: RedriveRequest
-    target: RedriveTarget
+    target: CopyTarget
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
 
@@ -79,7 +79,7 @@ class RedriveJob:
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
                 plain = kind(clients.producer, *access, max_batch_bytes=most)
                 open_clients.callback(plain.close)
-                writer = open_clients.enter_context(features.redrive_writer(self.target, plain))
+                writer = open_clients.enter_context(features.copy_writer(self.target, plain))
             reader = open_clients.enter_context(self._reader())
             resolved = Resolved() if wishes.restart else self._resolved(reader)
             letters = open_clients.enter_context(GroupProgress(clients.consumer, *access))
@@ -174,26 +174,15 @@ def redrive_jobs(
             found = search.of(source)
             if found is not None:
                 progress = _group(worker, found, wishes)
-                _check_group(worker, progress, clients)
-                target = RedriveTarget(
-                    loaded, clients, worker.group, found.to.topic, wishes.transactional
+                CommandTopics(loaded, worker, clients.cluster).check_group(progress)
+                target = CopyTarget(
+                    loaded, clients, worker.group, found.to.topic, "redriven", wishes.transactional
                 )
                 jobs.append(RedriveJob(name, found, wishes, target, progress))
     strange = [name for name in topics if name not in seen]
     if strange:
         raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")
     return jobs
-
-
-def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
-    """Raise NotPermittedError if the group is not permitted: a reader would wait for it."""
-    lacks = missing_right(worker.name, "READ", f"group {group}")
-    try:
-        operations = clients.cluster.group(group).operations
-    except NotPermittedError as error:
-        raise NotPermittedError(f"{lacks} ({error})") from error
-    if operations is not None and "READ" not in operations:
-        raise NotPermittedError(lacks)
 
 
 def _sources(loaded: LoadedConfig, worker: WorkerConfig, clients: Clients) -> list[str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Self
 
+from attrs import frozen
 from confluent_kafka import OFFSET_INVALID, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -26,6 +27,16 @@ _CHUNK: Final = 1_000
 _POLL_S: Final = 0.1
 _DEADLINE_S: Final = 60.0
 """A read gives up if no broker answers for this long."""
+
+
+@frozen
+class CommittedMark:
+    """The group's commit for one partition."""
+
+    offset: int
+    """Negative without a commit."""
+    mark: str | None
+    """Its metadata; None without a commit."""
 
 
 class GroupProgress:
@@ -49,7 +60,7 @@ class GroupProgress:
             user_settings, log, group=group, oauth_token=oauth_token, deadline_s=_DEADLINE_S
         )
         self._scan: Scan
-        self._mark = ""
+        self._marks: Mapping[TopicPartition, str] = {}
         self._committed: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> Self:
@@ -65,29 +76,46 @@ class GroupProgress:
         progress was committed with another ``mark``, and if it lies outside the log: the topic was
         recreated, or its log was cut.
         """
-        self._mark = mark
         logs = self._reader.spans(topic)
-        standing = self._standing(logs)
-        self._committed = {name: found for name, (found, _) in standing.items()}
+        standing = self.standing(logs)
         spans = {}
         for name, log in logs.items():
-            found, ours = standing[name]
-            goes_on = not restart and ours and log.first <= found <= log.end
-            spans[name] = Span(found if goes_on else log.first, log.end)
-        self._scan = self._reader.scan(spans)
+            found = standing[name]
+            goes_on = not restart and found.mark == mark and log.first <= found.offset <= log.end
+            spans[name] = Span(found.offset if goes_on else log.first, log.end)
+        self.start(spans, dict.fromkeys(spans, mark))
         return spans
 
-    def _standing(
-        self, names: Collection[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int, bool]]:
-        """Return each partition's commit, and whether it carries our mark."""
+    def standing(self, names: Collection[TopicPartition]) -> dict[TopicPartition, CommittedMark]:
+        """Return the group's commits, which ``check_alone`` compares with later ones."""
+        found = self._standing(names)
+        self._committed = {name: each.offset for name, each in found.items()}
+        return found
+
+    def start(
+        self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
+    ) -> None:
+        """Read these spans from now on; commits carry the partition's mark."""
+        self._marks = marks
+        self._scan = self._reader.scan(spans)
+
+    def claim(
+        self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
+    ) -> None:
+        """Commit where the spans begin, with their marks, before anything is read."""
+        self._commit(
+            [ClientPartition(*name, span.first, marks[name]) for name, span in spans.items()]
+        )
+        self._committed.update({name: span.first for name, span in spans.items()})
+
+    def _standing(self, names: Collection[TopicPartition]) -> dict[TopicPartition, CommittedMark]:
         wanted = [ClientPartition(*name) for name in names]
         consumer = self._reader.consumer
         found = {}
         for each in self._asked(lambda: consumer.committed(wanted, timeout=_DEADLINE_S)):
-            ours = each.offset >= 0 and (each.metadata or "") == self._mark
             name = TopicPartition(each.topic, each.partition)
-            found[name] = (max(each.offset, OFFSET_INVALID), ours)
+            mark = (each.metadata or "") if each.offset >= 0 else None
+            found[name] = CommittedMark(max(each.offset, OFFSET_INVALID), mark)
         return found
 
     def read(self, max_records: int) -> list[Message]:
@@ -109,28 +137,31 @@ class GroupProgress:
     def progress(self) -> list[ClientPartition]:
         """Return the offsets to commit: everything returned so far counts as finished."""
         return [
-            ClientPartition(*name, offset, self._mark)
+            ClientPartition(*name, offset, self._marks[name])
             for name, offset in self._scan.positions.items()
             if offset != self._committed.get(name)
         ]
 
     def check_alone(self) -> None:
         """Raise RunError if another process has moved the group since our last commit."""
-        for name, (offset, _) in self._standing(self._committed).items():
-            if offset != self._committed[name]:
+        for name, found in self._standing(self._committed).items():
+            if found.offset != self._committed[name]:
                 raise RunError(
                     f"{self.group}: the progress of {name} was {self._committed[name]}, and"
-                    f" somebody else has made it {offset}: is the same redrive running twice? stop"
-                    " one of them; its last batch may have been written twice"
+                    f" somebody else has made it {found.offset}: is the same command running twice?"
+                    " stop one of them; its last batch may have been written twice"
                 )
 
     def commit(self) -> None:
         """Commit the progress and wait for the answer."""
         offsets = self.progress()
         if offsets:
-            consumer = self._reader.consumer
-            self._asked(lambda: consumer.commit(offsets=offsets, asynchronous=False) or [])
+            self._commit(offsets)
             self.committed()
+
+    def _commit(self, offsets: list[ClientPartition]) -> None:
+        consumer = self._reader.consumer
+        self._asked(lambda: consumer.commit(offsets=offsets, asynchronous=False) or [])
 
     def committed(self) -> None:
         """Record that ``progress`` was committed, for example with a transaction."""

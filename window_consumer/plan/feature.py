@@ -82,15 +82,17 @@ class AclRule:
 
 
 @frozen
-class RedriveTarget:
-    """A topic that a redrive writes to."""
+class CopyTarget:
+    """A topic that a redrive or a replay writes to."""
 
     loaded: LoadedConfig
     clients: Clients
     group: str
-    """The consumer group whose dead letters go back."""
+    """The consumer group whose records are called again."""
     topic: str
-    transactional: bool
+    becomes: Literal["redriven", "replayed"]
+    """What the trace and the audit call the copies."""
+    transactional: bool = False
 
 
 class RunningFeature:
@@ -239,11 +241,11 @@ class Feature:
         del plan, sockets, pages
         return nullcontext()
 
-    # ---- a redrive
+    # ---- a redrive, a replay
 
-    def redrive_writer(
-        self, target: RedriveTarget, writer: LogWriter
+    def copy_writer(
+        self, target: CopyTarget, writer: LogWriter
     ) -> AbstractContextManager[LogWriter]:
-        """Return the writer of a redrive, around ``writer``."""
+        """Return the writer of a redrive or a replay, around ``writer``."""
         del target
         return nullcontext(writer)

@@ -21,9 +21,9 @@ from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import (
     AclRule,
     AppStart,
+    CopyTarget,
     Feature,
     Pages,
-    RedriveTarget,
     RunningFeature,
 )
 from window_consumer.plan.preflight import Prepared, PreparedWorker
@@ -200,9 +200,9 @@ class FeatureList:
             yield on_replica_end
 
     @contextmanager
-    def redrive_writer(self, target: RedriveTarget, writer: LogWriter) -> Iterator[LogWriter]:
-        """Yield the writer of a redrive, around ``writer``."""
+    def copy_writer(self, target: CopyTarget, writer: LogWriter) -> Iterator[LogWriter]:
+        """Yield the writer of a redrive or a replay, around ``writer``."""
         with ExitStack() as stack:
             for each in self.each:
-                writer = stack.enter_context(each.redrive_writer(target, writer))
+                writer = stack.enter_context(each.copy_writer(target, writer))
             yield writer

@@ -14,7 +14,7 @@ from window_consumer.plan.feature import AclRule
 def rights_of(
     worker: WorkerConfig, sources: Sequence[str], *, create: bool, dead_letters: bool
 ) -> Iterator[AclRule]:
-    """Yield what one worker needs, then what ``dlq`` commands need beyond that.
+    """Yield what one worker needs, then what ``replay`` and ``dlq`` need beyond that.
 
     ``create`` is ``topics.create``; ``dead_letters`` says whether the worker writes any.
     """
@@ -28,6 +28,7 @@ def rights_of(
     yield AclRule(
         "topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True
     )
+    yield AclRule("group", f"{prefix}replay.", ("READ",), "replay: its progress", is_prefix=True)
     if dead_letters:
         progress = f"{prefix}redrive."
         limits = ("DESCRIBE_CONFIGS",)

@@ -32,6 +32,8 @@ class Step(StrEnum):
     """It entered a worker's window."""
     REDRIVEN = "redriven"
     """It was received after a manual redrive."""
+    REPLAYED = "replayed"
+    """A replay's copy of it was received."""
     FAILED = "failed"
     """A call of its handler failed; status says what follows."""
     PROCESSED = "processed"

@@ -6,6 +6,7 @@ are marked. The order and number of times in which events arrive do not matter.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ _ON_THE_WAY: Final[dict[str, int]] = {
     Step.SEND_FAILED: 0,
     Step.RECEIVED: 1,
     Step.REDRIVEN: 2,
+    Step.REPLAYED: 2,
 }
 _AMONG_EQUALS: Final[dict[str, int]] = {
     **_ON_THE_WAY,
@@ -79,7 +81,12 @@ class JourneyBranch:
     @property
     def redrives(self) -> int:
         """Return the number of manual redrives."""
-        return len({hop.place for hop in self.hops for stop in hop.stops if _is_redriven(stop)})
+        return sum(_has(hop, Step.REDRIVEN) for hop in self.hops)
+
+    @property
+    def replays(self) -> int:
+        """Return the number of replays."""
+        return sum(_has(hop, Step.REPLAYED) for hop in self.hops)
 
 
 @frozen
@@ -154,11 +161,20 @@ def _places(events: Sequence[TraceEvent]) -> list[_Hop]:
 def _by_cause(hops: Sequence[_Hop]) -> list[_Hop]:
     """Order a group's hops by their attempt numbers, which increase regardless of clocks.
 
-    Hops without a known call are ordered by time.
+    They begin anew with each replay. Hops without a known call are ordered by time.
     """
     timed = sorted(hops, key=lambda hop: (not _is_source(hop), hop[2][0].time_us, hop[1][0]))
+    replays = sorted(
+        event.time_us for hop in hops for event in hop[2] if event.step == Step.REPLAYED
+    )
     called = [hop for hop in timed if _attempt(hop) is not None]
-    called.sort(key=lambda hop: (not _is_source(hop), _attempt(hop)))
+    called.sort(
+        key=lambda hop: (
+            not _is_source(hop),
+            bisect_right(replays, hop[2][-1].time_us) if replays else 0,
+            _attempt(hop),
+        )
+    )
     return [hop if _attempt(hop) is None else called.pop(0) for hop in timed]
 
 
@@ -222,8 +238,8 @@ def _stops(passage: Passage) -> Iterable[Stop]:
             yield from hop.stops
 
 
-def _is_redriven(stop: Stop) -> bool:
-    return stop.event.step == Step.REDRIVEN
+def _has(hop: JourneyHop, step: Step) -> bool:
+    return any(stop.event.step == step for stop in hop.stops)
 
 
 def _begin(event: TraceEvent) -> int:

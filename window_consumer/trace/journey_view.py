@@ -109,6 +109,7 @@ def _way(way: JourneyBranch) -> dict[str, Any]:
         "went_wrong": way.went_wrong,
         "attempts": way.attempts,
         "redrives": way.redrives,
+        "replays": way.replays,
         "hops": [_hop(hop) for hop in way.hops],
     }
 

@@ -51,6 +51,7 @@ function way(each) {
   const about = [...each.handlers.map((name) => `handler ${name}`), ...each.apps];
   if (each.attempts) about.push(plural(each.attempts, "attempt"));
   if (each.redrives) about.push(`put back ${plural(each.redrives, "time")}`);
+  if (each.replays) about.push(`replayed ${plural(each.replays, "time")}`);
   const state = each.went_wrong ? "bad" : each.end ? "good" : "warn";
   return make("section", { cls: "way" },
     make("h3", {}, `group ${each.group}`, make("span", { cls: `chip ${state}`, text: each.end ?? "not finished" }), make("span", { cls: "about", text: about.join(" · ") })),

@@ -35,6 +35,7 @@ _TERMS: Final = {
     for term in (
         CountTier.PRODUCED,
         CountTier.REDRIVEN,
+        CountTier.REPLAYED,
         *LEAVING,
         CountTier.GONE,
         CountTier.UNKNOWN,

@@ -17,7 +17,9 @@ from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.protocols import Copy
 
-_GOES_ALONG = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
+_GOES_ALONG = names.KeptHeaders(
+    (names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST, names.REPLAY}
+)
 
 
 @frozen

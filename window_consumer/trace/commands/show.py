@@ -33,6 +33,7 @@ _STYLES: Final[dict[str, str]] = {
     str(Step.FAILED): "yellow",
     str(Step.SEND_FAILED): "bold red",
     str(Step.REDRIVEN): "cyan",
+    str(Step.REPLAYED): "cyan",
     **{row.step: _STYLES_OF_ENDS[row.end] for row in OUTCOMES if row.end != "good"},
 }
 _STEP_WIDTH: Final = max(len(step) for step in Step)
@@ -97,6 +98,8 @@ def _way(way: JourneyBranch) -> Text:
         about.append(f"{way.attempts} attempt" + "s" * (way.attempts > 1))
     if way.redrives:
         about.append(f"put back {way.redrives} time" + "s" * (way.redrives > 1))
+    if way.replays:
+        about.append(f"replayed {way.replays} time" + "s" * (way.replays > 1))
     title.append("  " + " · ".join(map(printable_line, about)))
     style = "bold red" if way.went_wrong else "green" if way.end else "yellow"
     return title.append("  " + (way.end or "not finished"), style)

@@ -74,10 +74,11 @@ class BatchBuilder:
         messages = notes[0].messages if len(notes) == 1 else list(_messages(notes))
         columns = self._columns(group, notes, messages)
         made = [Written(self._encoded(group, len(messages), columns), len(messages))]
-        if group.may_be_redriven:
-            group = evolve(group, step=Step.REDRIVEN, may_be_redriven=False)
-            back = [found for each in notes if (found := _back(group, each)) is not None]
-            made += self.batches(group, back) if back else []
+        if group.may_be_put_back:
+            for step in (Step.REDRIVEN, Step.REPLAYED):
+                put_back = evolve(group, step=step, may_be_put_back=False)
+                back = [found for each in notes if (found := _back(put_back, each)) is not None]
+                made += self.batches(put_back, back) if back else []
         return made
 
     def _columns(
@@ -208,13 +209,15 @@ def _short(value: bytes | None) -> str | None:
 
 
 def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
-    """Return a note of the redriven records of a note; None without any."""
+    """Return a note of a note's records that a redrive or a replay has written; None without any.
+
+    A redriven record may have been replayed before, and then is none of a replay.
+    """
     given = map(type(note.messages[0]).headers, note.messages)
-    found = [
-        index
-        for index, pairs in enumerate(given)
-        if pairs and header_values.count(dict(pairs).get(headers.REDRIVES))
-    ]
+    is_back = _is_redriven if group.step is Step.REDRIVEN else _is_replayed
+    if is_back is _is_replayed and not group.is_copy:
+        return None
+    found = [index for index, pairs in enumerate(given) if pairs and is_back(dict(pairs))]
     if not found:
         return None
     times = note.time_us
@@ -223,6 +226,14 @@ def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
         [note.messages[index] for index in found],
         [times[index] for index in found] if isinstance(times, Sequence) else times,
     )
+
+
+def _is_redriven(pairs: Mapping[str, bytes | None]) -> bool:
+    return bool(header_values.count(pairs.get(headers.REDRIVES)))
+
+
+def _is_replayed(pairs: Mapping[str, bytes | None]) -> bool:
+    return headers.REPLAY in pairs and not _is_redriven(pairs)
 
 
 def _trace_and_span(value: bytes | None) -> tuple[str, str] | None:

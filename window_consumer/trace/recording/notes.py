@@ -45,8 +45,8 @@ class EventGroup:
     error_fingerprint: str | None = None
     is_copy: bool = False
     """The records are the group's own copies: their headers name their origin."""
-    may_be_redriven: bool = False
-    """Records with a redrive header also get a ``redriven`` event."""
+    may_be_put_back: bool = False
+    """Records that a redrive or a replay has written also get an event of that."""
 
 
 class TraceNote(NamedTuple):

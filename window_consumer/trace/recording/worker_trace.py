@@ -140,7 +140,7 @@ class ConsumerTrace(Observer):
             attempt=attempt,
             handler=handler,
             is_copy=known.retry_level.is_copy,
-            may_be_redriven=step is Step.RECEIVED and known.retry_level.level is None,
+            may_be_put_back=step is Step.RECEIVED and known.retry_level.level is None,
         )
 
     def _handler(self, slice_: Slice | None) -> str:

@@ -1,0 +1,1 @@
+"""Replay and rewind: their rules, and the commands on the embedded broker and on Kafka."""

@@ -1,0 +1,242 @@
+"""One replay: its range, the run that it goes on with, and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from uuid import uuid4
+
+from attrs import define, field, frozen
+
+from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.log_writer import PlainWriter
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.conditions.expressions import Expression
+from window_consumer.model.errors import RunError
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.feature import CopyTarget
+from window_consumer.plan.feature_list import FeatureList
+from window_consumer.replay.conditions import holds
+from window_consumer.replay.copies import ReplayCopies, ReplayTarget
+from window_consumer.replay.ranges import (
+    Ranges,
+    ReplayRange,
+    RunMark,
+    Selection,
+    WantedIds,
+    planned,
+    unfinished,
+)
+from window_consumer.replay.replay import Replay, ReplayCounts, ReplayRules
+from window_consumer.runtime.worker import SystemClock
+
+_BATCH_BYTES = 1_000_000
+"""librdkafka's default of batch.size."""
+
+
+@frozen
+class ReplayRequest:
+    """The user's options for a replay."""
+
+    selection: Selection
+    name: str
+    """The selection as it was written: a replay of the same name resumes."""
+    where: Expression | None = None
+    rate: float | None = None
+    dry_run: bool = False
+    new_ids: bool = False
+    restart: bool = False
+
+
+@define
+class ReplayJob:
+    """The range of one topic. Owner: one thread."""
+
+    worker: WorkerConfig
+    request: ReplayRequest
+    loaded: LoadedConfig
+    clients: Clients
+    source: Topic
+    entry: str
+    entry_partitions: int
+    max_message_bytes: int
+    """The limit of the entry topic, if the cluster reports it."""
+    group: str
+    """The consumer group that holds the progress: named after topic, selection and condition."""
+    run: str = ""
+    """The name of the run, in the header of its copies."""
+    resumed: bool = False
+    ranges: Ranges = field(factory=dict)
+    counts: ReplayCounts = field(factory=ReplayCounts)
+    deleted: dict[int, list[Span]] = field(factory=dict)
+    """What retention has taken away of the range, by partition."""
+    missing_ids: list[str] = field(factory=list)
+    complete: bool = False
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the source topic; empty if the cluster does not tell it."""
+        return self.source.topic_id or ""
+
+    def plan(self) -> None:
+        """Find the range, or that of a run that was cut short. Raises UsageError."""
+        with self._reader() as reader, self._progress() as progress:
+            self._resume_or_begin(reader, progress)
+
+    def _resume_or_begin(self, reader: TopicReader, progress: GroupProgress) -> None:
+        logs = reader.spans(self.source.name)
+        left = {}
+        if not self.request.restart:
+            commits = (
+                (name, each.offset, RunMark.parse(each.mark))
+                for name, each in progress.standing(logs).items()
+            )
+            left = unfinished(commits, self.topic_id)
+        if left:
+            self.resumed = True
+            self.run = next(mark.run for _, mark in left.values())
+            self.ranges = {
+                name: _after(Span(offset, mark.span.end), logs[name])
+                for name, (offset, mark) in left.items()
+                if name in logs
+            }
+        else:
+            now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
+            self.run = f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
+            self.ranges = self._planned(reader, logs)
+        for name, each in self.ranges.items():
+            if each.deleted is not None:
+                self.deleted[name.partition] = [each.deleted]
+
+    def _planned(self, reader: TopicReader, logs: Mapping[TopicPartition, Span]) -> Ranges:
+        selection = self.request.selection
+        first, last = selection.from_ms, selection.to_ms
+        begins = {} if first is None else self._offsets_at(reader, logs, first)
+        ends = {} if last is None else self._offsets_at(reader, logs, last)
+        return planned(selection, self.source.name, logs, begins, ends)
+
+    def _offsets_at(
+        self, reader: TopicReader, logs: Mapping[TopicPartition, Span], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition whose record is at least this recent."""
+        found = reader.offsets_at(list(logs), time_ms)
+        silent = {name: logs[name] for name, at in found.items() if at is None and logs[name].count}
+        ends = {name: Span(span.end - 1, span.end) for name, span in silent.items()}
+        if any(_is_since(each, time_ms) for each in chain.from_iterable(reader.read(ends))):
+            # The embedded broker cannot look times up, and its logs are small.
+            found |= _searched(reader, silent, time_ms)
+        return {name: logs[name].end if at is None else at for name, at in found.items()}
+
+    def replay(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
+        """Copy the range; ``complete`` says whether all of it was. Raises what fails."""
+        clients = self.clients
+        spans = {name: each.span for name, each in self.ranges.items()}
+        marks = {name: str(RunMark(self.topic_id, self.run, span)) for name, span in spans.items()}
+        ids = WantedIds(self.request.selection.ids, self.source.name)
+        with ExitStack() as opened:
+            reader = opened.enter_context(self._reader())
+            progress = opened.enter_context(self._progress())
+            progress.standing(list(spans))
+            writer = None
+            if not self.request.dry_run:
+                access = (self.group, clients.log, clients.oauth_token)
+                most = min(_BATCH_BYTES, self.max_message_bytes)
+                plain = PlainWriter(clients.producer, *access, max_batch_bytes=most)
+                opened.callback(plain.close)
+                target = CopyTarget(self.loaded, clients, self.worker.group, self.entry, "replayed")
+                writer = opened.enter_context(features.copy_writer(target, plain))
+                progress.claim(spans, marks)
+            progress.start(spans, marks)
+            replay = Replay(
+                rules=ReplayRules(
+                    spans={name.partition: span for name, span in spans.items()},
+                    copy=ReplayCopies(self._target()).copy,
+                    matches=self._condition(ids),
+                    rate=self.request.rate,
+                ),
+                records=progress,
+                outlet=writer,
+                finish=(lambda: None) if writer is None else partial(writer.finish, progress),
+                log_firsts=partial(_log_firsts, reader, self.source.name),
+                clock=SystemClock(),
+                counts=self.counts,
+                deleted=self.deleted,
+            )
+            self.complete = replay.run(stop_asked=stop_asked)
+        self._check_same_topic()
+        if self.complete and not self.resumed:
+            self.missing_ids = ids.missing()
+
+    def _check_same_topic(self) -> None:
+        now = self.clients.cluster.topics([self.source.name]).get(self.source.name)
+        if now is None or now.topic_id != self.source.topic_id:
+            raise RunError(
+                f"{self.source.name} was deleted or made anew while its records were copied: what"
+                " was copied stays; start over with --restart"
+            )
+
+    def _target(self) -> ReplayTarget:
+        return ReplayTarget(
+            source=self.source.name,
+            topic_id=self.topic_id,
+            entry=self.entry,
+            partitions=self.entry_partitions,
+            group=self.worker.group,
+            run=self.run,
+            new_ids=self.request.new_ids,
+        )
+
+    def _condition(self, ids: WantedIds) -> Callable[[Message], bool] | None:
+        where, now_ms = self.request.where, SystemClock().wall_ms()
+        wants_ids = bool(self.request.selection.ids)
+        if where is None:
+            return ids.__contains__ if wants_ids else None
+        fits = partial(_holds, where, now_ms)
+        return (lambda each: each in ids and fits(each)) if wants_ids else fits
+
+    def _reader(self) -> TopicReader:
+        clients = self.clients
+        return TopicReader(
+            clients.consumer, clients.log, group=self.group, oauth_token=clients.oauth_token
+        )
+
+    def _progress(self) -> GroupProgress:
+        clients = self.clients
+        return GroupProgress(clients.consumer, self.group, clients.log, clients.oauth_token)
+
+
+def _after(left: Span, log: Span) -> ReplayRange:
+    """Return what is left of a run that was cut short, and what has been deleted since."""
+    first = max(left.first, log.first)
+    lost = Span(left.first, min(first, left.end))
+    return ReplayRange(Span(min(first, left.end), left.end), lost if lost.count else None)
+
+
+def _searched(
+    reader: TopicReader, logs: Mapping[TopicPartition, Span], time_ms: int
+) -> dict[TopicPartition, int | None]:
+    found: dict[TopicPartition, int | None] = dict.fromkeys(logs)
+    for message in chain.from_iterable(reader.read(logs)):
+        name = TopicPartition(message.topic(), message.partition())
+        if found[name] is None and _is_since(message, time_ms):
+            found[name] = message.offset()
+    return found
+
+
+def _is_since(message: Message, time_ms: int) -> bool:
+    kind, milliseconds = message.timestamp()
+    return kind != TIMESTAMP_NOT_AVAILABLE and bool(milliseconds >= time_ms)
+
+
+def _log_firsts(reader: TopicReader, topic: str) -> dict[int, int]:
+    return {name.partition: span.first for name, span in reader.spans(topic).items()}
+
+
+def _holds(where: Expression, now_ms: int, message: Message) -> bool:
+    return holds(where, message, now_ms)

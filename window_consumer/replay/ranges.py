@@ -1,0 +1,176 @@
+"""Which offsets a replay copies: pure planning, from what the user selects and what a log holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.kafka.topic_reader import Span
+from window_consumer.model.errors import UsageError
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record_identity import given_id, id_text
+
+_PLACE: Final = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
+
+
+@frozen
+class Selection:
+    """What the user selects; exactly one of ``from_ms``, ``offsets`` and ``ids`` is set."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    """Exclusive, like ``from_ms`` in milliseconds since 1970; None is the present end."""
+    offsets: Mapping[int, int] = field(factory=dict)
+    """The first offset of each partition that is wanted."""
+    ids: frozenset[str] = frozenset()
+
+
+@frozen
+class ReplayRange:
+    """The offsets of one partition that are copied, and those that retention has taken away."""
+
+    span: Span
+    deleted: Span | None = None
+
+
+Ranges = Mapping[TopicPartition, ReplayRange]
+
+
+def planned(
+    selection: Selection,
+    topic: str,
+    logs: Mapping[TopicPartition, Span],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> Ranges:
+    """Return the range of each partition of a topic that is wanted.
+
+    ``begins`` and ``ends`` are the first offsets at or after the two times, where these are given.
+    Raises UsageError for a partition that the topic does not have.
+    """
+    if selection.offsets:
+        firsts = _by_offset(selection, topic, logs)
+    elif selection.ids:
+        firsts = WantedIds(selection.ids, topic).spans(logs)
+    else:
+        firsts = {name: Span(begins[name], log.end) for name, log in logs.items()}
+    found = {}
+    for name, wanted in firsts.items():
+        log = logs[name]
+        end = min(wanted.end, ends.get(name, log.end))
+        first = max(wanted.first, log.first)
+        lost = Span(wanted.first, min(log.first, end))
+        if selection.from_ms is not None:
+            # Nobody knows the times of what is gone: it may have been of the range.
+            lost = Span(0, log.first if first == log.first else 0)
+        found[name] = ReplayRange(Span(first, max(first, end)), lost if lost.count else None)
+    return found
+
+
+def _by_offset(
+    selection: Selection, topic: str, logs: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, Span]:
+    found = {}
+    for partition, offset in selection.offsets.items():
+        log = logs.get(name := TopicPartition(topic, partition))
+        if log is None:
+            raise UsageError(
+                f"--from-offset {partition}:{offset}: {topic} has no partition {partition}, only 0"
+                f" to {len(logs) - 1}"
+            )
+        found[name] = Span(offset, log.end)
+    return found
+
+
+@define
+class WantedIds:
+    """Records by their ids: ``topic/partition/offset``, or what ``wc-id`` says."""
+
+    _ids: frozenset[str]
+    _topic: str
+    _places: dict[tuple[int, int], str] = field(init=False)
+    _others: frozenset[str] = field(init=False)
+    found: set[str] = field(init=False, factory=set)
+    """Those that were seen in the topic."""
+
+    def __attrs_post_init__(self) -> None:
+        self._places = {}
+        for each in self._ids:
+            match = _PLACE.fullmatch(each)
+            if match is not None and match[1] == self._topic:
+                self._places[int(match[2]), int(match[3])] = each
+        self._others = self._ids - set(self._places.values())
+
+    def spans(self, logs: Mapping[TopicPartition, Span]) -> dict[TopicPartition, Span]:
+        """Return where to look: from the first to the last place, or everywhere for other ids."""
+        if self._others:
+            return dict(logs)
+        by_partition: dict[int, list[int]] = {}
+        for partition, offset in self._places:
+            by_partition.setdefault(partition, []).append(offset)
+        return {
+            name: Span(max(log.first, min(offsets)), min(log.end, max(offsets) + 1))
+            for name, log in logs.items()
+            if (offsets := by_partition.get(name.partition))
+        }
+
+    def __contains__(self, message: Message) -> bool:
+        """Return whether a record of the topic is wanted, and keep in mind that it was seen."""
+        known = self._places.get((message.partition(), message.offset()))
+        if known is None and self._others:
+            given = given_id(message.headers())
+            text = None if given is None else id_text(given)
+            known = text if text in self._others else None
+        if known is None:
+            return False
+        self.found.add(known)
+        return True
+
+    def missing(self) -> list[str]:
+        """Return the ids that were not seen, sorted."""
+        return sorted(self._ids - self.found)
+
+
+@frozen
+class RunMark:
+    """What a commit of the progress says about a replay: it goes on with the same range."""
+
+    topic_id: str
+    run: str
+    span: Span
+
+    def __str__(self) -> str:
+        return f"{_VERSION}.{self.topic_id}.{self.run}.{self.span.first}.{self.span.end}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> RunMark | None:
+        """Return the mark that a commit carries, None for other metadata."""
+        parts = (text or "").split(".")
+        if len(parts) != _PARTS or parts[0] != _VERSION or not (parts[3] + parts[4]).isdigit():
+            return None
+        return cls(parts[1], parts[2], Span(int(parts[3]), int(parts[4])))
+
+
+_VERSION: Final = "wcp1"
+_PARTS: Final = 5
+
+
+def unfinished(
+    commits: Iterable[tuple[TopicPartition, int, RunMark | None]], topic_id: str
+) -> dict[TopicPartition, tuple[int, RunMark]]:
+    """Return position and mark of each partition of a run that was cut short; empty without one.
+
+    The latest run counts. One of an earlier topic of the same name is over.
+    """
+    marked = [
+        (name, offset, mark)
+        for name, offset, mark in commits
+        if mark is not None and mark.topic_id == topic_id
+    ]
+    latest = max((mark.run for _, _, mark in marked), default="")
+    run = {name: (offset, mark) for name, offset, mark in marked if mark.run == latest}
+    is_over = all(offset >= mark.span.end for offset, mark in run.values())
+    return {} if is_over else run

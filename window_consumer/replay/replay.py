@@ -1,0 +1,202 @@
+"""Copies a range in batches, and holds the rules for that.
+
+For each batch: read, write the copies and wait for their acks, commit the progress. So everything
+that is committed was written before, and a killed process repeats at most one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from attrs import define, field, frozen
+
+from window_consumer.kafka.topic_reader import Span
+from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.protocols import Clock, Copy
+from window_consumer.model.record import Message
+from window_consumer.model.record_identity import RecordOrigin
+from window_consumer.runtime.pace import Pace
+
+BATCH_RECORDS = 5_000
+"""A killed run repeats at most this many, as a redrive does."""
+
+_BATCH_BYTES = 32 * 1024**2
+"""A batch with large values ends here, because its copies are held until they are acked."""
+
+_CHUNK_RECORDS = 1_000
+"""Records are read and sent in chunks of this size, which fit the processor's cache."""
+
+_PACED_BATCH_S = 0.5
+"""With a rate, a batch holds what is due in this time: few commits, and few records twice."""
+
+_PACED_CHUNK_S = 0.02
+"""With a rate, copies are sent each time that so much has become due."""
+
+_ASK_S = 1.0
+"""How often the log's beginning is asked for at most, where offsets are missing."""
+
+_REASONS_KEPT = 10
+"""How many records that could not be copied are named; the others are only counted."""
+
+
+class RecordStream(Protocol):
+    """The records of the range, from where the last run stopped."""
+
+    def read(self, max_records: int) -> Sequence[Message]:
+        """Return up to ``max_records`` of the next ones; empty at the end."""
+
+    def check_alone(self) -> None:
+        """Raise if another process commits the same progress."""
+
+
+class ReplayOutlet(Protocol):
+    """The destination of copies."""
+
+    def send(self, copies: Sequence[Copy]) -> None:
+        """Send copies without waiting; may be called several times per batch."""
+
+    def acks(self) -> Mapping[int, PublishFailedError]:
+        """Wait for all acks; return the indices of copies that are too large, with their errors."""
+
+
+@frozen
+class ReplayRules:
+    """Which records are copied, and how fast."""
+
+    spans: Mapping[int, Span]
+    """What is left to copy, by partition."""
+    copy: Callable[[Message], Copy]
+    matches: Callable[[Message], bool] | None = None
+    """None copies all records of the range."""
+    rate: float | None = None
+    """Records per second; None for no limit."""
+
+
+@define
+class ReplayCounts:
+    """Counts of the records that were read, by result."""
+
+    read: int = 0
+    replayed: int = 0
+    """Copied; in a dry run, those that would be."""
+    not_matching: int = 0
+    refused: int = 0
+    """Skipped because the broker rejects the copy as too large."""
+    reasons: list[str] = field(factory=list)
+    """Why the first few were refused."""
+
+
+@define
+class Replay:
+    """Copies the range of one topic. Owner: one thread."""
+
+    rules: ReplayRules
+    records: RecordStream
+    outlet: ReplayOutlet | None
+    """None makes a dry run: nothing is written or committed."""
+    finish: Callable[[], None]
+    """Commits the progress of ``records``."""
+    log_firsts: Callable[[], Mapping[int, int]]
+    """Asks for the first offset that each partition's log still has."""
+    clock: Clock
+    counts: ReplayCounts = field(factory=ReplayCounts)
+    deleted: dict[int, list[Span]] = field(factory=dict)
+    """What retention has taken away while this ran, by partition."""
+    _expected: dict[int, int] = field(init=False)
+    """The offset after the last record of each partition."""
+    _gaps: list[tuple[int, Span]] = field(init=False, factory=list)
+    _asked_at: float = field(init=False, default=float("-inf"))
+
+    def __attrs_post_init__(self) -> None:
+        self._expected = {number: span.first for number, span in self.rules.spans.items()}
+
+    def run(self, *, stop_asked: Callable[[], bool] = lambda: False) -> bool:
+        """Copy all records; return True at the end, False if a stop was requested first.
+
+        Raises WindowConsumerError on a failure. Committed progress stays, and the next run resumes
+        there.
+        """
+        pace = Pace(None if self.outlet is None else self.rules.rate, self.clock)
+        while not stop_asked():
+            if not self._batch(pace, stop_asked):
+                self._name_deleted(self._rest())
+                return True
+        return False
+
+    def _batch(self, pace: Pace, stop_asked: Callable[[], bool]) -> bool:
+        """Copy a batch and commit; return False at the end of the range."""
+        most = left = pace.share(_PACED_BATCH_S, BATCH_RECORDS)
+        chunk_records = pace.share(_PACED_CHUNK_S, _CHUNK_RECORDS)
+        sent: list[Message] = []
+        size, is_over = 0, False
+        while left > 0 and size < _BATCH_BYTES and not stop_asked():
+            chunk = self.records.read(min(chunk_records, left))
+            if not chunk:
+                is_over = True
+                break
+            left -= len(chunk)
+            size += sum(map(len, chunk))
+            chosen = self._chosen(chunk)
+            sent += chosen
+            if self.outlet is not None:
+                self.outlet.send(list(map(self.rules.copy, chosen)))
+            pace.wait(len(chosen), stop_asked)
+        refused = 0
+        if self.outlet is not None:
+            refused = self._refused(self.outlet, sent)
+            self.records.check_alone()
+            self.finish()
+        self.counts.read += most - left
+        self.counts.replayed += len(sent) - refused
+        if self._gaps and self.clock.now() - self._asked_at >= _ASK_S:
+            self._name_deleted(self._gaps)
+        return not is_over
+
+    def _chosen(self, chunk: Sequence[Message]) -> Sequence[Message]:
+        """Return the selected records, and look for offsets that are missing."""
+        expected, matches = self._expected, self.rules.matches
+        for message in chunk:
+            number, offset = message.partition(), message.offset()
+            if offset != expected[number]:
+                self._found_gap(message.topic(), number, offset)
+            expected[number] = offset + 1
+        chosen = chunk if matches is None else list(filter(matches, chunk))
+        self.counts.not_matching += len(chunk) - len(chosen)
+        return chosen
+
+    def _found_gap(self, topic: str, number: int, offset: int) -> None:
+        expected = self._expected[number]
+        if offset < expected:
+            raise RunError(
+                f"{topic}/{number}: offset {offset} came after {expected - 1}: the topic was made"
+                " anew, or its log was cut; what was copied stays, start over with --restart"
+            )
+        self._gaps.append((number, Span(expected, offset)))
+
+    def _rest(self) -> list[tuple[int, Span]]:
+        ends = self.rules.spans.items()
+        left = [(number, Span(self._expected[number], span.end)) for number, span in ends]
+        return [*self._gaps, *left]
+
+    def _name_deleted(self, gaps: Sequence[tuple[int, Span]]) -> None:
+        """Keep the gaps before the log's beginning; others come from compaction and markers."""
+        if any(span.count for _, span in gaps):
+            firsts = self.log_firsts()
+            self._asked_at = self.clock.now()
+            for number, span in gaps:
+                lost = Span(span.first, min(span.end, firsts.get(number, 0)))
+                if lost.count:
+                    self.deleted.setdefault(number, []).append(lost)
+        self._gaps.clear()
+
+    def _refused(self, outlet: ReplayOutlet, sent: Sequence[Message]) -> int:
+        """Wait for a batch's acks; return how many copies were refused, and name some of them."""
+        refused, counts = outlet.acks(), self.counts
+        counts.refused += len(refused)
+        for index, failure in refused.items():
+            if len(counts.reasons) < _REASONS_KEPT:
+                each = sent[index]
+                place = RecordOrigin(each.topic(), each.partition(), each.offset())
+                counts.reasons.append(f"{place}: {failure}")
+        return len(refused)

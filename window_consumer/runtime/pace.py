@@ -1,0 +1,40 @@
+"""Keeps commands that copy records to a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from window_consumer.model.protocols import Clock
+
+_CATCH_UP_S = 1.0
+"""A run that falls behind its rate catches up on at most this much time."""
+
+_CHECK_S = 0.2
+"""The longest time until a stop request is noticed."""
+
+
+@define
+class Pace:
+    """A rate in records per second; None for no limit. Owner: one thread."""
+
+    rate: float | None
+    clock: Clock
+    _due: float = field(init=False)
+
+    @_due.default
+    def _now(self) -> float:
+        return self.clock.now()
+
+    def share(self, seconds: float, most: int) -> int:
+        """Return how many records are due in a time, at least one and at most ``most``."""
+        return most if self.rate is None else max(1, min(most, round(self.rate * seconds)))
+
+    def wait(self, done: int, stop_asked: Callable[[], bool]) -> None:
+        """Wait until the next record is due after so many more; returns early for a stop."""
+        if self.rate is None:
+            return
+        self._due = max(self._due, self.clock.now() - _CATCH_UP_S) + done / self.rate
+        while (left := self._due - self.clock.now()) > 0 and not stop_asked():
+            self.clock.sleep(min(_CHECK_S, left))
