@@ -50,6 +50,7 @@ MAY_READ_IT = {
     "dlq/commands/purge.py": {"time", "fromtimestamp"},
     "dlq/commands/show.py": {"fromtimestamp"},
     "replay/commands/options.py": {"time"},
+    "replay/commands/rewind.py": {"fromtimestamp"},
     "replay/job.py": {"fromtimestamp"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something

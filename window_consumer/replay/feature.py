@@ -14,5 +14,8 @@ class ReplayFeature(Feature):
 
     name = "replay"
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"replay": "window_consumer.replay.commands.replay:replay_command"}
+        {
+            "replay": "window_consumer.replay.commands.replay:replay_command",
+            "rewind": "window_consumer.replay.commands.rewind:rewind_command",
+        }
     )

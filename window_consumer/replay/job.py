@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from uuid import uuid4
 
 from attrs import define, field, frozen
@@ -18,12 +17,13 @@ from window_consumer.kafka.log_writer import PlainWriter
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import RunError
-from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.feature import CopyTarget
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.replay.conditions import holds
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget
+from window_consumer.replay.log_times import offsets_at
 from window_consumer.replay.ranges import (
     Ranges,
     ReplayRange,
@@ -117,21 +117,9 @@ class ReplayJob:
     def _planned(self, reader: TopicReader, logs: Mapping[TopicPartition, Span]) -> Ranges:
         selection = self.request.selection
         first, last = selection.from_ms, selection.to_ms
-        begins = {} if first is None else self._offsets_at(reader, logs, first)
-        ends = {} if last is None else self._offsets_at(reader, logs, last)
+        begins = {} if first is None else offsets_at(reader, logs, first)
+        ends = {} if last is None else offsets_at(reader, logs, last)
         return planned(selection, self.source.name, logs, begins, ends)
-
-    def _offsets_at(
-        self, reader: TopicReader, logs: Mapping[TopicPartition, Span], time_ms: int
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition whose record is at least this recent."""
-        found = reader.offsets_at(list(logs), time_ms)
-        silent = {name: logs[name] for name, at in found.items() if at is None and logs[name].count}
-        ends = {name: Span(span.end - 1, span.end) for name, span in silent.items()}
-        if any(_is_since(each, time_ms) for each in chain.from_iterable(reader.read(ends))):
-            # The embedded broker cannot look times up, and its logs are small.
-            found |= _searched(reader, silent, time_ms)
-        return {name: logs[name].end if at is None else at for name, at in found.items()}
 
     def replay(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
         """Copy the range; ``complete`` says whether all of it was. Raises what fails."""
@@ -216,22 +204,6 @@ def _after(left: Span, log: Span) -> ReplayRange:
     first = max(left.first, log.first)
     lost = Span(left.first, min(first, left.end))
     return ReplayRange(Span(min(first, left.end), left.end), lost if lost.count else None)
-
-
-def _searched(
-    reader: TopicReader, logs: Mapping[TopicPartition, Span], time_ms: int
-) -> dict[TopicPartition, int | None]:
-    found: dict[TopicPartition, int | None] = dict.fromkeys(logs)
-    for message in chain.from_iterable(reader.read(logs)):
-        name = TopicPartition(message.topic(), message.partition())
-        if found[name] is None and _is_since(message, time_ms):
-            found[name] = message.offset()
-    return found
-
-
-def _is_since(message: Message, time_ms: int) -> bool:
-    kind, milliseconds = message.timestamp()
-    return kind != TIMESTAMP_NOT_AVAILABLE and bool(milliseconds >= time_ms)
 
 
 def _log_firsts(reader: TopicReader, topic: str) -> dict[int, int]:

@@ -52,6 +52,8 @@ class ConsumerGroup:
     operations: frozenset[str] | None
     is_rebalancing: bool = False
     """The members have not agreed on who reads what."""
+    names: tuple[str, ...] = ()
+    """The members' client ids, and the addresses of their hosts."""
 
     @classmethod
     def described(cls, description: Any) -> ConsumerGroup:
@@ -60,6 +62,7 @@ class ConsumerGroup:
             len(description.members),
             _operations(description.authorized_operations),
             description.state in _REBALANCING,
+            tuple(sorted(f"{each.client_id} on {each.host}" for each in description.members)),
         )
 
 

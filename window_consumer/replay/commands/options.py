@@ -20,7 +20,7 @@ from window_consumer.model.conditions.values import moment_ms
 from window_consumer.replay.conditions import parse_where
 
 _OFFSETS: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
-_LIKE_OFFSETS: Final = re.compile(r"[-0-9:, ]+")
+_LIKE_OFFSETS: Final = re.compile(r"-?[0-9]+:-?[0-9]+(,.*)?")
 _A_RATE: Final = "a rate such as 500/s, 30/min or 1000/h"
 _LONGEST_S: Final = 100 * 366 * 86_400.0
 
@@ -95,6 +95,19 @@ def offsets_once(
                 raise click.BadParameter(f"partition {partition} is there twice", ctx, param)
             found[partition] = offset
     return found
+
+
+class PlaceParam(click.ParamType["PointInTime | Mapping[int, int]"]):
+    """A time, or offsets of partitions."""
+
+    name = "place"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> PointInTime | Mapping[int, int]:
+        """Return the time or the offsets."""
+        kind = OffsetsParam() if _LIKE_OFFSETS.fullmatch(str(value)) else TimeParam()
+        return kind.convert(value, param, ctx)
 
 
 class RateParam(click.ParamType[float]):

@@ -1,0 +1,167 @@
+"""``rewind`` on the embedded broker and on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.commands import Ended
+from tests.replay.shop import T0, ReplayShop, at
+from window_consumer.kafka.cluster.groups import committed_offsets
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
+
+SHOP = """
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler()
+def charge(order: Record) -> None:
+    print(f"charged {order.partition}/{order.offset}", flush=True)
+"""
+
+
+def run(shop: ReplayShop, *options: str) -> Ended:
+    return shop.commands.run("rewind", "--worker", "charge", *options)
+
+
+def rewound(shop: ReplayShop, *options: str) -> dict[str, Any]:
+    ended = run(shop, "--json", *options)
+    assert ended.code == 0, ended.said
+    found: dict[str, Any] = ended.json
+    return found
+
+
+def commit(shop: ReplayShop, offsets: Mapping[int, int], metadata: str = "") -> None:
+    consumer = Consumer({**shop.client, "group.id": shop.group})
+    wanted = [TopicPartition(shop.source, *each, metadata) for each in offsets.items()]
+    consumer.commit(offsets=wanted, asynchronous=False)
+    consumer.close()
+
+
+def committed(shop: ReplayShop) -> dict[int, int]:
+    return committed_offsets(shop.client, shop.group, shop.source)
+
+
+@pytest.fixture(params=["shop", pytest.param("kafka_shop", marks=pytest.mark.kafka)])
+def stopped(request: pytest.FixtureRequest) -> ReplayShop:
+    """A shop whose group has finished ten records of both partitions, on each kind of broker."""
+    shop: ReplayShop = request.getfixturevalue(request.param)
+    for partition in range(2):
+        shop.produce(10, partition=partition)
+    commit(shop, {0: 10, 1: 8}, "done beyond")
+    return shop
+
+
+def test_a_group_goes_back_to_a_time(stopped: ReplayShop) -> None:
+    found = rewound(stopped, "--to", at(4))
+    assert committed(stopped) == {0: 4, 1: 4}
+    assert [(each["from"], each["to"], each["forward"]) for each in found["partitions"]] == [
+        (10, 4, False),
+        (8, 4, False),
+    ]
+    assert rewound(stopped, "--to", at(4))["partitions"] == [], "it is there already"
+
+
+def test_a_group_goes_back_to_offsets_and_other_partitions_stay(stopped: ReplayShop) -> None:
+    rewound(stopped, "--to", "1:3")
+    assert committed(stopped) == {0: 10, 1: 3}
+    rewound(stopped, "--to", "0:1,1:0")
+    assert committed(stopped) == {0: 1, 1: 0}
+
+
+def test_a_dry_run_says_what_lies_between_and_changes_nothing(stopped: ReplayShop) -> None:
+    found = rewound(stopped, "--to", at(4), "--dry-run")
+    assert committed(stopped) == {0: 10, 1: 8}
+    first, second = found["partitions"]
+    assert (first["records"], second["records"], found["records"]) == (6, 4, 10)
+    assert first["bytes"] == 6 * len(b"key 4") + 4 * len(b"value 4"), "two are tombstones"
+    assert first["first_time"] == "2026-09-21T14:13:24.000Z"
+    assert first["last_time"] == "2026-09-21T14:13:29.000Z"
+    assert T0 // 1000 % 60 == 20
+    text = run(stopped, "--to", at(4), "--dry-run").out
+    assert f"{stopped.source}[0]" in text
+    assert "from 10 to 4: 6 records" in text
+
+
+def test_forward_only_with_skip(stopped: ReplayShop) -> None:
+    refused = run(stopped, "--to", "0:4,1:9")
+    assert refused.code == 2
+    assert "--skip" in refused.err
+    assert committed(stopped) == {0: 10, 1: 8}, "none is moved"
+    found = rewound(stopped, "--to", "0:4,1:9", "--skip")
+    assert [each["forward"] for each in found["partitions"]] == [False, True]
+    assert committed(stopped) == {0: 4, 1: 9}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "--to"),
+        (("--to", "yesterday"), "yesterday"),
+        (("--to", "0:-1"), "0:-1"),
+        (("--to", "0:1", "--to", "0:2"), "partition 0"),
+        (("--to", "0:1", "--to", "1h"), "not both"),
+        (("--to", "5:1"), "partition 5"),
+        (("--to", "0:99"), "ends at"),
+        (("--to", "0:1", "--topic", "unknown"), "unknown"),
+        (("--to", "0:1", "--worker", "unknown"), "unknown"),
+    ],
+)
+def test_what_cannot_be_done_is_exit_2_and_says_why(
+    options: tuple[str, ...], said: str, shop: ReplayShop
+) -> None:
+    shop.produce(3)
+    ended = run(shop, *options)
+    assert ended.code == 2, ended.said
+    assert said in ended.err
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_runs_is_exit_2_with_its_members(
+    kafka_shop: ReplayShop, protocol: str
+) -> None:
+    shop = kafka_shop
+    shop.kafka = {**shop.kafka, "consumer": {"group.protocol": protocol}}
+    shop.configure()
+    shop.commands.application(SHOP)
+    shop.produce(3)
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("charged 0/2")
+    ended = run(shop, "--to", "0:0")
+    assert ended.code == 2
+    assert "running" in ended.err
+    assert "charge" in ended.err
+    assert "127.0.0.1" in ended.err
+    assert worker.stop().code == 0
+    rewound(shop, "--to", "0:1")
+    again = shop.commands.start("run", "shop:app")
+    again.wait_for("charged 0/2")
+    assert again.stop().line_of(LogEvent.WORKER_STOPPED)["processed"] == 2
+
+
+def test_a_group_that_runs_on_the_embedded_broker_is_exit_2(shop: ReplayShop) -> None:
+    shop.commands.application(SHOP)
+    shop.produce(3)
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("charged 0/2")
+    ended = run(shop, "--to", "0:0")
+    assert ended.code == 2
+    assert "running" in ended.err
+    assert worker.stop().code == 0
+
+
+def test_offsets_that_retention_has_deleted_are_named(
+    shop: ReplayShop, embedded: EmbeddedBroker
+) -> None:
+    shop.produce(10)
+    commit(shop, {0: 9})
+    embedded.delete_records(shop.source, 0, before=5)
+    (partition,) = rewound(shop, "--to", "0:2")["partitions"]
+    assert partition["deleted"] == [2, 5]
+    assert committed(shop) == {0: 5}

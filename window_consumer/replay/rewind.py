@@ -1,0 +1,195 @@
+"""Moves the offsets of a stopped group: pure planning, what lies between, and the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from attrs import define, field, frozen
+
+from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.topics.command_topics import CommandTopics
+from window_consumer.replay.log_times import offsets_at
+
+_MEMBERS_NAMED = 10
+
+
+@frozen
+class RewindTarget:
+    """Where the group shall stand: exactly one of the two is set."""
+
+    time_ms: int | None = None
+    """At the first records of this time or later, in milliseconds since 1970."""
+    offsets: Mapping[int, int] = field(factory=dict)
+    """By partition; others stay where they are."""
+
+
+@frozen
+class OffsetMove:
+    """One partition's move; offsets are those that are read next."""
+
+    name: TopicPartition
+    before: int | None
+    """None without a commit."""
+    to: int
+    log: Span
+    deleted: Span | None = None
+    """What retention has deleted at the target."""
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether records would be skipped."""
+        return self.before is not None and self.to > self.before
+
+    @property
+    def between(self) -> Span:
+        """The offsets that are read again, or skipped."""
+        before = self.log.end if self.before is None else self.before
+        first, end = min(before, self.to), max(before, self.to)
+        return Span(max(first, self.log.first), min(end, self.log.end))
+
+
+def moves_of(
+    target: RewindTarget,
+    logs: Mapping[TopicPartition, Span],
+    committed: Mapping[TopicPartition, int],
+    begins: Mapping[TopicPartition, int],
+) -> list[OffsetMove]:
+    """Return the move of each partition that does not stand there already.
+
+    ``committed`` is negative without a commit; ``begins`` are the first offsets of the time. Raises
+    UsageError for partitions and offsets that the topic does not have.
+    """
+    numbers = {name.partition: name for name in logs}
+    for partition, offset in target.offsets.items():
+        if partition not in numbers:
+            raise UsageError(f"--to {partition}:{offset}: there is no partition {partition}")
+        log = logs[numbers[partition]]
+        if offset > log.end:
+            raise UsageError(
+                f"--to {partition}:{offset}: the log of {numbers[partition]} ends at {log.end}"
+            )
+    wanted = begins
+    if target.time_ms is None:
+        wanted = {numbers[number]: offset for number, offset in target.offsets.items()}
+    moves = []
+    for name, offset in sorted(wanted.items()):
+        log = logs[name]
+        to = max(offset, log.first)
+        lost = Span(offset, to)
+        if target.time_ms is not None:
+            lost = Span(0, log.first if to == log.first else 0)
+        before = committed[name] if committed[name] >= 0 else None
+        if to != before:
+            moves.append(OffsetMove(name, before, to, log, lost if lost.count else None))
+    return moves
+
+
+@define
+class Between:
+    """What lies between the old and the new offset of a partition."""
+
+    records: int = 0
+    bytes: int = 0
+    """Of keys and values."""
+    first_ms: int | None = None
+    last_ms: int | None = None
+    """The times of the oldest and the newest record."""
+
+    def add(self, size: int, time_ms: int | None) -> None:
+        """Count a record."""
+        self.records += 1
+        self.bytes += size
+        if time_ms is not None:
+            self.first_ms = time_ms if self.first_ms is None else min(self.first_ms, time_ms)
+            self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
+
+
+@define
+class Rewind:
+    """Moves the group of one worker. Owner: one thread."""
+
+    loaded: LoadedConfig
+    worker: WorkerConfig
+    clients: Clients
+    sources: Sequence[Topic]
+    moves: list[OffsetMove] = field(init=False, factory=list)
+
+    def plan(self, target: RewindTarget, *, skip: bool) -> None:
+        """Find the moves.
+
+        Raises UsageError for a group that runs, and for moves forward without ``skip``.
+        """
+        CommandTopics(self.loaded, self.worker, self.clients.cluster).check_group(self.worker.group)
+        self.check_stopped()
+        with self._reader() as reader, self._progress() as progress:
+            for source in self.sources:
+                logs = reader.spans(source.name)
+                commits = {name: each.offset for name, each in progress.standing(logs).items()}
+                begins = {}
+                if target.time_ms is not None:
+                    begins = offsets_at(reader, logs, target.time_ms)
+                self.moves += moves_of(target, logs, commits, begins)
+        forward = [each for each in self.moves if each.is_forward]
+        if forward and not skip:
+            lines = "\n".join(f"  {each.name}: from {each.before} to {each.to}" for each in forward)
+            raise UsageError(
+                f"this would skip records of {self.worker.group}:\n{lines}\nadd --skip to do it"
+            )
+
+    def check_stopped(self) -> None:
+        """Raise UsageError, which names its members, if the group runs."""
+        group = self.clients.cluster.group(self.worker.group)
+        if group.members:
+            raise self._running(group.names)
+
+    def _running(self, names: Sequence[str]) -> UsageError:
+        named = [*names[:_MEMBERS_NAMED], *(["..."] if len(names) > _MEMBERS_NAMED else [])]
+        who = ", ".join(named) or "its members cannot be seen here"
+        return UsageError(
+            f"the group {self.worker.group} is running: {who}: stop all its members first, or use"
+            " replay, which works beside them (a member that was killed, or has a"
+            " group.instance.id, counts until its session times out)"
+        )
+
+    def measured(self) -> dict[TopicPartition, Between]:
+        """Read what lies between, and return its size; each partition's own."""
+        found = {each.name: Between() for each in self.moves}
+        with self._reader() as reader:
+            spans = {each.name: each.between for each in self.moves}
+            for message in chain.from_iterable(reader.read(spans)):
+                kind, milliseconds = message.timestamp()
+                size = len(message.key() or b"") + len(message.value() or b"")
+                time_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
+                found[TopicPartition(message.topic(), message.partition())].add(size, time_ms)
+        return found
+
+    def commit(self) -> None:
+        """Move the offsets, all at once. Raises UsageError if the group has begun to run."""
+        spans = {each.name: Span(each.to, each.to) for each in self.moves}
+        with self._progress() as progress:
+            try:
+                # Without what was done beyond the old offsets: all of it shall run again.
+                progress.claim(spans, dict.fromkeys(spans, ""))
+            except WindowConsumerError as error:
+                # Kafka takes offsets from outside of the group only while it has no members.
+                self.check_stopped()
+                if self.clients.cluster.group(self.worker.group).members is None:
+                    raise self._running(()) from error
+                raise
+
+    def _reader(self) -> TopicReader:
+        clients = self.clients
+        return TopicReader(
+            clients.consumer, clients.log, group=self.worker.group, oauth_token=clients.oauth_token
+        )
+
+    def _progress(self) -> GroupProgress:
+        clients = self.clients
+        return GroupProgress(clients.consumer, self.worker.group, clients.log, clients.oauth_token)
