@@ -9,7 +9,8 @@ from benchmarks.micro.messages import ORDERS, messages, no_copy
 from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.scheduling.slices import Slice, SliceLength
+from window_consumer.engine.scheduling.slice_length import SliceLength
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller

@@ -37,7 +37,7 @@ def full_of_bad_records(attempts: int = 2) -> Driven:
     """Return a worker that is open: bad records fill its window, and more come behind it."""
     driven = Driven(slots=4, retry=spent_after(attempts), breaker=BreakerRules(), **FULL)
     driven.deliver(*notes(*range(1000)))
-    driven.engine.dispatcher._length.cost_s = CALL_S
+    driven.engine.dispatcher.length.cost_s = CALL_S
     driven.tick()
     while state(driven) is not BreakerState.OPEN:
         failing(driven, CALL_S)

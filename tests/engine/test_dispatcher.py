@@ -9,8 +9,8 @@ TEN_MS = 0.010
 def with_learnt_cost(slots: int, cost_s: float) -> Driven:
     """An Engine that knows what a call takes, with nothing to do."""
     driven = Driven(slots=slots, cell_records=5000)
-    driven.engine.dispatcher._length.record(1000, 1000 * cost_s)
-    driven.engine.dispatcher._length.learn()
+    driven.engine.dispatcher.length.record(1000, 1000 * cost_s)
+    driven.engine.dispatcher.length.learn()
     return driven
 
 
@@ -108,17 +108,17 @@ def test_results_may_lie_while_the_slots_have_enough_queued() -> None:
     driven = with_learnt_cost(16, TEN_MS)
     driven.deliver(*notes(*range(32)))
     driven.tick()
-    assert driven.engine.dispatcher.rest_s > 0
+    assert driven.engine.demand.rest_s > 0
     for _ in range(9):
         driven.finish(driven.out[0], elapsed=TEN_MS)
-    assert driven.engine.dispatcher.rest_s == 0.0
+    assert driven.engine.demand.rest_s == 0.0
 
 
 def test_results_of_fast_handlers_are_read_at_once() -> None:
     driven = with_learnt_cost(2, 1e-6)
     driven.deliver(*notes(*range(8000)))
     driven.tick()
-    assert driven.engine.dispatcher.rest_s == 0.0
+    assert driven.engine.demand.rest_s == 0.0
 
 
 def test_a_slow_handler_is_not_stuck_before_twice_its_usual_time() -> None:

@@ -175,12 +175,12 @@ def test_the_worker_stops_when_more_calls_refuse_to_end_than_may_be_abandoned() 
 
 def test_what_a_slot_has_not_started_is_not_ended_with_its_call() -> None:
     driven = worker(rules={"slots": 1})
-    driven.engine.dispatcher._length.records = 3
+    driven.engine.dispatcher.length.records = 3
     driven.deliver(*notes(0, 1, 2))
     driven.tick()
     (slice_,) = driven.out
     driven.claim(slice_, 1)
-    driven.engine.dispatcher._long.clear()  # nobody takes anything back before
+    driven.engine.dispatcher._stuck.remove(slice_)  # nobody takes anything back before
     seen(driven, driven.tick(AFTER_S))
     assert [m.offset() for m in slice_.messages] == [0]
     ended(driven, slice_)

@@ -257,7 +257,7 @@ def test_a_failed_record_holds_back_its_own_lane_and_no_other() -> None:
 
 def test_records_held_back_in_a_slice_run_after_the_failed_one_and_in_order() -> None:
     driven = Driven(ordering="key", slots=1, retry=spent_after(2))
-    driven.engine.dispatcher._length.records = 10
+    driven.engine.dispatcher.length.records = 10
     driven.deliver(*notes(0, 1, 2, 3, keys=[b"a", b"a", b"b", b"a"]))
     driven.tick()
     (slice_,) = driven.out

@@ -36,7 +36,7 @@ def test_an_ack_of_an_earlier_epoch_changes_nothing() -> None:
 
 def test_a_revoke_takes_back_what_has_not_started_and_waits_for_what_runs() -> None:
     driven = Driven(slots=1)
-    driven.engine.dispatcher._length.records = 3
+    driven.engine.dispatcher.length.records = 3
     driven.deliver(*notes(0, 1, 2))
     driven.tick()
     (slice_,) = driven.out

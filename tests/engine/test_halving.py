@@ -302,8 +302,7 @@ def test_what_is_put_back_starts_although_nothing_else_comes_back() -> None:
     it.deliver(*notes(*range(4)))
     it.tick()
     die(it, it.out[0])
-    it.engine.dispatcher._queued.clear()
-    it.engine.dispatcher._partitions.clear()
+    it.engine.dispatcher.new.remove(it.engine.partitions[ORDERS])
     it.engine.on_stood_still(5.0, it.now)
     it.tick(5.0)
     assert out(it) == [(1, [0, 1, 2, 3])]

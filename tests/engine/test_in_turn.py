@@ -23,8 +23,8 @@ def in_turn(
     """An Engine with each partition in order that knows what a call takes, with nothing to do."""
     driven = Driven(names=names, slots=slots, ordering="partition")
     if cost_s is not None:
-        driven.engine.dispatcher._length.record(1000, 1000 * cost_s)
-        driven.engine.dispatcher._length.learn()
+        driven.engine.dispatcher.length.record(1000, 1000 * cost_s)
+        driven.engine.dispatcher.length.learn()
     return driven
 
 

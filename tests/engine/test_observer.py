@@ -99,8 +99,8 @@ def test_records_are_heard_of_when_they_come_and_when_they_are_finished() -> Non
 
 def test_what_was_skipped_is_told_apart_from_what_was_done() -> None:
     driven, ear = listened_to(slots=1, batch_records=10)
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.engine.dispatcher.length.records = 10
+    driven.engine.dispatcher.length.cost_s = 1e-4
     driven.deliver(*notes(0, 1, 2))
     (slice_,) = driven.tick().dispatch
     claimed = driven.claim(slice_)
@@ -130,8 +130,8 @@ def test_a_record_that_fails_is_heard_of_at_each_call_and_when_it_has_left() -> 
 
 def test_records_that_ran_before_the_rest_was_taken_back_are_heard_of_once() -> None:
     driven, ear = listened_to(slots=1, batch_records=10)
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.engine.dispatcher.length.records = 10
+    driven.engine.dispatcher.length.cost_s = 1e-4
     driven.deliver(*notes(0, 1, 2, 3))
     (slice_,) = driven.tick().dispatch
     driven.claim(slice_, 3)

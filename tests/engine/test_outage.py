@@ -96,8 +96,8 @@ def test_after_a_long_time_without_trouble_even_fewer_leave() -> None:
 
 def test_the_spent_records_of_one_long_slice_are_held_at_once() -> None:
     driven = worker(1, records=0)
-    driven.engine.dispatcher._length.records = 500
-    driven.engine.dispatcher._length.cost_s = 1e-5
+    driven.engine.dispatcher.length.records = 500
+    driven.engine.dispatcher.length.cost_s = 1e-5
     driven.deliver(*notes(*range(500)))
     driven.tick()
     for slice_ in list(driven.out):

@@ -22,7 +22,7 @@ def worker(ordering: str = "key", **rules: Any) -> Driven:
     stall = StallRules(AFTER_S, max_abandoned=1)
     given = {"stall": stall, "retry": spent_after(3), "ordering": ordering, **rules}
     driven = Driven(**given)
-    driven.engine.dispatcher._length.records = 1
+    driven.engine.dispatcher.length.records = 1
     return driven
 
 

@@ -107,8 +107,8 @@ def test_bad_records_that_fail_at_once_are_heard_of_first_and_are_no_outage(
     bad = set(Random(seed).sample(range(3000), 900))
     retry = spent_after(2, levels=levels)
     driven = Driven(slots=64, retry=retry, breaker=BreakerRules(), ordering="key")
-    driven.engine.dispatcher._length.record(1000, 1000 * 0.2)  # a slice is a record
-    driven.engine.dispatcher._length.learn()
+    driven.engine.dispatcher.length.record(1000, 1000 * 0.2)  # a slice is a record
+    driven.engine.dispatcher.length.learn()
     keys = [b"%d" % offset for offset in range(3000)]
     driven.deliver(*notes(*range(3000), keys=keys))
     ends: dict[Slice, float] = {}

@@ -44,7 +44,7 @@ def test_calls_start_at_the_rate_after_the_burst() -> None:
 @pytest.mark.parametrize("burst", [1, 2, 7])
 def test_a_slice_holds_no_more_records_than_there_are_tokens(burst: int) -> None:
     driven = rated(1.0, burst=burst)
-    driven.engine.dispatcher._length.record(1000, 0.001)  # a handler for which slices are long
+    driven.engine.dispatcher.length.record(1000, 0.001)  # a handler for which slices are long
     driven.deliver(*notes(*range(100)))
     driven.tick()
     assert driven.running_offsets == list(range(burst))
@@ -178,7 +178,7 @@ def test_retries_are_charged() -> None:
 
 def test_what_was_taken_back_gets_its_token_again() -> None:
     driven = rated(0.001, burst=6, slots=2)
-    driven.engine.dispatcher._length.record(1000, 0.5)
+    driven.engine.dispatcher.length.record(1000, 0.5)
     driven.deliver(*notes(*range(6)))
     driven.tick()
     first = driven.out[0]

@@ -92,8 +92,8 @@ def test_failed_heads_of_ordered_partitions_get_all_slots() -> None:
 def failed_in_turn(*cells: int, good: Sequence[int] = (), **rules: Any) -> Driven:
     """Return a worker with full windows, whose cells failed in this order; some succeeded."""
     driven = Driven(**{**SMALL, **rules})
-    driven.engine.dispatcher._length.record(10, 10 * SLOW_S)
-    driven.engine.dispatcher._length.learn()  # a slice is a record
+    driven.engine.dispatcher.length.record(10, 10 * SLOW_S)
+    driven.engine.dispatcher.length.learn()  # a slice is a record
     deliver(driven, range(30))
     for cell in cells:
         wanted = range(10 * cell, 10 * cell + 10)

@@ -4,7 +4,8 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import failure, notes
-from window_consumer.engine.scheduling.slices import Slice, SliceLength
+from window_consumer.engine.scheduling.slice_length import SliceLength
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Skip
 
 

@@ -121,7 +121,7 @@ def test_a_list_of_fatal_classes_does_not_make_a_stall_fatal() -> None:
 @pytest.mark.parametrize("ordering", ["key", "partition"])
 def test_a_lane_waits_for_all_of_its_records_that_failed(ordering: str, first_over: str) -> None:
     driven = Driven(slots=1, ordering=ordering, retry=spent_after(3), stall=StallRules(AFTER_S))
-    driven.engine.dispatcher._length.records = 3
+    driven.engine.dispatcher.length.records = 3
     driven.deliver(*notes(0, 1, 2, keys=[b"k"] * 3))
     driven.tick()
     (slice_,) = driven.out
@@ -297,8 +297,8 @@ def test_a_call_of_a_record_that_failed_before_is_abandoned_as_well() -> None:
 
 def test_unstarted_and_finished_records_of_its_slice_are_not_lost() -> None:
     driven = worker()
-    driven.engine.dispatcher._length.records = 3
-    driven.engine.dispatcher._length.cost_s = 1e-3
+    driven.engine.dispatcher.length.records = 3
+    driven.engine.dispatcher.length.cost_s = 1e-3
     driven.deliver(*notes(0, 1, 2, 3, 4, 5))
     driven.tick()
     slice_ = driven.out[0]
@@ -419,7 +419,7 @@ def test_relief_moves_nothing_where_nothing_was_earned() -> None:
 
 def test_relief_moves_nothing_while_calls_usually_take_as_long() -> None:
     driven, _ = almost_full()
-    driven.engine.dispatcher._length.cost_s = 1.0
+    driven.engine.dispatcher.length.cost_s = 1.0
     assert driven.tick(DEADLINE_S * 2).stalled == []
     assert len(driven.tick(DEADLINE_S * 3).stalled) == 1
 

@@ -7,8 +7,8 @@ from window_consumer.engine.retry.policy import RetryRules
 
 def test_unstarted_records_of_a_stuck_slice_go_to_other_slots() -> None:
     driven = Driven(slots=2)
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.engine.dispatcher.length.records = 10
+    driven.engine.dispatcher.length.cost_s = 1e-4
     driven.deliver(*notes(*range(10)))
     driven.tick()
     stuck = driven.out[0]
@@ -23,8 +23,8 @@ def test_unstarted_records_of_a_stuck_slice_go_to_other_slots() -> None:
 
 def test_the_lane_of_the_running_record_is_not_dealt_out_again() -> None:
     driven = Driven(slots=2, ordering="key")
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.engine.dispatcher.length.records = 10
+    driven.engine.dispatcher.length.cost_s = 1e-4
     driven.deliver(*notes(0, 1, 2, 3, keys=[b"a", b"a", b"b", b"a"]))
     driven.tick()
     stuck = driven.out[0]
@@ -38,7 +38,7 @@ def test_the_lane_of_the_running_record_is_not_dealt_out_again() -> None:
 
 def test_a_slice_that_moves_on_keeps_its_records_while_all_slots_are_busy() -> None:
     driven = Driven(slots=1)
-    driven.engine.dispatcher._length.records = 4
+    driven.engine.dispatcher.length.records = 4
     driven.deliver(*notes(*range(8)))
     driven.tick()
     for _ in range(3):
@@ -50,8 +50,8 @@ def test_a_slice_that_moves_on_keeps_its_records_while_all_slots_are_busy() -> N
 def stuck_after_a_failure() -> Driven:
     """Offset 0 failed, 1 is held back, 2 is claimed, 3 and 4 are taken back; all of one lane."""
     driven = Driven(slots=2, ordering="partition", retry=RetryRules(attempts=3, backoff_min_s=0.01))
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.engine.dispatcher.length.records = 10
+    driven.engine.dispatcher.length.cost_s = 1e-4
     driven.deliver(*notes(0, 1, 2, 3, 4))
     driven.tick()
     (slice_,) = driven.out

@@ -74,20 +74,17 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
-from window_consumer.engine.scheduling.dispatcher import (
-    COMPANY_S,
-    SLICE_TARGET_S,
-    SLICES_PER_SLOT,
-    Dispatcher,
-)
-from window_consumer.engine.scheduling.fetch_demand import FetchDemand
+from window_consumer.engine.scheduling.dispatcher import COMPANY_S, SLICES_PER_SLOT, Dispatcher
+from window_consumer.engine.scheduling.fetch_demand import BatchDemand, FetchDemand, InTurnDemand
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
 from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
 from window_consumer.engine.scheduling.unreadable import UnreadableRule
 from window_consumer.engine.turn import TurnRule, Turns
@@ -118,6 +115,8 @@ class Engine:
 
     partition_type = Partition
     """The class of each assignment; the test kit uses one that records what happens to it."""
+    start_queue_type: Callable[[], StartQueue] = ArrivalOrder
+    """Makes the two that decide which new records and copies get the next free slot."""
 
     def __init__(
         self,
@@ -140,20 +139,7 @@ class Engine:
         self.limiter = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
         )
-        leases = rules.stall.leases
-        ahead = SLICES_PER_SLOT if self.limiter is None and not leases else 1
-        longest = 1 if leases else None
-        self.dispatcher = (
-            Dispatcher(rules.slots, rules.batch_records, ahead, longest)
-            if rules.batch is None
-            else BatchDispatcher(
-                rules.slots,
-                rules.batch_records,
-                ahead,
-                rules.batch,
-                BatchBisection(self.failed_records),
-            )
-        )
+        self.dispatcher = self._dispatcher()
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
@@ -191,11 +177,8 @@ class Engine:
             make_copy,
             self.turns,
         )
-        one_by_one = rules.ordering == "partition" and rules.batch is None
-        self.in_turn = (
-            FetchDemand(self.dispatcher, rules.batch_records, rules.enough) if one_by_one else None
-        )
-        self.dispatcher.in_turn = one_by_one
+        self.dispatcher.in_turn = rules.ordering == "partition" and rules.batch is None
+        self.demand = self._demand()
         self.housekeeping = Housekeeping(
             self.partitions,
             self.budget,
@@ -669,20 +652,13 @@ class Engine:
         for_copies = for_copies and self._expects_copies
         if self.stopping:
             return 0
-        wanted = self._wanted
+        wanted = self.demand.records(self.partitions.values())
         if not (wanted or for_copies):
             return 0
         if self.partitions and not self.budget.wanted(self.partitions.values()):
             return 0
         most = self.budget.batch_records()
         return most if for_copies else min(most, wanted)
-
-    @property
-    def _wanted(self) -> int:
-        """How many records could be used now."""
-        if self.in_turn is not None:
-            return self.in_turn.appetite(self.partitions.values())
-        return self.dispatcher.appetite if self.dispatcher.hungry else 0
 
     def _slots_now(self) -> int:
         return self.dispatcher.slots
@@ -706,7 +682,7 @@ class Engine:
         longest_s = min(longest_s, max(0.0, self.breaker.next_look(now) - now))
         if self.rates is not None and self.breaker.limit != 0:
             longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
-        longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
+        longest_s = min(longest_s, max(0.0, self.dispatcher.next_due(now) - now))
         spent = self.failed_records.spent.first
         if spent:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
@@ -731,7 +707,7 @@ class Engine:
         self.turns.begin_tick(now, wall_ms)
         decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
         self._passed_over = []
-        for slice_ in self.dispatcher.slow(now):
+        for slice_ in self.dispatcher.stuck(now):
             self.counters.taken_back += self.completion.take_back(slice_, now)
         decisions.stalled = self.stalls.due(self.partitions, now)
         decisions.returned = [*self.stalls.take_returned(), *self._returned]
@@ -784,6 +760,27 @@ class Engine:
         for partition in self.partitions.values():
             if partition.home == call.home:
                 self.dispatcher.wake(partition)
+
+    def _dispatcher(self) -> Dispatcher:
+        """Return what makes slices, or batches."""
+        rules, leases = self.rules, self.rules.stall.leases
+        ahead = SLICES_PER_SLOT if self.limiter is None and not leases else 1
+        queues = self.start_queue_type(), self.start_queue_type()
+        if rules.batch is None:
+            longest = 1 if leases else rules.batch_records
+            return Dispatcher(rules.slots, longest, ahead, *queues)
+        halves = BatchBisection(self.failed_records)
+        sizes = rules.slots, rules.batch_records, ahead
+        return BatchDispatcher(*sizes, *queues, rules.batch, halves)
+
+    def _demand(self) -> FetchDemand:
+        """Return what decides how many records are requested."""
+        rules, dispatcher = self.rules, self.dispatcher
+        if isinstance(dispatcher, BatchDispatcher):
+            return BatchDemand(dispatcher, self.breaker, rules.batch_records)
+        if dispatcher.in_turn:
+            return InTurnDemand(dispatcher, self.breaker, rules.batch_records, rules.enough)
+        return FetchDemand(dispatcher, self.breaker, rules.batch_records)
 
     def _ordering(self, lanes: Lanes) -> Ordering:
         ordering = _ORDERINGS[self.rules.ordering](lanes)

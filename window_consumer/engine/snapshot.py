@@ -55,7 +55,7 @@ def take_snapshot(
         slots=engine.rules.slots,
         queued=len(engine.dispatcher.out),
         abandoned=len(engine.dispatcher.abandoned),
-        cost_s=engine.dispatcher.cost_s,
+        cost_s=engine.dispatcher.length.cost_s,
         durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.limiter),

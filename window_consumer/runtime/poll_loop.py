@@ -286,7 +286,7 @@ class PollLoop:
             raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
             self._run_periodic(now)
-        if rest_s := engine.dispatcher.rest_s:
+        if rest_s := engine.demand.rest_s:
             self._clock.sleep(rest_s)
         elif not worked:
             self._wait(want)

@@ -230,7 +230,7 @@ class Stalls:
             seq = self._relief.stuck_head(partition)
             if seq is None:
                 continue
-            deadline_s = self._relief.deadline_s(self._dispatcher.cost_s)
+            deadline_s = self._relief.deadline_s(self._dispatcher.length.cost_s)
             for slice_ in self._dispatcher.slices_of(partition):
                 is_head = slice_.running_seq() == seq and slice_ in self._dispatcher.out
                 is_new = slice_ not in self._ending

@@ -125,7 +125,6 @@ class StartGate:
     def obey(self, news: BreakerNews, now: float) -> None:
         """Apply a change of the breaker's state."""
         self._retry_queue.spares = not self._breaker.charges
-        self._dispatcher.searches = self._breaker.counts_calls
         if news.state is BreakerState.PAUSED:
             self._retry_queue.spare()
         if news.pardon:
@@ -171,7 +170,7 @@ class StartGate:
             slots=dispatcher.slots,
             new=waiting or any(not each.is_full for each in behind),
             more=bool(behind),
-            ready=waiting or retry_queue.has_ready or dispatcher.has_copies,
+            ready=waiting or retry_queue.has_ready or bool(dispatcher.copies),
             failed=failed,
             held=len(retry_queue.records),
             released=retry_queue.has_released,
@@ -183,15 +182,15 @@ class StartGate:
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
         if self._breaker.spreads:
             self._sample_beside(decisions, now)
-        if dispatcher.has_new and self._has_any_again:
+        if dispatcher.new and self._has_any_again:
             while turns.is_due and (slice_ := self._again(now)):
-                turns.charge(slice_, dispatcher.cost_s)
+                turns.charge(slice_, dispatcher.length.cost_s)
                 self._send(decisions, slice_, now)
-        for slice_ in dispatcher.slices(now):
+        for slice_ in dispatcher.new_slices(now):
             self._send(decisions, slice_, now)
         while self._has_any_again and (slice_ := self._again(now)):
             if turns.is_busy:
-                turns.charge(slice_, dispatcher.cost_s)
+                turns.charge(slice_, dispatcher.length.cost_s)
             self._send(decisions, slice_, now)
 
     def _send(
@@ -212,7 +211,7 @@ class StartGate:
         dispatcher = self._dispatcher
         self._sampled = {each for each in self._sampled if each in dispatcher.out}
         most = max(1, dispatcher.slots // 2)
-        dispatcher.kept_free = None if dispatcher.is_quick else 0
+        dispatcher.kept_free = None if dispatcher.length.is_quick else 0
         while len(self._sampled) < most and not dispatcher.full:
             slice_ = dispatcher.sample(now, Place.LAST, _never)
             if slice_ is None:
@@ -305,14 +304,14 @@ class StartGate:
     @property
     def _has_any_again(self) -> bool:
         """Retries may be waiting; normally there are none."""
-        return self._retry_queue.has_ready or self._dispatcher.has_copies
+        return self._retry_queue.has_ready or bool(self._dispatcher.copies)
 
     def _again(self, now: float) -> Slice | None:
         """Dispatch retries and copies in turn; return None if none may go out."""
         dispatcher = self._dispatcher
         if dispatcher.full or not self._has_room(now):
             return None
-        copies = iter(dispatcher.copies(now))
+        copies = iter(dispatcher.copy_slices(now))
         self._copies_first = not self._copies_first
         if self._copies_first and (slice_ := next(copies, None)):
             return slice_

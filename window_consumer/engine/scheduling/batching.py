@@ -16,7 +16,6 @@ goes back as a whole. Halves of a batch on which its process died go out first, 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -30,6 +29,7 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT, Dispat
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.scheduling.start_queue import Backlog, StartQueue
 from window_consumer.model.record import Message
 
 
@@ -91,15 +91,17 @@ class Gathering:
 class BatchDispatcher(Dispatcher):
     """Turns waiting records into batches. Owner: poll thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as above
         self,
         slots: int,
-        max_batch_records: int,
+        max_slice_records: int,
         slices_per_slot: int,
+        new: StartQueue,
+        copies: StartQueue,
         rules: BatchRules,
         halves: BatchBisection,
     ):
-        super().__init__(slots, max_batch_records, slices_per_slot)
+        super().__init__(slots, max_slice_records, slices_per_slot, new, copies)
         self._rules = rules
         self._halves = halves
         self._gathered: dict[Partition, Gathering] = {}
@@ -110,21 +112,12 @@ class BatchDispatcher(Dispatcher):
         return len(self._out) >= min(self.slots, self.present_slots) * self.slices_per_slot
 
     @property
-    def hungry(self) -> bool:
-        """Further records could be used now: some batch lacks records."""
-        if self.searches:
-            return True
-        if self.full or (self.rates is not None and self.rates.is_dry):
-            return False
+    def has_enough(self) -> bool:
+        """No batch lacks records."""
         gathered = self._gathered.values()
-        waiting = self._waiting() + sum(map(len, gathered))
-        enough = max(self._max_batch_records, SLICES_PER_SLOT * self._rules.max_records)
-        return waiting < enough or any(len(each) < self._rules.min_records for each in gathered)
-
-    @property
-    def appetite(self) -> int:
-        """How many records to request at once: as many as possible, to fill batches."""
-        return self._max_batch_records
+        waiting = self.new.startable + sum(map(len, gathered))
+        enough = max(self._max_slice_records, SLICES_PER_SLOT * self._rules.max_records)
+        return waiting >= enough and all(len(each) >= self._rules.min_records for each in gathered)
 
     @property
     def slice_records(self) -> int:
@@ -170,9 +163,7 @@ class BatchDispatcher(Dispatcher):
             return super().again(half.again, now)
         size = sum(map(len, half.messages))
         slice_ = Slice(half.partition, half.messages, half.seqs, size, half.hold)
-        self._charge(slice_)
-        self._send(slice_, now)
-        return slice_
+        return self._send_uncharged(slice_, now)
 
     def join_up(self, partition: Partition) -> None:
         """Let the records of halves wait again: others that are put back go before them."""
@@ -180,11 +171,11 @@ class BatchDispatcher(Dispatcher):
         for each in (partition, *partition.siblings):
             self.wake(each)
 
-    def next_due(self) -> float:
+    def next_due(self, now: float) -> float:
         """Return when an incomplete batch goes out; infinity while no slot is free."""
         if not self._gathered or not self.idle_slots:
             return float("inf")
-        copies_too = self.turns.has_room(self.slots, self.idle_slots, self._looked_at)
+        copies_too = self.turns.has_room(self.slots, self.idle_slots, now)
         since = (
             each.since
             for partition, each in self._gathered.items()
@@ -192,30 +183,28 @@ class BatchDispatcher(Dispatcher):
         )
         return min(since, default=float("inf")) + self._rules.max_wait_s
 
-    def slices(self, now: float) -> Iterable[Slice]:
-        """Yield the batches that should go out now, halves first, from the partitions in turn."""
-        self._length.learn()
+    def new_slices(self, now: float) -> Iterable[Slice]:
+        """Yield the batches that should go out now, halves first."""
+        self.length.learn()
         while not self.full and (slice_ := self.half(now)) is not None:
             yield slice_
-        yield from self._slices(self._partitions, now)
+        yield from self._slices(self.new, now)
 
-    def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
-        passed_over = 0
-        while passed_over < len(partitions):
-            partition = partitions.popleft()
-            batch = self._gather(partition, now) if partition.is_assigned else None
+    def _slices(self, queue: StartQueue, now: float) -> Iterable[Slice]:
+        queue.begin()
+        while (backlog := queue.next()) is not None:
+            partition = backlog[0]
+            batch = self._gather(backlog, now) if partition.is_assigned else None
             if batch is None:
-                self._queued.remove(partition)
-                continue
-            partitions.append(partition)
-            if self.full or not self._is_ready(batch, partition, now):
-                passed_over += 1
-                continue
-            passed_over = 0
-            del self._gathered[partition]
-            slice_ = self._made_of(batch, partition)
-            self._send(slice_, now)
-            yield slice_
+                queue.leave(backlog)
+            elif self.full or not self._is_ready(batch, partition, now):
+                queue.pass_over(backlog)
+            else:
+                queue.served(backlog)
+                del self._gathered[partition]
+                slice_ = self._made_of(batch, partition)
+                self._send(slice_, now)
+                yield slice_
 
     def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:
         """Make a batch of one new record, which may be in a batch that has not been sent."""
@@ -235,22 +224,22 @@ class BatchDispatcher(Dispatcher):
         """Make a batch of records that failed before, all with the same number of attempts."""
         return super().again(sorted(records, key=attrgetter("seq")), now)
 
-    def slow(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
+    def stuck(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
         """Return nothing: a batch is one running unit."""
         return []
 
-    def _gather(self, partition: Partition, now: float) -> Gathering | None:
+    def _gather(self, backlog: Backlog, now: float) -> Gathering | None:
         """Let the partition's batch grow as far as it can; None if it has no record."""
+        partition, records = backlog
         batch = self._gathered.get(partition)
         most = self.slice_records
-        ordering = partition.ordering
         if batch is None:
-            taken = ordering.take(most)
+            taken = records.take(most)
             if taken is None:
                 return None
             batch = self._gathered[partition] = Gathering(*taken, now)
         while len(batch) < most:
-            more = ordering.take_more(most - len(batch), batch.hold)
+            more = records.take_more(most - len(batch), batch.hold)
             if more is None:
                 break
             batch.join(more)

@@ -37,6 +37,7 @@ from window_consumer.model.record import Call, Message
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
     from window_consumer.engine.retry.failed_record import FailedRecord
+    from window_consumer.engine.scheduling.record_queue import RecordRun
 
 T = TypeVar("T")
 
@@ -165,6 +166,25 @@ class Slice:
         it."""
         self.progress = -1
         self.progress_at = 0.0
+
+    @classmethod
+    def taken(cls, partition: Partition, run: RecordRun, hold: LaneHold) -> Slice:
+        """Make a slice of records that start for the first time."""
+        return cls(partition, run.messages, run.seqs, run.bytes, hold)
+
+    @classmethod
+    def called_again(cls, records: Sequence[FailedRecord]) -> Slice:
+        """Make a slice of records that failed before, all with the same number of attempts."""
+        partition = records[0].partition
+        messages = [failed.message for failed in records]
+        seqs = [failed.seq for failed in records]
+        # Their own holds end when they leave, perhaps before their calls end.
+        hold = partition.ordering.acquire(failed.lane for failed in records)
+        size = sum(map(len, messages))
+        slice_ = cls(partition, messages, seqs, size, hold, records[0].attempts + 1)
+        slice_.again = dict(zip(seqs, records, strict=True))
+        slice_.call.uncalled = records[0].uncalled
+        return slice_
 
     def claimed(self) -> int:
         """Return how many records the slot has claimed; the last of them may be running."""
@@ -336,52 +356,3 @@ class SliceResults:
 
 def _itself(message: Message) -> Message:
     return message
-
-
-class SliceLength:
-    """How many records a slice should hold so that it takes about ``target_s`` seconds.
-
-    Learnt from decayed sums of time and records, so that each slice weighs as much as it holds: one
-    slow record would distort a mean of means. Starts at one record.
-    """
-
-    _DECAY_RECORDS = 2000.0
-    """A record's weight halves after some 1,400 others."""
-    _DECAY_S = 2.0
-    """The same happens after 1.4 s of handler time, so that slow handlers are learnt in a few
-    calls."""
-
-    def __init__(self, target_s: float, max_records: int):
-        self._target_s = target_s
-        self._max_records = max_records
-        self._seconds = 0.0
-        self._records = 0.0
-        self._new_seconds = 0.0
-        self._new_records = 0
-        self.cost_s = target_s
-        """The estimated seconds that one record takes."""
-        self.records = 1
-        """The length of a full slice."""
-
-    @property
-    def has_learnt(self) -> bool:
-        """``cost_s`` was learnt from completed slices."""
-        return self._records > 0
-
-    def record(self, records: int, seconds: float) -> None:
-        """Record a completed slice."""
-        self._new_records += records
-        self._new_seconds += seconds
-
-    def learn(self) -> None:
-        """Update the estimates from the recorded slices."""
-        if not self._new_records:
-            return
-        kept = 1.0 / (
-            1.0 + self._new_records / self._DECAY_RECORDS + self._new_seconds / self._DECAY_S
-        )
-        self._seconds = self._seconds * kept + self._new_seconds
-        self._records = self._records * kept + self._new_records
-        self._new_seconds, self._new_records = 0.0, 0
-        self.cost_s = max(self._seconds / self._records, 1e-9)
-        self.records = max(1, min(self._max_records, int(self._target_s / self.cost_s)))
