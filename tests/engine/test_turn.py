@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.driver import Driven
@@ -288,6 +288,7 @@ class Play:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_each_record_ends_as_decided_in_the_order_of_its_lane(
     way: dict[str, Any], data: st.DataObject

@@ -44,8 +44,12 @@ def wire(
             name = each.plan.name
             layers = features.layers_of(each)
             setup = setup_of(app, plan, each, layers=layers)
-            rules = (*setup.turn_rules, *features.turn_rules_of(each))
-            setup = attrs.evolve(setup, observers=features.observers_of(each), turn_rules=rules)
+            setup = attrs.evolve(
+                setup,
+                observers=features.observers_of(each),
+                turn_rules=(*setup.turn_rules, *features.turn_rules_of(each)),
+                preparations=features.preparations_of(each),
+            )
             child_spec = child_specs.get(name)
             if child_spec is not None:
                 child_spec = child_spec.within(layers)

@@ -28,6 +28,7 @@ from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
+from window_consumer.runtime.preparation import PartitionPreparation
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
 from window_consumer.runtime.running import Running
 
@@ -115,6 +116,11 @@ class RunningFeature:
 
     def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
         """Return what says which of a worker's records are not called at their turn."""
+        del worker
+        return ()
+
+    def preparations_of(self, worker: PreparedWorker) -> Sequence[PartitionPreparation]:
+        """Return what must be ready before a partition of a worker starts."""
         del worker
         return ()
 

@@ -30,6 +30,7 @@ from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
+from window_consumer.runtime.preparation import PartitionPreparation
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
 from window_consumer.runtime.running import Running
 
@@ -62,6 +63,10 @@ class RunningFeatures:
     def turn_rules_of(self, worker: PreparedWorker) -> tuple[TurnRule, ...]:
         """Return what says which of a worker's records are not called at their turn."""
         return tuple(rule for running in self.each for rule in running.turn_rules_of(worker))
+
+    def preparations_of(self, worker: PreparedWorker) -> tuple[PartitionPreparation, ...]:
+        """Return what must be ready before a partition of a worker starts."""
+        return tuple(each for running in self.each for each in running.preparations_of(worker))
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results."""

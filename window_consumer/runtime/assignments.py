@@ -1,5 +1,7 @@
 """Start assigned partitions: read what is committed and decide where to begin.
 
+What must be ready before a partition starts comes first, see ``preparation``.
+
 Each answer is read once: offset and finished ranges come from the same one. Where the cluster does
 not answer, the partition stays paused and is retried while the others begin.
 """
@@ -22,6 +24,7 @@ from window_consumer.model.errors import MissingTopicError, WindowConsumerError,
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import CommittedOffset, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.preparation import PartitionPreparation, PartitionPreparations
 
 ASK_S = 5.0
 """How long one request to the cluster may take, while the group waits for this member."""
@@ -42,6 +45,7 @@ class Assignments:
         warn: Warn,
         copies: Container[str] = (),
         kept: KeptOutcomes | None = None,
+        preparations: Sequence[PartitionPreparation] = (),
     ):
         self._source = source
         self._copies = copies
@@ -50,6 +54,8 @@ class Assignments:
         self._warn = warn
         self.kept = KeptOutcomes(ordered=True) if kept is None else kept
         """The outcomes of lost partitions."""
+        self._preparations = PartitionPreparations(preparations, warn)
+        """What must be ready first."""
         self._unread: dict[TopicPartition, str] = {}
         """Partitions that cannot begin yet, each with the reason."""
         self._retry_at = 0.0
@@ -61,11 +67,12 @@ class Assignments:
         """Topics that match a pattern and appeared after this worker began."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
-        """Return where to begin, without the partitions that could not be read; those are retried.
+        """Return where to begin, without the partitions that have to wait; ``retry`` returns those.
 
         Raises NoOffsetError where ``on_no_offset`` demands it.
         """
-        return self._try(names, now)
+        ready = self._preparations.begin(names, now)
+        return self._try(ready, now) if ready else []
 
     def _try(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
         before = {name: self._unread.pop(name, None) for name in names}
@@ -90,11 +97,12 @@ class Assignments:
         return assigned
 
     def retry(self, now: float) -> list[Assigned]:
-        """Retry the partitions that could not be read, once it is time."""
+        """Return where to begin with partitions that had to wait, and now need not."""
         self.kept.expire(now)
-        if not self._unread or now < self._retry_at:
-            return []
-        return self._try(sorted(self._unread), now)
+        names = self._preparations.advance(now)
+        if self._unread and now >= self._retry_at:
+            names = sorted({*names, *self._unread})
+        return self._try(names, now) if names else []
 
     def record_ids(self, facts: Mapping[str, TopicFacts]) -> None:
         """Record topic ids: a topic with another id later was recreated."""
@@ -116,9 +124,15 @@ class Assignments:
 
     def remove(self, names: Sequence[TopicPartition]) -> None:
         """Remove partitions that are no longer ours."""
+        self._preparations.remove(names)
         for name in names:
             self._unread.pop(name, None)
             self.topic_ids.pop(name, None)
+
+    def cancel(self) -> None:
+        """Begin with no further partition: the worker ends."""
+        self._preparations.cancel()
+        self._unread.clear()
 
     def _resolve(
         self, names: Sequence[TopicPartition], late: dict[TopicPartition, WindowConsumerError]

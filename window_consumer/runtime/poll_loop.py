@@ -584,6 +584,7 @@ class PollLoop:
         started = self._clock.now()
         names = list(engine.partitions)
         engine.on_stopping(started)
+        self._parts.assignments.cancel()
         if isinstance(self.failure, WorkerStoppedError):
             # The drain waits for running calls first; this line explains why it happens.
             self._worker_log.error(LogEvent.WORKER_GIVEN_UP, f"stops: {self.failure}")

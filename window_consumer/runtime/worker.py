@@ -47,6 +47,7 @@ from window_consumer.runtime.pools.pool import (
     PoolWithEventLoop,
 )
 from window_consumer.runtime.pools.registry import DEFAULT
+from window_consumer.runtime.preparation import PartitionPreparation
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
 from window_consumer.runtime.worker_log import WorkerLog
@@ -111,6 +112,8 @@ class WorkerSetup:
     """Receive the events of records."""
     turn_rules: tuple[TurnRule, ...] = ()
     """Say which records are not called at their turn."""
+    preparations: tuple[PartitionPreparation, ...] = ()
+    """Make ready what a partition needs before it starts."""
 
 
 def is_ready(loop: PollLoop) -> bool:
@@ -170,7 +173,9 @@ class Worker:
         )
         kept = KeptOutcomes(ordered=setup.engine.ordering != "unordered")
         warn = self._worker_log.warn
-        assignments = Assignments(source, setup.on_no_offset, warn, setup.retry_levels, kept)
+        assignments = Assignments(
+            source, setup.on_no_offset, warn, setup.retry_levels, kept, setup.preparations
+        )
         parts = PollLoopParts(
             source=source,
             engine=self._engine,
