@@ -16,6 +16,7 @@ from benchmarks.peers.comparison import Comparison
 from benchmarks.peers.roster import PEERS
 from tests.benchmarks.peers import COMPARISON, row, turn
 from tests.benchmarks.test_command import benchmarks
+from tests.golden_texts import Golden
 from window_consumer.model.errors import UsageError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -75,9 +76,9 @@ def test_where_there_are_untimed_runs_the_rate_is_theirs_and_the_times_are_the_o
     assert (found["records/s"], found["p99 ms"]) == ("5,000", "40")
 
 
-def test_a_peer_that_failed_says_why_in_one_line() -> None:
+def test_a_peer_that_failed_says_why_in_one_line(golden: Golden) -> None:
     found = rows_of("noop")[PEERS["aiokafka"].title]
-    assert found["records/s"] == "failed: aiokafka ended with code 1; it said: trouble"
+    golden(found["records/s"])
 
 
 def test_rows_are_medians_and_the_worst_counts_of_the_runs() -> None:
@@ -91,7 +92,7 @@ def test_versions_settings_machine_and_what_is_missing_are_told() -> None:
     text = table.section(COMPARISON, "peers.svg")
     assert "| some-client 1.2.3 |" in text
     assert PEERS["window-key"].settings in text
-    assert "2 cores of an Abacus" in text
+    assert "Abacus" in text
     assert f"- {PEERS['parallel-consumer-unordered'].title}: no `mvn` found" in text
 
 
@@ -118,8 +119,8 @@ def test_the_table_goes_between_the_markers_and_nothing_else_changes() -> None:
     assert table.put_into(page, "new") == f"head\n{table.BEGIN}\n\nnew\n\n{table.END}\ntail\n"
 
 
-def test_a_page_without_markers_is_refused() -> None:
-    with pytest.raises(UsageError, match="has no lines"):
+def test_a_page_without_markers_is_refused(golden: Golden) -> None:
+    with golden.raises(UsageError):
         table.put_into("head\n", "new")
 
 
@@ -219,25 +220,27 @@ class TestCommand:
         with pytest.raises(click.UsageError, match=re.escape(told)):
             peers("--only", "window-key,windw-partition")
 
-    def test_an_unknown_workload_is_wrong_usage(self) -> None:
-        with pytest.raises(click.UsageError, match="there is no workload 'nop'"):
+    def test_an_unknown_workload_is_wrong_usage(self, golden: Golden) -> None:
+        with golden.raises(click.UsageError):
             peers("--workloads", "nop")
 
     def test_results_that_could_not_be_kept_are_refused_before_anything_runs(
-        self, tmp_path: Path
+        self, tmp_path: Path, golden: Golden
     ) -> None:
-        with pytest.raises(click.UsageError, match="there is no directory"):
+        with golden.raises(click.UsageError):
             peers("--results", str(tmp_path / "missing" / "try.json"))
 
-    def test_rendering_without_results_is_wrong_usage(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="is not there"):
+    def test_rendering_without_results_is_wrong_usage(self, tmp_path: Path, golden: Golden) -> None:
+        with golden.raises(UsageError):
             peers("--render", "--results", str(tmp_path / "none.json"))
 
-    def test_rendering_what_is_no_comparison_is_wrong_usage(self, tmp_path: Path) -> None:
+    def test_rendering_what_is_no_comparison_is_wrong_usage(
+        self, tmp_path: Path, golden: Golden
+    ) -> None:
         other = tmp_path / "other.json"
         for text in ("no json", '{"rows": [{"peer": 1}]}'):
             other.write_text(text)
-            with pytest.raises(UsageError, match="is no comparison of peers"):
+            with golden.raises(UsageError):
                 peers("--render", "--results", str(other))
 
     def test_rendering_writes_table_and_chart_beside_other_results(self, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.reports import NOW_MS, cause, example, findings, hours_ago, share
+from tests.golden_texts import Golden
 from window_consumer.cli.main import main
 from window_consumer.dlq.cli import dlq_group
 from window_consumer.dlq.commands.redrive import redrive_command
@@ -116,9 +117,9 @@ def test_text_that_looks_like_richs_markup_is_shown_as_it_is(
     assert "[bold]x[/bold] [/nothing]" in capsys.readouterr().out
 
 
-def test_a_report_on_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_on_nothing_says_so(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
     print_findings(findings(), "workers.yaml")
-    assert capsys.readouterr().out.startswith("no dead letters\n")
+    golden(capsys.readouterr().out)
     assert "no dead letters" in page(findings(), "workers.yaml")
 
 
@@ -170,7 +171,7 @@ def test_a_command_chooses_only_what_the_report_is_about() -> None:
     assert command.endswith("and time >= '2023-11-14T22:13:20.123'\"")
 
 
-def test_what_redrive_cannot_choose_has_no_command() -> None:
+def test_what_redrive_cannot_choose_has_no_command(golden: Golden) -> None:
     assert redrive_of(hostile_cause(), findings(hostile_cause()), "workers.yaml") is None
     unseen = cause(fingerprint="a\x1b[31mb")
     assert redrive_of(unseen, findings(unseen), "workers.yaml") is None
@@ -178,7 +179,7 @@ def test_what_redrive_cannot_choose_has_no_command() -> None:
     assert redrive_of(odd, findings(odd), "workers.yaml") is None
     spring = cause(sides={"by": (share("spring"),)})
     assert redrive_of(spring, findings(spring), "workers.yaml") is None
-    assert why_none(spring).startswith("spring wrote them")
+    golden(why_none(spring))
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture
 
 
 def test_how_many_were_put_back_and_how_many_wait_is_said(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     """... and what is put back as a whole has no command, and is not going on."""
     some, none = cause(put_back=4), cause(fingerprint="f" * 16)
@@ -227,11 +228,8 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
     print_findings(report, "workers.yaml")
     told, shown = capsys.readouterr().out, page(report, "workers.yaml")
     for text in (told, shown):
-        assert "14 of them were put back, 16 are waiting" in text
-        assert "4 of them were put back, 6 are waiting" in text
-        assert "all of them were put back: none is waiting" in text
+        golden(text)
         assert text.count("dlq redrive") == 2
-        assert "none of them is waiting any more" in text
     assert "<dt>Waiting</dt><dd>16<small>14 were put back</small>" in shown
     assert "<dt>Still going on</dt><dd>2<small>of the 3 listed</small>" in shown
     rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
@@ -296,16 +294,16 @@ def test_secrets_of_the_configuration_are_taken_out() -> None:
     assert clean.causes[0].error_message == "password ***"
 
 
-def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
+def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path, golden: Golden) -> None:
     output = tmp_path / "report.html"
     check_output(output)
     write(page(findings(cause()), "workers.yaml"), output)
     check_output(output)
     other = tmp_path / "workers.yaml"
     other.write_text("kafka: {}")
-    with pytest.raises(UsageError, match="is no page"):
+    with golden.raises(UsageError):
         check_output(other)
-    with pytest.raises(UsageError, match="there is no directory"):
+    with golden.raises(UsageError):
         check_output(tmp_path / "missing" / "report.html")
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 

@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from tests.commands import Ended
+from tests.golden_texts import Golden
 from tests.model.test_journey import event, sent, story
 from tests.pipeline.test_search import write
 from window_consumer.cli.main import cli
@@ -51,27 +52,24 @@ def with_table(trace: Trace, more: Mapping[str, Any] = NO_MORE) -> None:
     write(trace.directory / "wh" / "tables" / "trace", story())
 
 
-def test_a_missing_table_says_what_makes_it(trace: Trace) -> None:
+def test_a_missing_table_says_what_makes_it(trace: Trace, golden: Golden) -> None:
     configure(trace)
     for arguments in (("show", "a"), ("search",), ("delete", "--key", "k")):
         ended = trace(*arguments)
         assert ended.code == 2
-        assert "there is no table of trace events at " in ended.err
-        assert "`window-consumer pipeline run trace` makes it" in ended.err
+        golden(ended.err)
 
 
-def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace) -> None:
+def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace, golden: Golden) -> None:
     with_table(trace)
     ended = trace("show", "orders/0/17", "--indexed-only")
     assert ended.code == 0
     lines = [line.lstrip("│├└─ ") for line in ended.out.splitlines()]
     told = [" ".join(line.split()) for line in lines]
     assert told[0] == "orders/0/17 orders[0]@17 · key k · tags a,b"
-    assert told[2].startswith("+ 5.0 ms sent after 5.0 ms · orders[0]@17 · by 10.0.0.1")
     assert "group g 4 attempts · put back 1 time processed" in told
-    assert "+ 60.0 ms failed attempt 3 · RETRIES_EXHAUSTED" in told
+    golden("\n".join(told))
     assert "g.orders.retry.1s[0]@1 on 10.0.0.2" in told
-    assert "then bill bills[0]@3" in told
     assert told[-1] == "14 steps in 9.0 s"
 
 
@@ -81,13 +79,13 @@ def test_what_is_not_known_ends_with_3(trace: Trace) -> None:
         assert trace(*arguments, "--indexed-only").code == 3
 
 
-def test_steps_of_two_clusters_are_told_apart(trace: Trace) -> None:
+def test_steps_of_two_clusters_are_told_apart(trace: Trace, golden: Golden) -> None:
     configure(trace)
     ours = [sent(1, cluster="one:9092"), event("received", 2, cluster="one:9092")]
     theirs = event("received", 3, event_id="theirs", cluster="two:9092")
     write(trace.directory / "wh" / "tables" / "trace", [*ours, theirs])
     both = trace("show", "orders/0/17", "--indexed-only")
-    assert "name their clusters one:9092 and two:9092" in both.err
+    golden(both.err)
     one = ("--cluster", "one:9092", "--indexed-only", "--json")
     ended = trace("show", "orders/0/17", *one)
     assert [json.loads(line)["step"] for line in ended.out.splitlines()] == ["sent", "received"]
@@ -122,23 +120,22 @@ def test_what_strangers_wrote_does_not_command_the_terminal(trace: Trace) -> Non
         assert "[bold]no" in ended.out
 
 
-def test_nothing_is_deleted_without_a_yes(trace: Trace) -> None:
+def test_nothing_is_deleted_without_a_yes(trace: Trace, golden: Golden) -> None:
     with_table(trace)
     dry = trace("delete", "--key", "k", "--dry-run")
     assert (dry.code, dry.out.split(" in ")[0]) == (0, "1 steps with this key are")
     refused = trace("delete", "--key", "k")
     assert refused.code == 2
-    assert "1 steps with this key are in" in refused.err
-    assert "add --yes to delete them for good" in refused.err
+    golden(refused.err)
     assert trace("search", "--key", "k", "--indexed-only").code == 0
 
 
-def test_a_trace_without_keys_has_none_to_look_for(trace: Trace) -> None:
+def test_a_trace_without_keys_has_none_to_look_for(trace: Trace, golden: Golden) -> None:
     with_table(trace, {"trace": {"keys": "off"}})
     for arguments in (("search", "--key", "k"), ("delete", "--key", "k", "--yes")):
         ended = trace(*arguments)
         assert ended.code == 2
-        assert "trace.keys is off" in ended.err
+        golden(ended.err)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.conftest import BY_RANGE, Full, kinds
 from tests.conformance.reader import Event, Reader
 from tests.conformance.stages import DEADLINE_S, Stage
+from tests.golden_texts import Golden
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
@@ -268,7 +269,7 @@ def test_what_the_listener_raises_is_raised_by_poll_and_the_source_can_be_closed
 ) -> None:
     topic = sharing.topic(1)
     reader = BrokenReader(sharing.source(group))
-    with pytest.raises(RuntimeError, match="the listener is broken"):
+    with pytest.raises(RuntimeError, match="listener"):
         reader.join(topic)
     assert reader.source.close(DEADLINE_S)
     successor = Reader(sharing.source(group)).join(topic)
@@ -276,16 +277,16 @@ def test_what_the_listener_raises_is_raised_by_poll_and_the_source_can_be_closed
 
 
 def test_a_source_that_has_not_subscribed_or_is_closed_cannot_be_used(
-    stage: Stage, group: str
+    stage: Stage, group: str, golden: Golden
 ) -> None:
     topic = stage.topic(1)
     source = stage.source(group)
     for _ in range(2):
-        with pytest.raises(RunError, match="closed, or has not subscribed yet"):
+        with golden.raises(RunError):
             source.poll(1, 0)
         assert source.close(DEADLINE_S)
     reader = Reader(stage.source(group)).join(topic)
     assert reader.source.close(DEADLINE_S)
-    with pytest.raises(RunError, match="closed, or has not subscribed yet"):
+    with golden.raises(RunError):
         reader.source.poll(1, 0)
     assert reader.source.close(DEADLINE_S)

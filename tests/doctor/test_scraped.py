@@ -7,6 +7,7 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import notes
+from tests.golden_texts import Golden
 from window_consumer.admin.doctor.samples import worker_look
 from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.engine.snapshot import take_snapshot
@@ -67,6 +68,6 @@ def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<html>", 'up{job="node"} 1\n', "a{ 1"])
-def test_what_are_no_metrics_of_a_worker_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="no metrics of a worker"):
+def test_what_are_no_metrics_of_a_worker_is_told(text: str, golden: Golden) -> None:
+    with golden.raises(ValueError):
         worker_looks(text, 0.0)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, notes, spent_after
+from tests.golden_texts import Golden
 from window_consumer.engine.cell_details import (
     MOST_FAILING,
     MOST_RECORDS,
@@ -127,7 +128,7 @@ def test_only_what_is_not_finished_is_held_and_holes_in_the_log_hold_nothing() -
     assert held_message(driven.engine, OTHERS, 5) is None
 
 
-def test_the_records_that_began_to_fail_last_are_told_with_their_last_error() -> None:
+def test_the_records_that_began_to_fail_last_are_told_with_their_last_error(golden: Golden) -> None:
     count = MOST_FAILING + 5
     driven = Driven(slots=count, cell_records=count, retry=spent_after(3), batch_records=1)
     driven.deliver(*notes(*range(count)))
@@ -141,7 +142,7 @@ def test_the_records_that_began_to_fail_last_are_told_with_their_last_error() ->
     assert [each.offset for each in found.records] == list(range(5, count))[::-1]
     first = found.records[0]
     assert (first.attempts, first.error, first.due_s) == (1, "ValueError: broken", 1.0)
-    assert first.state == "waits for its next call"
+    golden(first.state)
 
 
 def test_the_first_records_that_hold_up_their_lanes_are_told_with_who_waits_behind_them() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.golden_texts import Golden
 from window_consumer.engine.retry.policy import Retry, RetryRules, Spent, Wait
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.errors import Fatal, RetryLater
@@ -100,6 +101,6 @@ def test_the_schedule_goes_on_through_all_levels() -> None:
     assert len(rules.schedule()) + 1 == sum(map(rules.allowed, (None, *rules.levels)))
 
 
-def test_a_negative_delay_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not be negative"):
+def test_a_negative_delay_is_refused(golden: Golden) -> None:
+    with golden.raises(ValueError):
         RetryLater(-1)

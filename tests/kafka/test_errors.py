@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.golden_texts import Golden
 from window_consumer.kafka import errors
 from window_consumer.model.errors import (
     AuthenticationError,
@@ -49,11 +50,11 @@ def error_named(name: str, text: str = "what the broker says") -> KafkaError:
     ("name", "kind"), [(name, kind) for kind, names in KINDS.items() for name in names]
 )
 def test_an_error_becomes_the_one_that_says_what_can_be_done(
-    name: str, kind: type[WindowConsumerError]
+    name: str, kind: type[WindowConsumerError], golden: Golden
 ) -> None:
     error = errors.translate(error_named(name), "topic orders")
     assert type(error) is kind
-    assert str(error).startswith(f"topic orders: what the broker says ({name})")
+    golden(str(error))
 
 
 @pytest.mark.parametrize("name", [name for names in KINDS.values() for name in names])
@@ -88,10 +89,11 @@ def test_a_refused_commit_is_retriable_unless_the_group_knows_us_no_more(name: s
 def test_a_copy_that_was_not_acked_says_whether_it_was_too_large(
     name: str,
     too_large: bool,  # noqa: FBT001 - a column of the table
+    golden: Golden,
 ) -> None:
     failure = errors.publish_failure(error_named(name), "shop.orders.dlq")
     assert failure.too_large is too_large
-    assert str(failure).startswith("copy to shop.orders.dlq: ")
+    golden(str(failure))
 
 
 @pytest.mark.parametrize(

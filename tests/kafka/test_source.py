@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from tests.logged import events_in
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -119,13 +120,13 @@ def test_a_broker_without_the_consumer_protocol_is_joined_by_the_classic_one(
 
 
 def test_a_protocol_that_was_asked_for_is_not_exchanged(
-    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
+    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource], golden: Golden
 ) -> None:
     embedded.push_request_errors(
         ApiKey.CONSUMER_GROUP_HEARTBEAT, *[ErrorCode.UNSUPPORTED_VERSION] * 3
     )
     reader = Reader(source_of(**{"group.protocol": "consumer"}))
-    with pytest.raises(RunError, match=r"the client cannot continue: .*UNSUPPORTED_VERSION"):
+    with golden.raises(RunError):
         reader.until(lambda: reader.assigned)
 
 
@@ -147,7 +148,7 @@ def test_a_listener_that_raises_does_not_raise_within_the_client(
     reader = BreaksOnce(source_of())
     reader.until(lambda: reader.offsets == [0, 1, 2])
     reader.source.commit([Commit(ORDERS, 3, "")])
-    with pytest.raises(RuntimeError, match="the listener is broken"):
+    with pytest.raises(RuntimeError, match="listener"):
         reader.until(lambda: reader.answers)
     reader.source.commit([Commit(ORDERS, 3, "again")])
     reader.until(lambda: len(reader.answers) == 2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.test_copies import a_failed, copied
+from tests.golden_texts import Golden
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING, Headers, read
 from window_consumer.dlq.conditions import FIELDS, DeadLetterLookup, holds, parse_where
 from window_consumer.model.conditions.expressions import ExpressionError, FieldKind
@@ -59,8 +60,10 @@ def test_a_misspelt_field_is_refused_with_what_was_probably_meant() -> None:
         "header('wc-reason') == 'DECOD'",
     ],
 )
-def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(condition: str) -> None:
-    with pytest.raises(ExpressionError, match=r"'DECOD' is no reason .*; did you mean DECODE"):
+def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(
+    condition: str, golden: Golden
+) -> None:
+    with golden.raises(ExpressionError):
         parse_where(condition)
 
 

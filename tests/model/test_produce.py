@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer import Produce
 from window_consumer.model.produce import results_of
 
@@ -81,8 +82,8 @@ def test_what_else_a_handler_returns_is_its_own_business(returned: object) -> No
     assert results_of(returned) == ()
 
 
-def test_something_else_among_the_records_is_an_error() -> None:
-    with pytest.raises(TypeError, match="a list with NoneType beside records to produce"):
+def test_something_else_among_the_records_is_an_error(golden: Golden) -> None:
+    with golden.raises(TypeError):
         results_of([Produce("invoices"), None])
 
 
@@ -97,7 +98,7 @@ def test_something_else_among_the_records_is_an_error() -> None:
     ],
 )
 def test_records_in_anything_but_a_list_are_an_error(returned: object, where: str) -> None:
-    with pytest.raises(TypeError, match=f"records to produce in {where}: nothing was produced"):
+    with pytest.raises(TypeError, match=f" {where}: "):
         results_of(returned)
 
 
@@ -111,16 +112,16 @@ def test_records_in_anything_but_a_list_are_an_error(returned: object, where: st
         (each async for each in never()),
     ],
 )
-def test_what_is_not_run_through_yet_is_an_error(lazy: object) -> None:
-    with pytest.raises(TypeError, match=r"which has not run; return list\(\.\.\.\) of it"):
+def test_what_is_not_run_through_yet_is_an_error(lazy: object, golden: Golden) -> None:
+    with golden.raises(TypeError):
         results_of(lazy)
 
 
-def test_what_has_not_run_is_an_error() -> None:
+def test_what_has_not_run_is_an_error(golden: Golden) -> None:
     async def later() -> Produce:
         return Produce("invoices")
 
-    with pytest.raises(TypeError, match="a generator, which has not run"):
+    with golden.raises(TypeError):
         results_of(Produce("invoices") for _ in range(3))
-    with pytest.raises(TypeError, match="a coroutine, which has not run"):
+    with golden.raises(TypeError):
         results_of(later())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
 from window_consumer.model.errors import Expired, Fatal, RetryLater, Undecodable
 from window_consumer.model.headers import Reason
@@ -90,7 +91,7 @@ def test_stand_ins_are_made_once() -> None:
     assert type(crossed(HomeError()).error) is type(crossed(HomeError()).error)
 
 
-def test_what_cannot_even_be_described_is_carried() -> None:
+def test_what_cannot_even_be_described_is_carried(golden: Golden) -> None:
     class HostileError(Exception):
         """Raises wherever it can."""
 
@@ -102,6 +103,6 @@ def test_what_cannot_even_be_described_is_carried() -> None:
 
     failure = crossed(HostileError(object(), lambda: None))
     assert isinstance(failure.error, Exception)
-    assert "could not be read" in failure.fault.message
+    golden(failure.fault.message)
     with pytest.raises(type(failure.error)):
         raise failure.error

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Note
+from tests.golden_texts import Golden
 from tests.runtime.test_thread_pool import a_slice
 from window_consumer.engine.turn import Leave
 from window_consumer.model.errors import Expired, Skip, Unroutable
@@ -86,8 +87,10 @@ def test_one_handler_for_everything_has_no_layers() -> None:
 
 
 @pytest.mark.parametrize("otherwise", ["dead_letter", "stop"])
-def test_a_record_that_is_for_nobody_leaves_as_the_worker_says(otherwise: Otherwise) -> None:
-    with pytest.raises(Unroutable, match="none of the handlers even, small") as raised:
+def test_a_record_that_is_for_nobody_leaves_as_the_worker_says(
+    otherwise: Otherwise, golden: Golden
+) -> None:
+    with golden.raises(Unroutable) as raised:
         routes([], otherwise)(a_record(5))
     assert raised.value.end == otherwise
 
@@ -217,10 +220,10 @@ def test_records_that_have_expired_leave_at_their_turn_with_the_same_failure() -
     assert turn.failure.error.end == "drop"
 
 
-def test_what_an_expired_record_says_and_where_it_goes() -> None:
+def test_what_an_expired_record_says_and_where_it_goes(golden: Golden) -> None:
     limited = Limited(ExpiryRules(ttl_s=30.0, on_expired="drop"))
     limited.now_ms += 60_000
-    with pytest.raises(Expired, match=r"expired 30.0 s ago, its time to live was 30 s") as raised:
+    with golden.raises(Expired) as raised:
         limited.handler(a_record())
     assert raised.value.end == "drop"
 
@@ -235,13 +238,13 @@ def test_a_header_gives_each_record_its_own_time_to_live() -> None:
     assert limited.warnings == []
 
 
-def test_a_malformed_header_expires_nothing_and_is_told_once() -> None:
+def test_a_malformed_header_expires_nothing_and_is_told_once(golden: Golden) -> None:
     limited = Limited(ExpiryRules(header=TtlHeader("ttl", 1.0, "int64be")))
     assert limited.call(1e9, offset=7, headers=[("ttl", b"soon")])
     assert limited.call(1e9, headers=[("ttl", b"later")])
     ((event, warning),) = limited.warnings
     assert event == LogEvent.TTL_IGNORED
-    assert "orders[0]@7: the header 'ttl' is not a time to live in the form" in warning
+    golden(warning)
     assert "int64be: b'soon'" in warning
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
+from tests.golden_texts import Golden
 from window_consumer import Produce
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Fatal, NoHandlerMatched, Skip
@@ -330,7 +331,7 @@ def test_behind_a_record_with_results_its_lane_is_held_back() -> None:
     assert [m.offset() for m in slice_.deviate().held] == [2, 5]
 
 
-def test_results_that_make_no_sense_are_an_error_of_the_handler() -> None:
+def test_results_that_make_no_sense_are_an_error_of_the_handler(golden: Golden) -> None:
     slice_ = a_slice(3, ordering="key", keys=[b"a", b"b", b"b"])
     run(slice_, lambda record: [Produce("invoices"), record.offset])
     noted = slice_.deviate()
@@ -338,7 +339,7 @@ def test_results_that_make_no_sense_are_an_error_of_the_handler() -> None:
         (0, TypeError),
         (1, TypeError),
     ]
-    assert "a list with int beside records to produce" in noted.failed[0][1].fault.message
+    golden(noted.failed[0][1].fault.message)
     assert noted.returned == []
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.golden_texts import Golden
 from tests.telemetry.asking import asked
 from window_consumer.metrics import http_server
 from window_consumer.metrics.http_server import HttpServer
@@ -164,17 +165,18 @@ def test_what_is_done_meanwhile_holds_up_nobody_whether_it_blocks_or_fails() -> 
         server.close()
 
 
-def test_an_address_that_is_taken_is_refused_with_what_to_do(server: HttpServer) -> None:
+def test_an_address_that_is_taken_is_refused_with_what_to_do(
+    server: HttpServer, golden: Golden
+) -> None:
     port = urlsplit(server.where).port or 0
     with pytest.raises(UsageError) as refused:
         HttpServer.on_port("127.0.0.1", port, {}, lambda: None, key="health.listen")
     message = str(refused.value)
-    assert message.startswith(f"health.listen: cannot listen on 127.0.0.1:{port}: ")
-    assert "port 0 for any free one" in message
+    golden(message)
 
 
-def test_a_host_that_is_not_of_this_machine_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:8081"):
+def test_a_host_that_is_not_of_this_machine_is_refused(golden: Golden) -> None:
+    with golden.raises(UsageError):
         HttpServer.on_port("192.0.2.1", 8081, {}, lambda: None, key="health.listen")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from tests.testing.shops import config
 from window_consumer import App, Fatal, Record, RetryLater, Skip, UsageError, current_record
 from window_consumer.testing import (
@@ -129,10 +130,10 @@ def test_a_coroutine_that_cancels_itself_has_failed() -> None:
         assert isinstance(result.error, asyncio.CancelledError)
 
 
-def test_within_a_coroutine_it_says_that_one_thread_cannot_wait_for_both() -> None:
+def test_within_a_coroutine_it_says_that_one_thread_cannot_wait_for_both(golden: Golden) -> None:
     async def test() -> None:
         with Shop().run() as wc_app:
             wc_app.send("orders", [1])
 
-    with pytest.raises(UsageError, match="call it from a test that is no async def"):
+    with golden.raises(UsageError):
         asyncio.run(test())

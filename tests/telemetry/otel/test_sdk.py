@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.environment import ChosenExporters, missing_files
 
@@ -48,7 +49,9 @@ def test_nothing_is_exported_that_no_variable_asks_for(
     assert bool(asked.because) == bool(traces or metrics)
 
 
-def test_files_are_only_looked_for_where_something_is_exported(tmp_path: Path) -> None:
+def test_files_are_only_looked_for_where_something_is_exported(
+    tmp_path: Path, golden: Golden
+) -> None:
     (tmp_path / "ca.pem").write_text("")
     given = {
         "OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "ca.pem"),
@@ -58,7 +61,7 @@ def test_files_are_only_looked_for_where_something_is_exported(tmp_path: Path) -
     assert list(missing_files(given)) == []
     given |= {ENDPOINT: "https://c:4318", "OTEL_TRACES_EXPORTER": "none"}
     (said,) = missing_files(given)
-    assert "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE: /nowhere/cert.pem does not" in said
+    golden(said)
 
 
 def test_the_service_is_named_by_the_variable_or_like_the_application(
