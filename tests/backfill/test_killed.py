@@ -112,6 +112,8 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     gate.write_text("150")  # a chunk has a hundred records of each partition
     first = commands.start(*given)
     first.wait_for(f"{CHUNK} of {RECORDS:,}", timeout_s=DEADLINE_S)
+    # What is counted may not be recorded yet, while the first chunk runs.
+    wait_until(lambda: begun(directory, 100), DEADLINE_S, "the second chunk runs")
     kill(first)
     before, done = calls(directory), recorded(directory)
     assert done == Counter((partition, offset) for partition in (0, 1) for offset in range(100))
