@@ -351,7 +351,7 @@ def test_a_second_half_that_was_called_before_waits_whatever_is_put_back() -> No
     die(it, it.out[0])
     it.tick()
     assert out(it) == [(2, [0])]
-    it.engine.dispatcher.break_all_up()
+    it.engine.dispatcher.release_all_gathered()
     it.fail(it.out[0], 0)
     it.tick()
     assert out(it) == []

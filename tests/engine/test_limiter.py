@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import notes
+from tests.golden_texts import Golden
 from window_consumer.engine.scheduling.adaptive_concurrency import (
     AdaptiveConcurrency,
     LimitCause,
@@ -200,11 +201,11 @@ def test_failed_calls_are_no_throughput() -> None:
     assert world.limiter.base <= 60
 
 
-def test_it_says_why() -> None:
+def test_it_says_why(golden: Golden) -> None:
     world = World()
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 50) ** 2
     world.go_on(11.0)
-    assert world.news[0].why == "100% more throughput than at 10"
+    golden(world.news[0].why)
     assert world.news[0].cause is LimitCause.MORE_THROUGHPUT
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 20) ** 2
     del world.news[:]
@@ -277,8 +278,10 @@ def test_no_more_slices_are_out_than_the_limit_says() -> None:
     driven.deliver(*notes(*range(1000)))
     driven.tick()
     assert len(driven.out) == 10
-    assert driven.engine.limiter is not None
-    driven.engine.dispatcher.slots = driven.engine.limiter.limit = driven.engine.limiter.base = 3
+    assert driven.engine.adaptive_concurrency is not None
+    driven.engine.dispatcher.slots = driven.engine.adaptive_concurrency.limit = (
+        driven.engine.adaptive_concurrency.base
+    ) = 3
     for slice_ in driven.out[:5]:
         driven.finish(slice_)
     assert len(driven.tick().dispatch) == 0
@@ -302,9 +305,9 @@ def keep_busy(driven: Driven, turns: int) -> None:
 def test_an_engine_finds_its_limit() -> None:
     driven = Driven(slots=64, limit=LimitRules(), cell_records=5_000)
     keep_busy(driven, turns=400)
-    assert driven.engine.limiter is not None
-    assert driven.engine.limiter.base > 30
-    assert driven.engine.dispatcher.slots == driven.engine.limiter.limit
+    assert driven.engine.adaptive_concurrency is not None
+    assert driven.engine.adaptive_concurrency.base > 30
+    assert driven.engine.dispatcher.slots == driven.engine.adaptive_concurrency.limit
     assert driven.engine.counters.copy().limit_changes[LimitCause.MORE_THROUGHPUT] > 0
 
 
@@ -337,8 +340,8 @@ def test_a_limit_grows_where_records_are_fetched_as_they_are_needed(seconds: flo
     driven = Driven(slots=200, limit=LimitRules(), cell_records=5_000)
     driven.engine.slots_can_rest()
     run_calls(driven, 200 * seconds, World().even(seconds))
-    assert driven.engine.limiter is not None
-    assert 40 <= driven.engine.limiter.base <= 60
+    assert driven.engine.adaptive_concurrency is not None
+    assert 40 <= driven.engine.adaptive_concurrency.base <= 60
 
 
 def test_an_engine_waits_for_slots_that_are_not_there() -> None:

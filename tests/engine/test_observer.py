@@ -194,8 +194,8 @@ def test_each_observer_hears_what_it_listens_for_and_the_others_are_not_asked() 
 
     early, ear = Early(), Ear()
     observers = Observers([early, ear], errors_are_bugs)
-    assert observers._hearers["taken"] == [early.taken, ear.taken]
-    assert observers._hearers["over"] == [ear.over]
+    assert observers._overridden["taken"] == [early.taken, ear.taken]
+    assert observers._overridden["over"] == [ear.over]
     driven = Driven(slots=1)
     driven.engine.observe(observers)
     driven.deliver(*notes(0))

@@ -60,7 +60,7 @@ class LosesWhatItHasGathered(_Engine):
     """What has not gone out is forgotten when nothing may go out for a while."""
 
     class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
-        def break_up(self, partition: Partition) -> None:
+        def release_gathered(self, partition: Partition) -> None:
             batch = self._gathered.pop(partition, None)
             if batch is not None:
                 batch.hold.release()

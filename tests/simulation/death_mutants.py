@@ -63,8 +63,8 @@ class ForgetsTheSecondHalf(_Engine):
     """Only the first half of a batch goes out again."""
 
     class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
-        def part(self, slice_: Slice) -> None:
-            super().part(slice_)
+        def bisect(self, slice_: Slice) -> None:
+            super().bisect(slice_)
             waiting = self._waiting[slice_.partition]
             waiting.pop(1).hold.release()
 
@@ -73,8 +73,8 @@ class StartsBothHalvesOfALane(_Engine):
     """The second half of a lane does not wait for the first one."""
 
     class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
-        def part(self, slice_: Slice) -> None:
-            super().part(slice_)
+        def bisect(self, slice_: Slice) -> None:
+            super().bisect(slice_)
             self._waiting[slice_.partition] = [
                 BatchHalf(half.partition, half.messages, half.seqs, half.hold, half.again)
                 for half in self._waiting[slice_.partition]
@@ -85,8 +85,8 @@ class FreesTheLanesOfHalves(_Engine):
     """The lanes of halves that wait may be entered."""
 
     class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
-        def part(self, slice_: Slice) -> None:
-            super().part(slice_)
+        def bisect(self, slice_: Slice) -> None:
+            super().bisect(slice_)
             for half in self._waiting[slice_.partition]:
                 half.hold.release()
 

@@ -112,12 +112,12 @@ class ReplicasBoard:
     def _joined(self, path: str) -> dict[str, Any]:
         deadline_s = self.workers * ANSWER_S + _LONGER_S
         answers = self._ask(self.sockets, path, "GET", deadline_s)
-        told = {number: _json_of(each) for number, each in answers.items()}
+        parsed = {number: _json_of(each) for number, each in answers.items()}
         return {
             "process": "",
             "time": now_ms(),
-            "workers": [worker for each in told.values() if each for worker in each["workers"]],
-            "missing": [number for number, each in told.items() if each is None],
+            "workers": [worker for each in parsed.values() if each for worker in each["workers"]],
+            "missing": [number for number, each in parsed.items() if each is None],
         }
 
     def _ask(
@@ -153,5 +153,5 @@ def _breaker_answer(answer: HttpAnswer | None) -> BreakerAnswer | None:
 def _json_of(answer: HttpAnswer | None) -> dict[str, Any] | None:
     if answer is None or answer.status != http.client.OK:
         return None
-    told: dict[str, Any] = json.loads(answer.text)
-    return told
+    parsed: dict[str, Any] = json.loads(answer.text)
+    return parsed

@@ -72,15 +72,15 @@ class ShownRecords:
         answer.
         """
         left = self.most_looked_into // lists
-        told = []
+        listed = []
         for each in records:
             mask = self.rules.of([topic, source])
             is_safe = True
             if each.message is not None and mask.hides_fields and _quotes(each):
                 left -= len(each.message)
                 is_safe = left >= 0 and search_hidden(each.message.value(), mask, self.most_json)
-            told.append(self._record(each, mask, is_safe=is_safe))
-        return told
+            listed.append(self._record(each, mask, is_safe=is_safe))
+        return listed
 
     def value(self, message: Message, source: str) -> dict[str, Any]:
         """Return a record's value: ``form`` (json, text, binary, null or hidden), ``text``.
@@ -89,18 +89,18 @@ class ShownRecords:
         JSON is reformatted with indentation. For a hidden value ``text`` gives the reason.
         """
         mask = self.rules.of([message.topic(), source])
-        told = content_of(message.value(), "value", mask, self.most_json)
-        if told is not None and mask.is_full:
-            told = {"form": "hidden", "bytes": told["bytes"], "why": TOO_MUCH}
-        if told is None:
+        content = content_of(message.value(), "value", mask, self.most_json)
+        if content is not None and mask.is_full:
+            content = {"form": "hidden", "bytes": content["bytes"], "why": TOO_MUCH}
+        if content is None:
             return {"form": "null", "bytes": 0, "text": "", "is_cut": False}
-        form, size = told["form"], told["bytes"]
+        form, size = content["form"], content["bytes"]
         if form == "json":
-            text = pretty(told["json"], 2 * MOST_OF_A_VALUE)
+            text = pretty(content["json"], 2 * MOST_OF_A_VALUE)
         elif form == "binary":
-            text = "\n".join(_hex_lines(told["hex"]))
+            text = "\n".join(_hex_lines(content["hex"]))
         else:
-            text = told["why"] if form == "hidden" else told["text"]
+            text = content["why"] if form == "hidden" else content["text"]
         is_cut = len(text) > MOST_OF_A_VALUE or (form == "binary" and size > _BINARY)
         text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}

@@ -265,12 +265,14 @@ class App(AppDefinition):
         *,
         start_timeout: float | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
-        copy: ReplicaIdentity | None = None,
+        replica: ReplicaIdentity | None = None,
     ) -> Running:
         """Start what ``plan`` has checked, see ``start``.
 
         While it waits for a broker it polls ``stop_asked`` about once a second, and raises
         StartStoppedError once that returns True. Probes get answers from beginning to end. As a
-        ``copy``, a replica answers its supervisor instead.
+        ``replica``, it answers its supervisor instead.
         """
-        return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
+        return start(
+            self, plan, start_timeout=start_timeout, stop_asked=stop_asked, replica=replica
+        )

@@ -25,7 +25,7 @@ def start(
     *,
     start_timeout: float | None,
     stop_asked: Callable[[], bool],
-    copy: ReplicaIdentity | None,
+    replica: ReplicaIdentity | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
     child_specs = child_specs_of(app, plan)
@@ -35,7 +35,7 @@ def start(
                 "%s: %s", worker.name, warning, extra={"event": LogEvent.CONCURRENCY_EXCEEDED}
             )
     with ExitStack() as beside:
-        features = beside.enter_context(app.features.starting(app.name, app.version, plan, copy))
+        features = beside.enter_context(app.features.starting(app.name, app.version, plan, replica))
         prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
         beside.enter_context(features.beside(prepared))
         loops = {

@@ -60,7 +60,7 @@ class ProducerAudit:
         self._doubts: deque[int] = deque()
         self.untracked = 0
         """Records sent while the table had no room: nobody counts them."""
-        self._told = 0
+        self._reported = 0
 
     def sent(
         self,
@@ -115,10 +115,10 @@ class ProducerAudit:
         sequence = self._journal.sequence
         rows = [self._acks.popleft() for _ in range(len(self._acks))]
         doubts = [self._doubts.popleft() for _ in range(len(self._doubts))]
-        if self.untracked > self._told:
+        if self.untracked > self._reported:
             why = self._sends.trouble or "too many sends are waiting for acks"
-            self._journal.missed(self.untracked - self._told, why)
-            self._told = self.untracked
+            self._journal.missed(self.untracked - self._reported, why)
+            self._reported = self.untracked
         if not (rows or doubts):
             return
         written = [self._sends.counting(row, sequence) for row in rows]

@@ -21,7 +21,7 @@ from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.runtime.figures.stack_dump import CallPositions, stack_of_thread
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.replica import number_of_this_copy, this_copy
+from window_consumer.runtime.replica import number_of_this_copy, this_replica
 from window_consumer.runtime.running import Running
 
 _CHECK_S = 0.2
@@ -42,7 +42,11 @@ def run_until_stopped(
     ends = [feature.set_up(app.name) for feature in app.features.each]
     try:
         running = start(
-            app, plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set, copy=this_copy()
+            app,
+            plan,
+            start_timeout=start_timeout,
+            stop_asked=signals.stop.is_set,
+            replica=this_replica(),
         )
     except StartStoppedError as error:
         logger.info("%s", error, extra={"event": LogEvent.START_CANCELLED})

@@ -263,13 +263,13 @@ def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
     value = content_of(letter.value, "value", mask)
     key = content_of(letter.key, "key", mask)
     headers = [[name, mask.header(name, header_text(content))] for name, content in letter.headers]
-    told = attrs.asdict(
+    fields = attrs.asdict(
         letter, recurse=False, filter=lambda field, _: field.name not in _KEPT_APART
     )
     return {
         "dead_letter": str(letter.position),
         "written_by": letter.written_by.value,
-        **{name: _without_hidden(name, content, mask) for name, content in told.items()},
+        **{name: _without_hidden(name, content, mask) for name, content in fields.items()},
         "key": key,
         "value": value,
         "headers": [[name, _without_hidden("header", content, mask)] for name, content in headers],

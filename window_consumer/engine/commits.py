@@ -77,7 +77,7 @@ class CommitState:
 
     def due(self, now: float) -> bool:
         """Return whether a commit should be made now."""
-        if self.crash_history is not None and self.crash_history.unsaid:
+        if self.crash_history is not None and self.crash_history.awaits_commit:
             return self._in_flight is None and now >= self._affordable_at
         is_wanted = self.changed or self.membership.is_asked
         return is_wanted and self._in_flight is None and now >= self._due_at

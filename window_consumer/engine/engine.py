@@ -136,12 +136,12 @@ class Engine:
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.retry_queue = RetryQueue(rules.retry, jitter, self.counters)
         self.failed_records = self.retry_queue.records
-        self.limiter = (
+        self.adaptive_concurrency = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
         )
         self.dispatcher = self._dispatcher()
-        if self.limiter is not None:
-            self.dispatcher.slots = self.limiter.limit
+        if self.adaptive_concurrency is not None:
+            self.dispatcher.slots = self.adaptive_concurrency.limit
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
         self.dispatcher.rates = self.rates
         self.failed_records.ready.rates = self.rates
@@ -177,7 +177,7 @@ class Engine:
             make_copy,
             self.turns,
         )
-        self.dispatcher.in_turn = rules.ordering == "partition" and rules.batch is None
+        self.dispatcher.one_by_one = rules.ordering == "partition" and rules.batch is None
         self.demand = self._demand()
         self.housekeeping = Housekeeping(
             self.partitions,
@@ -354,8 +354,8 @@ class Engine:
             self._wake_home(call)
         if self.stalls.has_returned(slice_, now):
             return
-        if self.limiter is not None:
-            self._measure_slice(self.limiter, slice_, now)
+        if self.adaptive_concurrency is not None:
+            self._measure_slice(self.adaptive_concurrency, slice_, now)
         self.dispatcher.back(slice_)
         self.durations.record(slice_)
         if self.observer is not None:
@@ -476,7 +476,7 @@ class Engine:
                 self.suspects.remove(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.completion.take_back(slice_, now)
-                self.dispatcher.break_up(partition)
+                self.dispatcher.release_gathered(partition)
                 partition.ordering.clear()
         self.lane_ownership.sort_out(now)
 
@@ -556,7 +556,7 @@ class Engine:
         self._advance_rates(now)
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
-        self.dispatcher.break_all_up()
+        self.dispatcher.release_all_gathered()
         suspects: list[Outlived] = []
         for slice_ in list(self.dispatcher.out):
             partition = slice_.partition
@@ -725,10 +725,10 @@ class Engine:
         if not in_doubt:
             self.lane_ownership.send_home(now)
             self.start_gate.decide(decisions, now, wall_ms)
-            if self.suspects.cases and self.suspects.unsaid:
+            if self.suspects.cases and self.suspects.awaits_commit:
                 self.housekeeping.is_due_at(now)
-            if self.limiter is not None:
-                decisions.limit = self._adjust_limit(self.limiter, now)
+            if self.adaptive_concurrency is not None:
+                decisions.limit = self._adjust_limit(self.adaptive_concurrency, now)
         decisions.stop = self._stop
         decisions.away = self.lane_ownership.owners_away(now)
         self.housekeeping.run(decisions, now, may_commit=not in_doubt)
@@ -764,7 +764,7 @@ class Engine:
     def _dispatcher(self) -> Dispatcher:
         """Return what makes slices, or batches."""
         rules, leases = self.rules, self.rules.stall.leases
-        ahead = SLICES_PER_SLOT if self.limiter is None and not leases else 1
+        ahead = SLICES_PER_SLOT if self.adaptive_concurrency is None and not leases else 1
         queues = self.start_queue_type(), self.start_queue_type()
         if rules.batch is None:
             longest = 1 if leases else rules.batch_records
@@ -778,7 +778,7 @@ class Engine:
         rules, dispatcher = self.rules, self.dispatcher
         if isinstance(dispatcher, BatchDispatcher):
             return BatchDemand(dispatcher, self.breaker, rules.batch_records)
-        if dispatcher.in_turn:
+        if dispatcher.one_by_one:
             return InTurnDemand(dispatcher, self.breaker, rules.batch_records, rules.enough)
         return FetchDemand(dispatcher, self.breaker, rules.batch_records)
 
@@ -796,8 +796,8 @@ class Engine:
 
     def slots_can_rest(self) -> None:
         """Record that the runtime enforces the limit itself, so slices may queue for a slot."""
-        if self.limiter is not None:
-            self.dispatcher.slices_per_slot = self.limiter.ahead = SLICES_PER_SLOT
+        if self.adaptive_concurrency is not None:
+            self.dispatcher.slices_per_slot = self.adaptive_concurrency.ahead = SLICES_PER_SLOT
 
     def _measure_slice(self, limiter: AdaptiveConcurrency, slice_: Slice, now: float) -> None:
         """Report a finished slice to the limiter."""

@@ -99,8 +99,8 @@ class Observer:
         """
 
 
-def _does_something(hear: Callable[..., None], name: str) -> bool:
-    return getattr(hear, "__func__", None) is not getattr(Observer, name)
+def _does_something(method: Callable[..., None], name: str) -> bool:
+    return getattr(method, "__func__", None) is not getattr(Observer, name)
 
 
 def _to_each(
@@ -110,9 +110,9 @@ def _to_each(
     name = method.__name__
 
     def notify(self: Observers, /, *about: P.args, **more: P.kwargs) -> None:
-        for hear in self._hearers[name]:
+        for call in self._overridden[name]:
             try:
-                hear(*about, **more)
+                call(*about, **more)
             except Exception as error:
                 self.failures += 1
                 self.on_error(error)
@@ -130,15 +130,15 @@ class Observers(Observer):
     """Called with each exception; must not raise."""
     failures: int = 0
     """How often an observer has raised."""
-    _hearers: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)
+    _overridden: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)
     """By method name: the methods that observers have overridden. Only these are called."""
 
     def __attrs_post_init__(self) -> None:
         names = [name for name in vars(Observer) if not name.startswith("_")]
         found = {name: [getattr(each, name) for each in self.observers] for name in names}
-        self._hearers = {
-            name: [hear for hear in hearers if _does_something(hear, name)]
-            for name, hearers in found.items()
+        self._overridden = {
+            name: [method for method in methods if _does_something(method, name)]
+            for name, methods in found.items()
         }
 
     assigned = _to_each(Observer.assigned)

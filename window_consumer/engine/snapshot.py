@@ -58,7 +58,7 @@ def take_snapshot(
         cost_s=engine.dispatcher.length.cost_s,
         durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
-        limit=_limit(engine.limiter),
+        limit=_limit(engine.adaptive_concurrency),
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.manual_pauses.worker,
     )

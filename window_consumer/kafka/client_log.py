@@ -57,9 +57,9 @@ class ClientLog:
         self.lines += 1
         try:
             text = message % args if args else message
-            unsaid = self._unsaid(_VARIES.sub("", text))
-            if unsaid is not None:
-                more = f" ({unsaid} more since the last line)" if unsaid else ""
+            suppressed = self._suppressed(_VARIES.sub("", text))
+            if suppressed is not None:
+                more = f" ({suppressed} more since the last line)" if suppressed else ""
                 self._logger.log(level, "%s", self._mask(text + more), extra={"event": event})
         except KafkaException:
             raise
@@ -70,14 +70,14 @@ class ClientLog:
         """Write a line of our own."""
         self.log(logging.INFO, message, *args, event=event)
 
-    def _unsaid(self, kind: str) -> int | None:
+    def _suppressed(self, kind: str) -> int | None:
         """Return how many lines were suppressed since the last one; None suppresses this one."""
         now = self._now()
-        said_at, unsaid = self._kinds.get(kind, (float("-inf"), 0))
+        said_at, suppressed = self._kinds.get(kind, (float("-inf"), 0))
         if now - said_at < QUIET_S:
-            self._kinds[kind] = (said_at, unsaid + 1)
+            self._kinds[kind] = (said_at, suppressed + 1)
             return None
         if len(self._kinds) >= _MAX_KINDS:
             self._kinds.clear()
         self._kinds[kind] = (now, 0)
-        return unsaid
+        return suppressed

@@ -156,10 +156,13 @@ class FieldMask:
 
     def error_text(self, text: str) -> str:
         """Return an exception's text without what was hidden so far, or its words."""
-        told = self.text(text)
+        masked = self.text(text)
         if not (self._hidden or self._closed) or self.is_full:
-            return told
-        if len(told) * (sum(map(len, self._closed)) + sum(map(len, self._hidden))) > _MOST_SEARCHED:
+            return masked
+        if (
+            len(masked) * (sum(map(len, self._closed)) + sum(map(len, self._hidden)))
+            > _MOST_SEARCHED
+        ):
             return MASKED
         short = "\n".join(each for each in self._hidden if len(each) <= _SHORT_TEXT)
         long = "\n".join(each for each in self._hidden if len(each) > _SHORT_TEXT)
@@ -172,7 +175,7 @@ class FieldMask:
         def masked_number(found: re.Match[str]) -> str:
             return MASKED if self._is_closed(found[0], whole=True) else found[0]
 
-        return _NUMBER.sub(masked_number, _WORD.sub(masked_word, told))
+        return _NUMBER.sub(masked_number, _WORD.sub(masked_word, masked))
 
     def _is_closed(self, word: str, *, whole: bool = False) -> bool:
         data = word.encode("utf-8", "replace")

@@ -44,12 +44,12 @@ def content_of(
         return None
     is_large = most_json is not None and len(data) > most_json
     # Also if nothing of it is shown: other texts may quote what is hidden in it.
-    told = _beginning(data[:most_json], mask) if is_large else _decoded(data, mask)
+    shown = _beginning(data[:most_json], mask) if is_large else _decoded(data, mask)
     if mask.hides(part):
-        told = {"form": "hidden", "why": WHOLE}
-    elif part == "value" and mask.hides_fields and told["form"] in {"text", "binary"}:
-        told = {"form": "hidden", "why": NOT_SHOWN}
-    return {"bytes": len(data), **told}
+        shown = {"form": "hidden", "why": WHOLE}
+    elif part == "value" and mask.hides_fields and shown["form"] in {"text", "binary"}:
+        shown = {"form": "hidden", "why": NOT_SHOWN}
+    return {"bytes": len(data), **shown}
 
 
 def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
@@ -160,11 +160,11 @@ def json_line(value: Any) -> str:
 
 def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:
     """Return a key on one line, masked; None if there is none."""
-    told = content_of(key, "key", mask, most_json)
-    if told is None or key is None:
+    shown = content_of(key, "key", mask, most_json)
+    if shown is None or key is None:
         return None
-    if told["form"] == "hidden":
+    if shown["form"] == "hidden":
         return MASKED
-    if told["form"] == "json" and mask.hides_fields:
-        return json_line(told["json"])
+    if shown["form"] == "json" and mask.hides_fields:
+        return json_line(shown["json"])
     return mask.text(key.decode("utf-8", "backslashreplace"))

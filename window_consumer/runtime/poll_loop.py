@@ -117,7 +117,7 @@ class PollLoop:
         self._resizable: ResizablePool | None = None
         """Set where the number of slots adapts to their throughput."""
         self._slots = parts.engine.rules.slots
-        if parts.engine.limiter is not None and isinstance(parts.pool, ResizablePool):
+        if parts.engine.adaptive_concurrency is not None and isinstance(parts.pool, ResizablePool):
             self._resizable = parts.pool
             parts.engine.slots_can_rest()
             self._resize()

@@ -54,7 +54,7 @@ def number_of_this_copy() -> str:
     return os.environ.get(NUMBER, "") if PARENT in os.environ else ""
 
 
-def this_copy() -> ReplicaIdentity | None:
+def this_replica() -> ReplicaIdentity | None:
     """Return the identity of this replica, None where it is none."""
     number = number_of_this_copy()
     if not number:

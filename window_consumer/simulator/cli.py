@@ -160,7 +160,7 @@ def _simulate_worker(
     tally = _Tally(len(task.seeds))
     for seed in task.seeds:
         try:
-            told = simulate(
+            trace = simulate(
                 seed,
                 steps=task.steps,
                 tell=task.tell,
@@ -172,7 +172,7 @@ def _simulate_worker(
             tally.broken += 1
             _print_broken(plan, worker.name, violation, task, tally.broken)
         else:
-            click.echo("\n".join(told), nl=bool(told))
+            click.echo("\n".join(trace), nl=bool(trace))
         tally.ran += 1
         if task.stop_asked():
             break  # interrupted: still print what was found

@@ -540,17 +540,17 @@ class SimulationHistory:
         blocks, all behind that one are called again.
         """
         firsts: dict[Lane, Exception] = {}
-        for call, told in zip(calls, errors, strict=True):
-            error = told
+        for call, error_of in zip(calls, errors, strict=True):
+            error = error_of
             retry = call.tenure.member.rules.retry
-            again = told is not None and not (
-                isinstance(told, (Skip, NotCalled)) or retry.is_fatal(told)
+            again = error_of is not None and not (
+                isinstance(error_of, (Skip, NotCalled)) or retry.is_fatal(error_of)
             )
             if call.lane is not None:
                 if call.lane in firsts and (again or retry.on_failure == "block"):
                     error = firsts[call.lane]
-                elif again and told is not None:
-                    firsts.setdefault(call.lane, told)
+                elif again and error_of is not None:
+                    firsts.setdefault(call.lane, error_of)
             self.ended(call, error)
 
     def ended_at_turn(self, tenure: Tenure, message: Message, error: Exception) -> None:

@@ -268,7 +268,9 @@ class SimulatedMember:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
-            self.engine.limiter = WanderingLimiter(self.rules.limit, self.rules.slots, rng)
+            self.engine.adaptive_concurrency = WanderingLimiter(
+                self.rules.limit, self.rules.slots, rng
+            )
         self.slices_out = 0
         """After its last turn."""
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))

@@ -118,13 +118,13 @@ class Journey:
     def of(cls, events: Iterable[TraceEvent]) -> Journey | None:
         """Return the journey of these events, in any order; None without events."""
         once = {event.event_id: event for event in events}
-        told = sorted(once.values(), key=_by_time)
-        if not told:
+        unique = sorted(once.values(), key=_by_time)
+        if not unique:
             return None
         by_record: dict[str | None, list[TraceEvent]] = {}
-        for event in told:
+        for event in unique:
             by_record.setdefault(event.record_id, []).append(event)
-        roots = {event.root_id for event in told}
+        roots = {event.root_id for event in unique}
         order = sorted(
             by_record, key=lambda name: (name not in roots, _begin(by_record[name][0]), name or "")
         )

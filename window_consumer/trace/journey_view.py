@@ -88,10 +88,10 @@ class JourneyPages:
     def _passage(self, passage: Passage) -> dict[str, Any]:
         topics = [passage.place[0], *(hop.place[0] for way in passage.ways for hop in way.hops)]
         key = None if passage.key is None else passage.key.encode()
-        told = self._rules.loggable_key(topics, key)
+        shown = self._rules.loggable_key(topics, key)
         return {
             "record": passage.record_id,
-            "key": told.decode() if isinstance(told, bytes) else told,
+            "key": shown.decode() if isinstance(shown, bytes) else shown,
             "tags": passage.tags,
             "place": _place(passage.place),
             "sent": [_stop(stop) for stop in passage.sent],

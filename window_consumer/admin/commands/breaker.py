@@ -52,9 +52,9 @@ def breaker_command(
     address, access = AdminAddress.parse(url), Access(token, authority)
     done, answer = command(address, path, access, _DEADLINE_S)
     if not done:
-        told = answer if isinstance(answer, dict) else {}
-        why = told.get("error") or "whatever answers there is not a worker"
-        if told.get("result") == BreakerAnswer.NO_SUCH_WORKER:
+        fields = answer if isinstance(answer, dict) else {}
+        why = fields.get("error") or "whatever answers there is not a worker"
+        if fields.get("result") == BreakerAnswer.NO_SUCH_WORKER:
             names = dict.fromkeys(each.name for each in ask(address, access).workers)
             why += f", only {', '.join(names) or 'none so far'}"
         raise RunError(f"{worker}: {why}")

@@ -118,9 +118,9 @@ class AddressWatches:
         return TopScene("top", seconds, tuple(workers), {**gone, **missing, **silent})
 
     def _workers(
-        self, watch: AddressWatch, told: AdminAnswer | None, seconds: float
+        self, watch: AddressWatch, answer: AdminAnswer | None, seconds: float
     ) -> Iterator[WorkerScene]:
-        for worker in () if told is None else told.workers:
+        for worker in () if answer is None else answer.workers:
             if worker.windows is not None:
                 name = self._name(watch, worker)
                 yield evolve(
@@ -130,8 +130,8 @@ class AddressWatches:
                     time_to_drain_s=worker.drain_s,
                 )
 
-    def _silent(self, watch: AddressWatch, told: AdminAnswer | None) -> Iterator[str]:
-        for worker in () if told is None else told.workers:
+    def _silent(self, watch: AddressWatch, answer: AdminAnswer | None) -> Iterator[str]:
+        for worker in () if answer is None else answer.workers:
             if worker.windows is None:
                 yield self._name(watch, worker)
 

@@ -51,8 +51,8 @@ class Process:
     def observe(self, at_s: float, *, stacks: bool) -> Seen:
         """Observe its workers; raise AskError."""
         if self.has_windows:
-            told = ask(self.address, self.access, stacks=stacks)
-            return [worker_look(worker, at_s) for worker in told.workers], told.missing
+            answer = ask(self.address, self.access, stacks=stacks)
+            return [worker_look(worker, at_s) for worker in answer.workers], answer.missing
         status, text = fetch(self.address, _METRICS, Access())
         if status != HTTPStatus.OK:
             raise AskError(f"{self.address}: {_METRICS} answers with status {status}")

@@ -41,8 +41,8 @@ class Alerts:
         ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them; the next call
         writes them again.
         """
-        told = self._written_before()
-        new = [row for row in found if _name(row) not in told]
+        written = self._written_before()
+        new = [row for row in found if _name(row) not in written]
         if not new:
             return 0
         self._failed.clear()
@@ -81,8 +81,8 @@ class Alerts:
             with self._record_path.open("a", encoding="utf-8") as notes:
                 notes.write("\n" if torn else "")
                 for row in rows:
-                    told = {name: row[name] for name in _NAMES}
-                    notes.write(json.dumps({**told, "told_at": at}) + "\n")
+                    written = {name: row[name] for name in _NAMES}
+                    notes.write(json.dumps({**written, "told_at": at}) + "\n")
 
 
 def _names_in(notes: str) -> Iterator[tuple[Any, ...]]:

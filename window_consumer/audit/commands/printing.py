@@ -90,8 +90,8 @@ def print_report(report: AuditReport, since_ms: int, now_ms: int) -> set[str]:
         return set()
     _print(_topics(topics))
     for place in sorted(found):
-        told = ", ".join(f"{number} {name}" for name, number in sorted(found[place].items()))
-        click.echo(f"{_whose(place)}: buckets: {told}")
+        shown = ", ".join(f"{number} {name}" for name, number in sorted(found[place].items()))
+        click.echo(f"{_whose(place)}: buckets: {shown}")
     if odd:
         odd.sort(key=lambda row: (not row["lost"], -row["bucket_ms"], row["topic"], row["group"]))
         click.echo()
@@ -194,11 +194,11 @@ def print_explanation(rows: DataFrame, *, as_json: bool) -> None:
 
 
 def _runs(what: str, runs: Iterable[tuple[int, int]] | None) -> None:
-    told = ", ".join(
+    shown = ", ".join(
         f"{first}" if stop == first + 1 else f"{first}-{stop - 1}" for first, stop in runs or ()
     )
-    if told:
-        click.echo(f"  {what} {told}")
+    if shown:
+        click.echo(f"  {what} {shown}")
 
 
 WITHOUT_TIMESTAMP: Final = "without timestamp"

@@ -111,8 +111,8 @@ class MaskRules:
         mask = self.of(topics)
         if key is None or not (mask.hides_fields or mask.hides("key")):
             return key
-        told = key_text(key, mask, _MOST_JSON)
-        return key if told == key.decode("utf-8", "backslashreplace") else told
+        masked = key_text(key, mask, _MOST_JSON)
+        return key if masked == key.decode("utf-8", "backslashreplace") else masked
 
     def error_text(self, text: str, messages: Sequence[Message]) -> str:
         """Return an exception's text without what is hidden of the records of its call.

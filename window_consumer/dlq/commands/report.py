@@ -164,14 +164,14 @@ def without_secrets(found: DeadLetterFindings, mask: Mask) -> DeadLetterFindings
 
 
 def _as_json(found: DeadLetterFindings, workers_file: str) -> dict[str, Any]:
-    told = attrs.asdict(found)
-    for cause, as_told in zip(found.causes, told["causes"], strict=True):
+    report = attrs.asdict(found)
+    for cause, as_dict in zip(found.causes, report["causes"], strict=True):
         version = found.began_with(cause)
-        as_told["going_on"] = cause.is_on(found.asked_ms)
-        as_told["began_with"] = None if version is None else attrs.asdict(version)
-        as_told["keys"]["spread"] = cause.keys.spread
-        as_told["redrive"] = redrive_of(cause, found, workers_file)
-    return told
+        as_dict["going_on"] = cause.is_on(found.asked_ms)
+        as_dict["began_with"] = None if version is None else attrs.asdict(version)
+        as_dict["keys"]["spread"] = cause.keys.spread
+        as_dict["redrive"] = redrive_of(cause, found, workers_file)
+    return report
 
 
 def check_output(output: Path | None) -> None:

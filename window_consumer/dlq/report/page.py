@@ -107,9 +107,9 @@ def _parts(findings: DeadLetterFindings) -> list[tuple[str, str, int]]:
         (wording.name_of(cause), charts.style_of(number), cause.count)
         for number, cause in enumerate(findings.causes[: charts.COLOURS])
     ]
-    told = sum(count for _, _, count in parts)
-    if told < findings.count:
-        parts.append(("all others", "rest", findings.count - told))
+    listed = sum(count for _, _, count in parts)
+    if listed < findings.count:
+        parts.append(("all others", "rest", findings.count - listed))
     return parts
 
 

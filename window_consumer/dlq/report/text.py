@@ -129,12 +129,12 @@ def _sides(sides: Mapping[str, tuple[Share, ...]], count: int) -> Table:
     for side in _SIDES:
         shares = sides.get(side, ())
         name_of = wording.partition_name if side == "partition" else wording.share_name
-        told = [
+        rows = [
             f"{name_of(each)} {wording.percent(each.count, count)}" for each in shares[:_MOST_ROWS]
         ]
         if len(shares) > _MOST_ROWS:
-            told.append("...")
-        table.add_row(wording.SIDE_NAMES[side].lower(), _text(", ".join(told)))
+            rows.append("...")
+        table.add_row(wording.SIDE_NAMES[side].lower(), _text(", ".join(rows)))
     return table
 
 

@@ -98,9 +98,9 @@ def began_with(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
 
 def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
     """Return the version of a cause, or that it is unknown; None if no version is ever reported."""
-    told = began_with(cause, findings)
-    if told is not None:
-        return told
+    began = began_with(cause, findings)
+    if began is not None:
+        return began
     oldest = findings.oldest_known(cause)
     if oldest is None:
         return None

@@ -131,11 +131,11 @@ def _row(
     key = form(letter.key)
     if hides and reading.keys == "raw":
         key = key_text(letter.key, mask, MOST_JSON)
-    told = {name: getattr(letter, name) for name in _TEXTS}
+    texts = {name: getattr(letter, name) for name in _TEXTS}
     stack = letter.error_stack
     knows_all = knows_all and not mask.is_full
     if hides and knows_all:
-        told = {name: text and mask.text(text) for name, text in told.items()}
+        texts = {name: text and mask.text(text) for name, text in texts.items()}
         stack = stack and mask.text(stack)
         own = [
             {"name": each["name"], "value": each["value"] and mask.text(each["value"])}
@@ -143,7 +143,7 @@ def _row(
         ]
     if not knows_all:
         # They may quote any part of the value.
-        told["error_message"] = told["error_message"] and MASKED
+        texts["error_message"] = texts["error_message"] and MASKED
         stack = stack and MASKED
         own = [{"name": each["name"], "value": each["value"] and MASKED} for each in own]
     written, failed = letter.timestamp, letter.failed_at
@@ -158,7 +158,7 @@ def _row(
         "failed_ms": _number(failed),
         "written_by": letter.written_by.value,
         "original_topic": _cut(letter.original_topic),
-        **{name: _cut(text) for name, text in told.items()},
+        **{name: _cut(text) for name, text in texts.items()},
         **{name: _number(getattr(letter, name)) for name in _NUMBERS},
         "sent_ms": _number(letter.original_timestamp),
         "first_failed_ms": _number(letter.first_failure),
@@ -170,15 +170,15 @@ def _row(
 
 
 def _value(value: bytes | None, mask: FieldMask) -> str | None:
-    told = content_of(value, "value", mask, MOST_JSON)
-    if told is None:
+    texts = content_of(value, "value", mask, MOST_JSON)
+    if texts is None:
         return None
-    form = told["form"]
+    form = texts["form"]
     if form == "hidden":
         return MASKED
     if form == "json":
-        return _cut(json_line(told["json"]), MOST_STACK)
-    return _cut(told["text"] if form == "text" else f"0x{told['hex']}", MOST_STACK)
+        return _cut(json_line(texts["json"]), MOST_STACK)
+    return _cut(texts["text"] if form == "text" else f"0x{texts['hex']}", MOST_STACK)
 
 
 def _cut(text: str | None, most: int = MOST_TEXT) -> str | None:

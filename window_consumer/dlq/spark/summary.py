@@ -156,9 +156,9 @@ def _findings(
     )
     # Half of a query's seconds is single-threaded planning: two queries share the cores.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wc-findings") as pool:
-        told = list(pool.map(lambda question: question.collect(), questions))
-    keys, sides = _keys(told[0]), _sides(told[1])
-    periods, examples = _periods(told[2]), _examples(told[3])
+        answers = list(pool.map(lambda question: question.collect(), questions))
+    keys, sides = _keys(answers[0]), _sides(answers[1])
+    periods, examples = _periods(answers[2]), _examples(answers[3])
     count = whole["count"] or 0
     return DeadLetterFindings(
         asked_ms=wishes.asked_ms,
@@ -267,9 +267,9 @@ def _cause(
     periods: Mapping[int, int],
     examples: Sequence[Example],
 ) -> FailureGroup:
-    told: dict[str, Any] = {name: row[name] for name in ("fingerprint", "error_class", "count")}
+    answers: dict[str, Any] = {name: row[name] for name in ("fingerprint", "error_class", "count")}
     return FailureGroup(
-        **told,
+        **answers,
         failed_again=row["again"],
         put_back=row["put_back"],
         reason=next((each.value for each in sides["reason"]), None),

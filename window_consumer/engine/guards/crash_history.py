@@ -122,24 +122,24 @@ class CrashHistory:
         self._place = place
         self._reach = place + window_records
         self._watch_until = now + WATCH_S
-        self._told: int | None = _UNSURE
-        self._telling: int | None = _UNSURE
+        self._acked: int | None = _UNSURE
+        self._sent: int | None = _UNSURE
         self.counted = False
         """The broker has recorded the number of ends."""
 
     @property
-    def unsaid(self) -> bool:
+    def awaits_commit(self) -> bool:
         """A commit has to be acked before anything proceeds."""
-        return not self.settled and (not self.counted or self._told != self.wanted)
+        return not self.settled and (not self.counted or self._acked != self.wanted)
 
     def names(self, offset: int) -> bool:
         """Return whether the broker has recorded this record as started alone."""
-        return self.counted and self._told == offset
+        return self.counted and self._acked == offset
 
     @property
     def names_nobody(self) -> bool:
         """The broker has recorded no record as started alone."""
-        return self.counted and self._told is None
+        return self.counted and self._acked is None
 
     def passed(self, now: float) -> None:
         """Record that all suspects were started and the process is alive."""
@@ -159,9 +159,9 @@ class CrashHistory:
         wanted = None if clean else self.wanted
         if wanted is not None and wanted < next_offset:
             wanted = None
-        self._telling = wanted
-        if wanted != self._told:
-            self._told = _UNSURE  # the broker may have either value until the commit is answered
+        self._sent = wanted
+        if wanted != self._acked:
+            self._acked = _UNSURE  # the broker may have either value until the commit is answered
         watched = self._is_watched(next_offset, now)
         return {
             "unclean_ends": self._ends if watched or next_offset == self._place else 0,
@@ -177,11 +177,11 @@ class CrashHistory:
     def acked(self) -> None:
         """Record that the broker took the last commit."""
         self.counted = True
-        self._told = self._telling
+        self._acked = self._sent
 
     def refused(self) -> None:
         """Record that the broker refused the last commit, or may have taken it."""
-        self._told = _UNSURE
+        self._acked = _UNSURE
 
     def in_hurry(self, next_offset: int, now: float) -> bool:
         """Return whether commits should follow each other quickly."""

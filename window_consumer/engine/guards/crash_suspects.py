@@ -154,9 +154,9 @@ class CrashSuspects:
         return self._alone is not None and now - self._alone_since < ALONE_S
 
     @property
-    def unsaid(self) -> bool:
+    def awaits_commit(self) -> bool:
         """A commit has to be acked before anything proceeds."""
-        return any(case.crash_history.unsaid for case in self.cases.values())
+        return any(case.crash_history.awaits_commit for case in self.cases.values())
 
     def slices(self, now: float) -> Iterator[Slice]:
         """Yield the slices, of one record each, that may go out now."""

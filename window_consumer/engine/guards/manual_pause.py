@@ -79,7 +79,7 @@ def hold_back(
     partition: Partition, dispatcher: Dispatcher, completion: Completion, now: float
 ) -> None:
     """Take back the unstarted records of a partition that is held back from now on."""
-    dispatcher.break_up(partition)
+    dispatcher.release_gathered(partition)
     dispatcher.remove(partition)
     for slice_ in [each for each in dispatcher.out if each.partition is partition]:
         completion.take_back(slice_, now)

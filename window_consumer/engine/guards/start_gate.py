@@ -102,7 +102,7 @@ class StartGate:
             elif not self._dispatcher.out:
                 self._start_few(decisions, now, min(1, self._breaker.limit or 0))
         elif WorkerHold.SUSPECT_ALONE in holds:
-            self._dispatcher.break_all_up()
+            self._dispatcher.release_all_gathered()
         if self._turns.decided:
             self._completion.carry_out(self._turns, now)
         self._publish(decisions, now, wall_ms - now * 1000)
@@ -133,7 +133,7 @@ class StartGate:
             self._retry_queue.charge()
         self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
         if news.limits:
-            self._dispatcher.break_all_up()
+            self._dispatcher.release_all_gathered()
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
                 # The commit names a suspect that was dispatched: it counts as started.
@@ -283,7 +283,7 @@ class StartGate:
         if self._suspects.cases and (suspect := next(self._suspects.slices(now), None)):
             return suspect
         # The last call was inconclusive: its process died on several records at once.
-        if half := dispatcher.half(now):
+        if half := dispatcher.next_half(now):
             return half
         if records := self._retry_queue.next_calls(1):
             return dispatcher.again(records, now)
@@ -331,7 +331,7 @@ class StartGate:
         """Return whether a new record of a partition could start now, or after a fetch."""
         if partition.retry_level.level is not None or not partition.is_assigned:
             return False
-        blocked = self._dispatcher.in_turn and self._retry_queue.records.of(partition)
+        blocked = self._dispatcher.one_by_one and self._retry_queue.records.of(partition)
         return bool(partition.ordering.startable) or not (partition.is_full or blocked)
 
     def _publish(self, decisions: Decisions, now: float, wall_offset_ms: float) -> None:

@@ -93,7 +93,7 @@ class Completion:
         # Later records of a lane go back before earlier ones, so that the earlier ones end in
         # front.
         if unclaimed and partition.is_assigned:
-            self._dispatcher.join_up(partition)
+            self._dispatcher.release_halves(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
             else:
@@ -285,7 +285,7 @@ class Completion:
         messages, seqs = slice_.messages, slice_.seqs
         if died_on(slice_):
             # The death says nothing about a single record, so the breaker does not count it.
-            self._dispatcher.part(slice_)
+            self._dispatcher.bisect(slice_)
             return
         results = slice_.results()
         together = self._retry_queue.together() if slice_.is_batch and results.failed else None
@@ -322,7 +322,7 @@ class Completion:
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
         if results.held and partition.is_assigned:
-            self._dispatcher.join_up(partition)
+            self._dispatcher.release_halves(partition)
             put_back(slice_, results.held, failed, self._retry_queue, now)
 
     def _finish_called(self, slice_: Slice, results: SliceResults, now: float) -> None:

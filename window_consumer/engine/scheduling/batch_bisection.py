@@ -55,7 +55,7 @@ class BatchBisection:
         self._failed_records = failed_records
         self._waiting: dict[Partition, list[BatchHalf]] = {}
 
-    def part(self, slice_: Slice) -> None:
+    def bisect(self, slice_: Slice) -> None:
         """Split a batch that ended its process; its lanes are held until its halves go out."""
         partition = slice_.partition
         lanes = [slice_.lane_at(index) for index in range(len(slice_.messages))]

@@ -133,7 +133,7 @@ class BatchDispatcher(Dispatcher):
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
 
-    def break_up(self, partition: Partition) -> None:
+    def release_gathered(self, partition: Partition) -> None:
         """Put the records of an undispatched batch back; their lanes are released."""
         batch = self._gathered.pop(partition, None)
         if batch is not None:
@@ -142,18 +142,18 @@ class BatchDispatcher(Dispatcher):
                 self.rates.give_back(partition, batch.messages)
             partition.ordering.put_back(batch.messages, batch.seqs)
             batch.hold.release()
-        self.join_up(partition)
+        self.release_halves(partition)
 
-    def break_all_up(self) -> None:
+    def release_all_gathered(self) -> None:
         """Put the records of all undispatched batches back."""
         for partition in [*self._gathered, *self._halves.partitions()]:
-            self.break_up(partition)
+            self.release_gathered(partition)
 
-    def part(self, slice_: Slice) -> None:
+    def bisect(self, slice_: Slice) -> None:
         """Send the halves of a batch on which its process died."""
-        self._halves.part(slice_)
+        self._halves.bisect(slice_)
 
-    def half(self, now: float) -> Slice | None:
+    def next_half(self, now: float) -> Slice | None:
         """Make a batch of the next half that may go out; None if none may."""
         half = self._halves.next(self.rates)
         if half is None:
@@ -165,7 +165,7 @@ class BatchDispatcher(Dispatcher):
         slice_ = Slice(half.partition, half.messages, half.seqs, size, half.hold)
         return self._send_uncharged(slice_, now)
 
-    def join_up(self, partition: Partition) -> None:
+    def release_halves(self, partition: Partition) -> None:
         """Let the records of halves wait again: others that are put back go before them."""
         self._halves.dissolve(partition)
         for each in (partition, *partition.siblings):
@@ -186,7 +186,7 @@ class BatchDispatcher(Dispatcher):
     def new_slices(self, now: float) -> Iterable[Slice]:
         """Yield the batches that should go out now, halves first."""
         self.length.learn()
-        while not self.full and (slice_ := self.half(now)) is not None:
+        while not self.full and (slice_ := self.next_half(now)) is not None:
             yield slice_
         yield from self._slices(self.new, now)
 
@@ -212,12 +212,12 @@ class BatchDispatcher(Dispatcher):
             return slice_
         if not self._gathered:
             return None
-        self.break_all_up()
+        self.release_all_gathered()
         return super().sample(now, place, but)
 
     def single_copy(self, now: float) -> Slice | None:
         """Make a batch of one copy, as ``sample`` does."""
-        self.break_all_up()
+        self.release_all_gathered()
         return super().single_copy(now)
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:

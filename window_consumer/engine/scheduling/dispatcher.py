@@ -79,7 +79,7 @@ class Dispatcher:
         """The most records a slice may hold, so that there is room for what its calls return."""
         self.kept_free: int | None = None
         """So many slots are kept for samples, and no slice queues in front of the others."""
-        self.in_turn = False
+        self.one_by_one = False
         """Each partition is a lane: no other slot could run a slice's unstarted records."""
 
     @property
@@ -132,21 +132,21 @@ class Dispatcher:
             self.rates.remove(partition)
         (self.new if partition.retry_level.level is None else self.copies).remove(partition)
 
-    def break_up(self, partition: Partition) -> None:
+    def release_gathered(self, partition: Partition) -> None:
         """Release records that were chosen but not sent; only batches have these."""
 
-    def part(self, slice_: Slice) -> None:
+    def bisect(self, slice_: Slice) -> None:
         """Send the halves of a batch on which its process died."""
         raise NotImplementedError  # other slices are completed record by record
 
-    def half(self, now: float) -> Slice | None:  # noqa: ARG002 - batches have such
+    def next_half(self, now: float) -> Slice | None:  # noqa: ARG002 - batches have such
         """Make a batch of the next half that may go out; None if none may."""
         return None
 
-    def join_up(self, partition: Partition) -> None:
+    def release_halves(self, partition: Partition) -> None:
         """Release pending halves: records that are put back go before them."""
 
-    def break_all_up(self) -> None:
+    def release_all_gathered(self) -> None:
         """Release all records that were chosen but not sent: nothing may go out for a while."""
 
     def next_due(self, now: float) -> float:  # noqa: ARG002 - batches do
@@ -167,7 +167,7 @@ class Dispatcher:
         self.shared = self._share()
         small = self.length.worth_a_slot
         has_slots_for_all = len(self._out) + len(self.new) <= self.slots
-        turn = self.length.turn_records if self.in_turn and has_slots_for_all else 0
+        turn = self.length.turn_records if self.one_by_one and has_slots_for_all else 0
         queue.begin()
         while not self.full and (backlog := queue.next()) is not None:
             partition, records = backlog
@@ -289,7 +289,7 @@ class Dispatcher:
 
     def stuck(self, now: float) -> list[Slice]:
         """Return the slices whose unstarted records should go to other slots."""
-        idle = self.idle_slots > 0 and not self.new and not self.in_turn
+        idle = self.idle_slots > 0 and not self.new and not self.one_by_one
         return self._stuck.find(now, self.length.cost_s, idle=idle)
 
     def _share(self) -> int:
