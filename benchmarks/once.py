@@ -36,7 +36,7 @@ _FILL: Final = sa.text(
     " 'orders', 'orders:0123456789abcdef', number / 4 || '/' || number"
     " FROM generate_series(1, :count) number"
 )
-_BATCHES_OF: Final = 5
+_BATCHES_OF: Final = 25
 """So many times the records go through in batches, where each costs less."""
 
 

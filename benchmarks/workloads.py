@@ -485,7 +485,7 @@ _ALL = (
     ),
     Workload(
         "once",
-        "4,000 records, each a transaction with once or one by hand; 20,000 in batches of 100",
+        "4,000 records, each a transaction with once or one by hand; 100,000 in batches of 100",
         TopicSpec(records=4_000),
         work="once",
         floors=(Floor("once", 0.8), Floor("batches", 0.9)),
