@@ -10,8 +10,8 @@ from typing import Final
 from window_consumer.kafka.writing.client import SendingClient, has_topic
 from window_consumer.kafka.writing.client_state import ClientPhase
 from window_consumer.model.log_events import LogEvent
-from window_consumer.producer.delivery import HOT_S, IDLE_S, PAUSE_S, Delivery
-from window_consumer.producer.replacement import REPLACING
+from window_consumer.producer.clients import REPLACING
+from window_consumer.producer.delivery import IDLE_S, PAUSE_S, Delivery
 
 _HOT_PAUSE_S: Final = 0.03
 _LOGIN_S: Final = 5.0
@@ -44,7 +44,7 @@ class ClientThread:
         self._stopped.set()
 
     def _run(self) -> None:
-        self._delivery.background_thread = threading.get_ident()
+        self._delivery.reports.background_thread = threading.get_ident()
         turns = failures = 0
         while not self._stopped.is_set():
             try:
@@ -65,13 +65,13 @@ class ClientThread:
         delivery = self._delivery
         if delivery.state.phase not in (ClientPhase.OPEN, ClientPhase.CLOSED):
             self._replace()
-        if time.monotonic() - delivery.turned_at < HOT_S:
+        if delivery.reports.is_hot:
             # A busy sender serves delivery reports itself. On a busy machine each request of this
             # thread for the GIL would take milliseconds.
             time.sleep(_HOT_PAUSE_S)
-            if turns == delivery.turns:
+            if turns == delivery.reports.turns:
                 delivery.serve(0)
-            turns = delivery.turns
+            turns = delivery.reports.turns
         else:
             delivery.serve(IDLE_S)
         self._check_missing_topics()
@@ -105,7 +105,7 @@ class ClientThread:
             event=LogEvent.PRODUCER_FAILED,
         )
         records = delivery.records
-        with delivery.serve_alone():
+        with delivery.reports.serve_alone():
             with delivery.lock:
                 records.on_login_refused(reason)
             try:
@@ -117,7 +117,7 @@ class ClientThread:
             finally:
                 with delivery.lock:
                     records.on_login_over()
-        delivery.report_ends()
+        delivery.reports.report_ends()
 
     def _check_missing_topics(self) -> None:
         delivery = self._delivery
@@ -128,12 +128,12 @@ class ClientThread:
         for topic in records.topics_to_find(time.monotonic()):
             client = delivery.client
             if isinstance(client, SendingClient) and has_topic(client, topic):
-                with delivery.serve_alone(), delivery.lock:
+                with delivery.reports.serve_alone(), delivery.lock:
                     records.on_found(topic)
                     delivery.send_waiting(client)
         with delivery.lock:
             records.on_tick(time.monotonic())
-        delivery.report_ends()
+        delivery.reports.report_ends()
 
     # ---- replacing the client; whatever fails is retried from where it failed
 
@@ -151,7 +151,7 @@ class ClientThread:
     def _empty(self) -> None:
         delivery = self._delivery
         records, state = delivery.records, delivery.state
-        with delivery.serve_alone():
+        with delivery.reports.serve_alone():
             if delivery.replaced is not None:
                 delivery.empty(delivery.replaced)
                 delivery.replaced = None
@@ -159,7 +159,7 @@ class ClientThread:
             with delivery.lock:
                 is_explained = records.sort_out(limits)
                 is_unexplained = state.on_emptied(time.monotonic(), is_explained=is_explained)
-        delivery.report_ends()
+        delivery.reports.report_ends()
         if is_unexplained:
             delivery.log.log(
                 logging.ERROR,
@@ -170,7 +170,7 @@ class ClientThread:
 
     def _open(self) -> None:
         delivery = self._delivery
-        with delivery.serve_alone():
+        with delivery.reports.serve_alone():
             if delivery.state.is_failed:
                 self._separate_refused_topics()
             client = delivery.clients.shared()

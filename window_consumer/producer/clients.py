@@ -1,9 +1,9 @@
-"""The clients of a producer: how they are created, and what they report about themselves."""
+"""The clients of a producer: how they are created, what they report, and their stand-in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
@@ -15,6 +15,27 @@ from window_consumer.kafka.writing.refused_topics import OF_REFUSED
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.settings import buffer_properties
+
+
+class StandIn:
+    """Takes the place of a client and refuses records."""
+
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def produce(self, *_: Any) -> None:
+        """Raise the reason."""
+        raise self._error
+
+    def __len__(self) -> int:
+        return 0
+
+
+class ReplacingError(Exception):
+    """The client is being replaced."""
+
+
+REPLACING: Final = StandIn(ReplacingError())
 
 
 class ProducerClients:

@@ -2,24 +2,20 @@
 
 librdkafka's queue is the buffer. Each record in it gets one delivery report, success or error,
 which carries its future. What becomes of a record after an error is decided by ``KeptRecords``,
-what becomes of the client by ``ClientState``; this module and ``upkeep`` carry it out. While a
-client is replaced, ``client`` is a stand-in that refuses records, so senders wait.
+what becomes of the client by ``ClientState``; this module and ``client_thread`` carry it out. While
+a client is replaced, ``client`` is a stand-in that refuses records, so senders wait.
 
-One thread at a time serves delivery reports and holds ``_serving``: the background thread, or a
-thread that sends a lot. If two threads alternated, each report would wait a whole switch interval
-of the GIL, 5 ms. ``lock`` guards the rules; it is taken after ``_serving``, and never by the
-delivery report of a record that was written.
+``lock`` guards the rules; it is taken by the thread that serves delivery reports, and never for
+the report of a record that was written.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from window_consumer.kafka import errors
@@ -28,26 +24,11 @@ from window_consumer.kafka.writing.batch_limits import batch_bytes
 from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.kafka.writing.client_state import KEEPING, ClientPhase, ClientState, Emptying
 from window_consumer.kafka.writing.kept_records import KeepingRules, KeptRecords
-from window_consumer.model.errors import UsageError
-from window_consumer.model.log_events import LogEvent
-from window_consumer.producer.clients import ProducerClients
-from window_consumer.producer.errors import BufferFullError, send_error
+from window_consumer.producer.clients import REPLACING, ProducerClients, ReplacingError, StandIn
+from window_consumer.producer.delivery_reports import DeliveryReports
+from window_consumer.producer.errors import BufferFullError, closed_error, wrong_process_error
 from window_consumer.producer.future import DetailedSendFuture, SendFuture
-from window_consumer.producer.replacement import (
-    REPLACING,
-    ReplacingError,
-    StandIn,
-    closed_error,
-    numbered,
-    wrong_process_error,
-)
 from window_consumer.producer.separate_client import SeparateClient
-
-_MOST_SPARES: Final = 20_000
-"""Futures that are kept for the next records: 2 MB."""
-
-HOT_S: Final = 0.05
-"""A thread that sent a round of records this recently serves delivery reports itself."""
 
 IDLE_S: Final = 0.1
 PAUSE_S: Final = 0.005
@@ -72,18 +53,9 @@ class Delivery:
         """``resends`` is False with transactions, which are retried as a whole."""
         self.log = log
         self.max_block_s = max_block_s
-        self.id_prefix = f"{os.urandom(9).hex()}-"
-        self.next_number: Callable[[], tuple[int, tuple[str, str]]] = numbered(self.id_prefix)
-        """Returns the number of the next record, and its header. Any thread may call."""
-        self.spares: deque[SendFuture] = deque(maxlen=_MOST_SPARES)
         self.careful = self._always_careful = careful
         """Whether each record takes the careful path: others may have to be sent before it."""
-        self._serving = threading.Lock()
-        self._serving_thread: int | None = None
-        self.background_thread: int | None = None
         self.lock = threading.RLock()
-        self.turned_at = 0.0
-        self.turns = 0
         self.records = KeptRecords[SendFuture](
             KeepingRules(
                 memory=memory,
@@ -93,9 +65,12 @@ class Delivery:
                 resends=resends,
             )
         )
+        self.reports = DeliveryReports(self.records, self.lock, log, self.be_careful)
+        self.spares, self.next_number = self.reports.spares, self.reports.next_number
         self.state = ClientState[str](KEEPING)
         self.clients = ProducerClients(properties, log, self.records, self.next_number)
-        self.separate = SeparateClient(self.records, self.lock, self.clients, self.report_ends)
+        report_ends = self.reports.report_ends
+        self.separate = SeparateClient(self.records, self.lock, self.clients, report_ends)
         self.replaced: SendingClient | None = None
         """The client being replaced, until it is empty."""
         self._pid = os.getpid()
@@ -124,7 +99,7 @@ class Delivery:
             except ReplacingError:
                 self._wait_for_client(future, deadline)
             else:
-                self.report_ends()
+                self.reports.report_ends()
                 if self.client is not client:
                     self.settle(client)
                 return
@@ -136,14 +111,14 @@ class Delivery:
         try:
             future.produce_with(client, future)
         except Exception as exception:
-            self.on_left(future)
+            self.reports.on_left(future)
             error = errors.cause_of(exception)
             if error is None:
                 raise
             if errors.is_fatal(error):
                 self.request_replacement(client, errors.text_of(error))
                 raise ReplacingError from None
-            self._fail(future, error, None)
+            self.reports.fail(future, error, None)
 
     def settle(self, client: Any) -> None:
         """Send again a record that was given to a client while it was being replaced."""
@@ -151,7 +126,7 @@ class Delivery:
             return
         while self.client is REPLACING:
             time.sleep(PAUSE_S)
-        with self.serve_alone():
+        with self.reports.serve_alone():
             self.empty(client)
             if isinstance(self.client, SendingClient):
                 self.send_waiting(self.client)
@@ -160,15 +135,12 @@ class Delivery:
 
     def take_turn(self) -> None:
         """Serve delivery reports on a thread that sends a lot."""
-        now = time.monotonic()
-        is_hot, self.turned_at = now - self.turned_at < HOT_S, now
-        self.turns += 1
-        if is_hot and self._serving_thread != threading.get_ident():
+        if self.reports.is_due():
             self.serve(0)
 
     def serve(self, timeout_s: float) -> None:
         """Serve delivery reports."""
-        with self.serve_alone():
+        with self.reports.serve_alone():
             client = self.client
             if not isinstance(client, SendingClient):
                 return
@@ -189,31 +161,10 @@ class Delivery:
         """Return how long to wait for one client: the other may have delivery reports, too."""
         return min(longest_s, PAUSE_S) if len(self.records.refused) else longest_s
 
-    @contextmanager
-    def serve_alone(self) -> Iterator[None]:
-        """Be the thread that serves delivery reports."""
-        self.check_may_wait()
-        if threading.get_ident() != self.background_thread:
-            self.turned_at = time.monotonic()  # makes the background thread step back
-        with self._serving:
-            self._serving_thread = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._serving_thread = None
-
     @property
     def memory(self) -> int:
         """The limit of the buffer, in bytes."""
         return self.records.memory.memory
-
-    def check_may_wait(self) -> None:
-        """Raise UsageError on the thread that serves delivery reports: it would deadlock."""
-        if self._serving_thread == threading.get_ident():
-            raise UsageError(
-                "a callback of a SendFuture cannot wait for other records: it runs on the thread"
-                " that serves their delivery reports"
-            )
 
     def open_records(self) -> int:
         """Return how many records are outstanding; the client's log lines count as well."""
@@ -226,7 +177,7 @@ class Delivery:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 break
-            with self.serve_alone():
+            with self.reports.serve_alone():
                 client = self.client
                 if isinstance(client, SendingClient):
                     client.hurry(self._wait_limit_s(min(left_s, IDLE_S)))
@@ -236,7 +187,7 @@ class Delivery:
 
     def _unanswered(self) -> int:
         """Return how many records are outstanding, without the client's log lines and errors."""
-        with self.serve_alone():
+        with self.reports.serve_alone():
             client = self.client
             count = client.unanswered() if isinstance(client, SendingClient) else len(client)
         return count + len(self.records)
@@ -246,14 +197,14 @@ class Delivery:
 
         Buffered records have a few seconds to be sent; the rest moves to the new client.
         """
-        self.check_may_wait()
+        self.reports.check_may_wait()
         self.records.memory.memory = memory
         self.request_replacement(self.client, None)
         while self.state.phase not in (ClientPhase.OPEN, ClientPhase.CLOSED):
             time.sleep(PAUSE_S)
 
     def _wait_for_room(self, future: SendFuture, deadline: float) -> None:
-        is_serving = self._serving_thread == threading.get_ident()
+        is_serving = self.reports.is_serving
         if time.monotonic() >= deadline or is_serving:
             why = (
                 "a callback cannot wait for room"
@@ -269,61 +220,13 @@ class Delivery:
         self.serve(min(0.05, max(0.0, deadline - time.monotonic())))
 
     def _wait_for_client(self, future: SendFuture, deadline: float) -> None:
-        if self._serving_thread == threading.get_ident():
+        if self.reports.is_serving:
             with self.lock:
                 self.records.wait(future)  # the new client sends it with all that wait
             return
         if time.monotonic() >= deadline:
             raise BufferFullError(f"{future.topic}: the client is being replaced; retry later")
         time.sleep(PAUSE_S)
-
-    # ---- delivery reports, within the client
-
-    def on_left(self, future: SendFuture) -> None:
-        """Stop counting a record that has left the client's queue."""
-        if isinstance(future, DetailedSendFuture):
-            self.records.memory.leave(future.queued_bytes)
-            future.queued_bytes = 0
-
-    def on_error(self, future: SendFuture, error: Any, message: Any) -> None:
-        """Decide what happens to a record that the client could not send."""
-        with self.lock:
-            self._fail(future, error, message)
-        self.report_ends()
-
-    def _fail(self, future: SendFuture, error: Any, message: Any) -> None:
-        missing = self.records.missing
-        is_known = future.topic in missing
-        self.records.on_failed(future, errors.send_failure(error, message), time.monotonic())
-        if missing:
-            self.careful = True
-        if not is_known and future.topic in missing:
-            self.log.log(
-                logging.WARNING,
-                "%s: the topic does not exist; its records wait for it",
-                future.topic,
-                event=LogEvent.PRODUCER_TOPIC_MISSING,
-            )
-
-    def report_ends(self) -> None:
-        """Fail the futures of records that have ended. The caller does not hold the lock."""
-        endings = self.records.endings
-        while endings:
-            try:
-                future, end = endings.popleft()
-            except IndexError:
-                return  # another thread took the last one
-            future.fail(send_error(future, end))
-
-    def on_callback_error(self, future: SendFuture) -> None:
-        """Report that a callback has raised; called within ``except``."""
-        self.log.log(
-            logging.ERROR,
-            "a callback of a record sent to %s raised; the record's result is unaffected",
-            future.topic,
-            event=LogEvent.SEND_CALLBACK_FAILED,
-            exc_info=True,
-        )
 
     # ---- replacing the client
 
@@ -374,6 +277,10 @@ class Delivery:
                 else:
                     waiting.popleft()
 
+    def be_careful(self) -> None:
+        """Let records take the careful path: others may have to be sent before them."""
+        self.careful = True
+
     def check_careful(self) -> None:
         """Let records take the fast path again where nothing has to be sent before them."""
         if not self.records.missing:
@@ -390,7 +297,7 @@ class Delivery:
     def end_close(self) -> None:
         """Fail all outstanding records. The background thread has ended."""
         client, self.client = self.client, StandIn(closed_error())
-        with self.serve_alone():
+        with self.reports.serve_alone():
             for each in (self.replaced, client):
                 if isinstance(each, SendingClient):
                     if len(each):
@@ -402,7 +309,7 @@ class Delivery:
     def _end_all(self) -> None:
         with self.lock:
             self.records.end_all()
-        self.report_ends()
+        self.reports.report_ends()
 
     def check_process(self) -> None:
         """Raise WrongProcessError in a fork."""
@@ -421,5 +328,5 @@ class Delivery:
         if isinstance(client, SendingClient):
             client.keep_for_ever()
         self.separate.after_fork()
-        self._serving = threading.Lock()
+        self.reports.after_fork()
         self.lock = threading.RLock()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from window_consumer.kafka.writing.sent_record import Ending, OutgoingRecord, RecordEnd
-from window_consumer.model.errors import RunError, UsageError, WindowConsumerError
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+    WindowConsumerError,
+    WrongProcessError,
+)
 
 
 class SendError(WindowConsumerError):
@@ -74,6 +79,16 @@ class ProducerClosedError(UsageError):
 
 class TransactionAbortedError(RunError):
     """A transaction was not committed; none of its records is visible. Retry it."""
+
+
+def closed_error() -> ProducerClosedError:
+    """Return the error for use after ``close``."""
+    return ProducerClosedError("the producer is closed: create a new one")
+
+
+def wrong_process_error() -> WrongProcessError:
+    """Return the error for use in a forked process."""
+    return WrongProcessError("this producer belongs to another process: create one after the fork")
 
 
 _KINDS: Final[dict[Ending, type[SendError]]] = {

@@ -121,7 +121,7 @@ class Producer:
             future = delivery.spares.pop()
         except IndexError:
             future = SendFuture()
-            future.handler = delivery
+            future.handler = delivery.reports
             future.answer = future.callbacks = None
         future.topic = topic
         future.key = key
@@ -156,7 +156,7 @@ class Producer:
         number, (_, record_id) = delivery.next_number()
         now_ms = time.time_ns() // 1_000_000
         future = self._preparation.future(record, record_id, now_ms)
-        future.handler, future.number = delivery, number
+        future.handler, future.number = delivery.reports, number
         try:
             delivery.submit(future)
         except BufferError as error:

@@ -61,7 +61,7 @@ class Transactions:
     def _begin_with_client(self) -> bool:
         """Begin one; return False while the background thread replaces the client."""
         delivery = self._delivery
-        with delivery.serve_alone():
+        with delivery.reports.serve_alone():
             client = delivery.client
             if not isinstance(client, SendingClient):
                 return False
@@ -77,7 +77,7 @@ class Transactions:
     def _commit(self) -> None:
         """Commit once all of its records are acknowledged."""
         delivery, begun_by = self._delivery, self._begun_by
-        with delivery.serve_alone(), _in_our_words():
+        with delivery.reports.serve_alone(), _in_our_words():
             if begun_by is None or delivery.client is not begun_by:
                 raise TransactionAbortedError("the client was replaced; retry the transaction")
             begun_by.commit()
@@ -85,7 +85,7 @@ class Transactions:
     def _abort(self) -> None:
         """Abort; never raises: the brokers abort what a replaced client began."""
         delivery, begun_by = self._delivery, self._begun_by
-        with delivery.serve_alone():
+        with delivery.reports.serve_alone():
             if begun_by is not None and delivery.client is begun_by:
                 begun_by.abort()
 
