@@ -24,6 +24,7 @@ from benchmarks import (
     producing,
     records,
     redriving,
+    replaying,
     stuck,
 )
 from benchmarks.breaker_scenes import playing
@@ -94,6 +95,8 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "processes": processes.run,
     "producing": producing.send,
     "redrive": redriving.run,
+    "replay": replaying.run,
+    "replay_paced": replaying.run_paced,
     "stuck": stuck.run,
     "trace_events": pipeline_trace.fill,
     "trace_index": pipeline_trace.index,

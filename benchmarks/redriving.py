@@ -110,9 +110,9 @@ def _job(bootstrap: str, topic: str, group: str) -> RedriveJob:
     return job
 
 
-def kill_on_the_way(topics: Topics, topic: str, group: str, workload: Workload) -> None:
-    """Start a redrive, and kill it with SIGKILL each time that it has made progress."""
-    command = children.command("redrive", bootstrap=topics.bootstrap, topic=topic, group=group)
+def kill_on_the_way(part: str, topics: Topics, topic: str, group: str, workload: Workload) -> None:
+    """Start a redrive or a replay, and kill it with SIGKILL each time that it has made progress."""
+    command = children.command(part, bootstrap=topics.bootstrap, topic=topic, group=group)
     for kill in range(1, workload.kills + 1):
         goal = workload.topic.records * kill // (workload.kills + 1)
         process = subprocess.Popen(

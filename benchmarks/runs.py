@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def measure(
     slower after one that left the processor idle.
 
     If ``checked``, a first, untimed run warms the broker up. For a no-op handler it records every
-    call, and for a redrive it includes kills.
+    call, and for a redrive or a replay it includes kills.
     """
     bench = Bench(workload, topics, say)
     checks = []
@@ -62,7 +63,7 @@ def measure(
     elif workload.work in ("noop", "telemetry") or workload.coroutine:
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
-    elif workload.kills and workload.work == "redrive":
+    elif workload.kills and workload.work in ("redrive", "replay"):
         checks.append(bench.run(checked=True))
         found = _problems(checks[0]) or "all well"
         say(f"{workload.name}: a run that is killed {workload.kills} times: {found}")
@@ -99,15 +100,15 @@ class Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
-        series = {
+        series: Mapping[str, Callable[[], Run]] = {
             "crowding": self._crowding,
             "poison": self._poison,
             "breaker-scenes": self._scenes,
+            "redrive": partial(self._redrive, kill=checked),
+            "replay": partial(self._replay, kill=checked),
         }
         if self.workload.work in series:
             return series[self.workload.work]()
-        if self.workload.work == "redrive":
-            return self._redrive(kill=checked)
         if self.workload.work in _OF_THE_PIPELINE:
             return _OF_THE_PIPELINE[self.workload.work](self.topics, self.workload)
         return self._plain(checked=checked)
@@ -232,7 +233,7 @@ class Bench:
         try:
             children.run("dead_letters", spec=spec, **where)
             if kill:
-                redriving.kill_on_the_way(topics, topic, group, self.workload)
+                redriving.kill_on_the_way("redrive", topics, topic, group, self.workload)
             answer = children.run("redrive", **where)
             complete = topics.committed_equals_end(dead_letters, answer["progress_group"])
             run = evolve(cattrs.structure(answer, Run), committed_equals_end=complete)
@@ -240,6 +241,25 @@ class Bench:
         finally:
             topics.delete_copies(group)
             topics.delete(topic)
+
+    def _replay(self, *, kill: bool) -> Run:
+        """Replay a filled topic into a new group, and some of it with a rate into another."""
+        topics, spec = self.topics, self.workload.topic
+        topic = topics.filled(spec, self.say)
+        group, paced = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
+        where = {"bootstrap": topics.bootstrap, "topic": topic}
+        try:
+            if kill:
+                redriving.kill_on_the_way("replay", topics, topic, group, self.workload)
+            answer = children.run("replay", **where, group=group)
+            notes = {} if kill else children.run("replay_paced", **where, group=paced)
+            complete = topics.committed_equals_end(topic, answer["progress_group"])
+            run = evolve(cattrs.structure(answer, Run), committed_equals_end=complete)
+            found = redriving.judged(run, topics, topic, group, spec)
+            return evolve(found, notes={**notes, "twice": found.duplicates})
+        finally:
+            topics.delete_copies(group)
+            topics.delete_copies(paced)
 
     def _child(
         self,

@@ -17,6 +17,7 @@ Work = Literal[
     "dying",
     "climbing",
     "redrive",
+    "replay",
     "outage",
     "poison",
     "breaker-scenes",
@@ -406,6 +407,20 @@ _ALL = (
         kills=_KILLS,
         may_repeat=_KILLS * BATCH_RECORDS,
         floors=(Floor("records_per_s", 50_000),),
+    ),
+    Workload(
+        "replay",
+        f"100,000 records are replayed, once killed {_KILLS} times with -9 on the way; and 20,000"
+        " at 5,000/s",
+        TopicSpec(records=100_000, keys=10_000),
+        work="replay",
+        kills=_KILLS,
+        may_repeat=_KILLS * BATCH_RECORDS,
+        floors=(
+            Floor("records_per_s", 50_000),
+            Floor("rate_error", 0.05, at_most=True, is_guarantee=True),
+            Floor("twice", 0, at_most=True, is_guarantee=True),
+        ),
     ),
     Workload(
         "pipeline-trace",

@@ -23,6 +23,7 @@ SPEC = TopicSpec(records=4_000, value_bytes=100, keys=100)
 OWN_FIGURES = {
     "confluent",
     "twice",
+    "rate_error",
     "invented",
     "once",
     "empty",
@@ -98,6 +99,7 @@ PROMISED = {
     "async-1000": {"ideal": 0.8},
     "skew": {"busy": 0.95},
     "redrive": {"records_per_s": 50_000},
+    "replay": {"records_per_s": 50_000, "rate_error": 0.05, "twice": 0},
     "stuck-start": {"memory": 1.5, "others": 0.9},
     "fail-1": {"without": 0.7},
     "dead-10": {"records_per_s": 100_000},

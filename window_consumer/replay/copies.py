@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from attrs import define, field, frozen
 
 from window_consumer.engine.retry.copy_record import place_of
@@ -29,41 +31,51 @@ class ReplayTarget:
     """Copies are records of their own for ``once``, and for handlers that keep ids."""
 
 
+class _PartitionCopies(NamedTuple):
+    """What all copies of a partition have in common."""
+
+    place: int | None
+    id_prefix: bytes
+    headers: list[tuple[str, bytes | None]]
+
+
 @define
 class ReplayCopies:
     """Builds copies. Owner: one thread."""
 
     _target: ReplayTarget
-    _of_partition: dict[int, list[tuple[str, bytes | None]]] = field(init=False, factory=dict)
-    """The headers that all copies of a partition have."""
+    _of_partition: dict[int, _PartitionCopies] = field(init=False, factory=dict)
 
     def copy(self, message: Message) -> Copy:
         """Return the copy of a record: key, value and the user's headers stay as they are.
 
         Its history starts over: no attempts, no redrives.
         """
-        target = self._target
-        partition, offset = message.partition(), message.offset()
-        pairs = message.headers() or ()
-        record_id = given_id(pairs)
+        number, pairs = message.partition(), message.headers()
+        common = self._of_partition.get(number) or self._add(number)
+        offset = b"%d" % message.offset()
+        headers: list[tuple[str, bytes | None]] = []
+        record_id = None
+        if pairs:
+            record_id = given_id(pairs)
+            headers += names.each_once(_KEPT.of(pairs))
         if record_id is None:
-            record_id = str(RecordOrigin(target.source, partition, offset)).encode()
-        if target.new_ids:
-            record_id = b"%s#%s" % (record_id, target.run.encode())
+            record_id = common.id_prefix + offset
+        if self._target.new_ids:
+            record_id = b"%s#%s" % (record_id, self._target.run.encode())
+        headers.append((names.ID, record_id))
+        headers += common.headers
+        headers.append((names.ORIGINAL_OFFSET, offset))
         kind, milliseconds = message.timestamp()
-        headers = [*names.each_once(_KEPT.of(pairs)), (names.ID, record_id)]
-        headers += self._of_partition.get(partition) or self._add(partition)
-        headers.append((names.ORIGINAL_OFFSET, b"%d" % offset))
         if kind != TIMESTAMP_NOT_AVAILABLE:
             headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % milliseconds))
-        place = place_of(partition, target.partitions)
-        return Copy(target.entry, place, message.key(), message.value(), headers)
+        return Copy(self._target.entry, common.place, message.key(), message.value(), headers)
 
-    def _add(self, partition: int) -> list[tuple[str, bytes | None]]:
+    def _add(self, number: int) -> _PartitionCopies:
         target = self._target
         headers: list[tuple[str, bytes | None]] = [
             (names.ORIGINAL_TOPIC, target.source.encode()),
-            (names.ORIGINAL_PARTITION, b"%d" % partition),
+            (names.ORIGINAL_PARTITION, b"%d" % number),
             (names.FORMAT, names.FORMAT_VERSION),
             (names.GROUP, target.group.encode()),
             (names.REPLAY, target.run.encode()),
@@ -72,5 +84,7 @@ class ReplayCopies:
         parts = [target.topic_id, *([target.run] if target.new_ids else [])]
         if topic_id := "#".join(filter(None, parts)):
             headers.append((names.ORIGINAL_TOPIC_ID, topic_id.encode()))
-        self._of_partition[partition] = headers
-        return headers
+        first = str(RecordOrigin(target.source, number, 0)).encode()
+        common = _PartitionCopies(place_of(number, target.partitions), first[:-1], headers)
+        self._of_partition[number] = common
+        return common

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
-from pathlib import Path
 
 from window_consumer.config import WorkerConfig
 from window_consumer.config.sections.once import OnceConfig
@@ -19,15 +17,14 @@ class UsesOnce(Enum):
     UNKNOWN = "unknown"
 
 
-def uses_once(
-    worker: WorkerConfig, app: AppDefinition | None, file: Path, overrides: Sequence[str]
-) -> UsesOnce:
-    """Return whether a handler of the worker has ``once``.
+def uses_once(worker: WorkerConfig, app: AppDefinition | None) -> UsesOnce:
+    """Return whether a handler of the worker has ``once``; connects to no database.
 
     Without the application, a section ``once`` in the worker's configuration says so.
     """
+    if worker.once != OnceConfig():
+        return UsesOnce.YES
     if app is None:
-        return UsesOnce.YES if worker.once != OnceConfig() else UsesOnce.UNKNOWN
-    plan = app.plan(file, only=[worker.name], overrides=overrides)
-    found = any(route.handler.once for each in plan.workers for route in each.routes)
-    return UsesOnce.YES if found else UsesOnce.NO
+        return UsesOnce.UNKNOWN
+    handlers = (app.handlers[name] for name in worker.handlers if name in app.handlers)
+    return UsesOnce.YES if any(each.once for each in handlers) else UsesOnce.NO

@@ -67,8 +67,7 @@ def rewind_command(**options: Any) -> int:
     formatter.mask = Mask(loaded.secrets)
     try:
         worker = worker_of(loaded, options["worker"])
-        once = uses_once(worker, app, options["config"], options["overrides"])
-        _refuse_once(once, worker.name)
+        _refuse_once(uses_once(worker, app), worker.name)
         token = None if app is None else app.token_function
         clients = Clients.connect(loaded, worker, token, options["start_timeout"])
         sources = sources_of(loaded, worker, clients, options["topics"])
