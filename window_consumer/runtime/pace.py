@@ -21,11 +21,9 @@ class Pace:
 
     rate: float | None
     clock: Clock
-    _due: float = field(init=False)
-
-    @_due.default
-    def _now(self) -> float:
-        return self.clock.now()
+    _due: float | None = field(init=False, default=None)
+    """When the next record is due; None until there was a first one: connecting takes a while, and
+    is not caught up on."""
 
     def share(self, seconds: float, most: int) -> int:
         """Return how many records are due in a time, at least one and at most ``most``."""
@@ -35,6 +33,8 @@ class Pace:
         """Wait until the next record is due after so many more; returns early for a stop."""
         if self.rate is None:
             return
-        self._due = max(self._due, self.clock.now() - _CATCH_UP_S) + done / self.rate
+        now = self.clock.now()
+        began = now if self._due is None else max(self._due, now - _CATCH_UP_S)
+        self._due = began + done / self.rate
         while (left := self._due - self.clock.now()) > 0 and not stop_asked():
             self.clock.sleep(min(_CHECK_S, left))
