@@ -14,7 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord, Nowhere
 from window_consumer.engine.retry.ready_calls import ReadyCalls
-from window_consumer.engine.retry.record_line import HeldCalls, Places, RecordLine, WaitingRecords
+from window_consumer.engine.retry.record_line import (
+    HeldCalls,
+    KeptElsewhere,
+    Places,
+    RecordLine,
+    WaitingRecords,
+)
 from window_consumer.engine.retry.record_state import RecordState
 
 _NONE: dict[int, FailedRecord] = {}
@@ -31,22 +37,25 @@ class FailedRecords:
         self._held = HeldCalls()
         self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
         """Those about which the breaker decides, in this order."""
+        self._running = KeptElsewhere(RecordState.RUNNING)
         self._leaving = RecordLine(RecordState.LEAVING)
         self._unacked = RecordLine(RecordState.UNACKED)
         """Copies for partitions that have been released stay until the broker has answered."""
-        self._places: Mapping[RecordState, Places] = {
-            RecordState.WAITING: self._waiting,
-            RecordState.READY: self.ready,
-            RecordState.HELD_BY_PARTITION: self._held,
-            RecordState.CHOSEN: RecordLine(RecordState.CHOSEN),
-            RecordState.RUNNING: RecordLine(RecordState.RUNNING),
-            RecordState.PRODUCING: RecordLine(RecordState.PRODUCING),
-            RecordState.HELD_BY_BREAKER: self.spent,
-            RecordState.LEAVING: self._leaving,
-            RecordState.UNACKED: self._unacked,
-            RecordState.STOPPING: RecordLine(RecordState.STOPPING),
-            RecordState.GONE: Nowhere(RecordState.GONE),
-        }
+        self._gone = Nowhere(RecordState.GONE)
+        every: tuple[Places, ...] = (
+            self._waiting,
+            self.ready,
+            self._held,
+            KeptElsewhere(RecordState.CHOSEN),
+            self._running,
+            KeptElsewhere(RecordState.PRODUCING),
+            self.spent,
+            self._leaving,
+            self._unacked,
+            KeptElsewhere(RecordState.STOPPING),
+            self._gone,
+        )
+        self._places: Mapping[RecordState, Places] = {place.state: place for place in every}
 
     # ---- questions
 
@@ -88,7 +97,10 @@ class FailedRecords:
 
     def enter(self, failed: FailedRecord) -> None:
         """Take over a record that has just failed: its lane is busy until it has its outcome."""
-        self._of.setdefault(failed.partition, {})[failed.seq] = failed
+        records = self._of.get(failed.partition)
+        if records is None:
+            records = self._of[failed.partition] = {}
+        records[failed.seq] = failed
         failed.hold = failed.partition.ordering.acquire((failed.lane,))
 
     def move(self, failed: FailedRecord, state: RecordState) -> None:
@@ -96,22 +108,20 @@ class FailedRecords:
 
         Raise UnknownRecordStepError, and change nothing, if that is not in the table.
         """
-        place = failed.place
-        place.state.to(state)
-        place.remove(failed)
-        self._places[state].append(failed)
+        _put(failed, self._places[state])
 
     def wait(self, failed: FailedRecord, due: float) -> None:
         """Let a record wait for its next call, or to be published again."""
         failed.due = due
-        self.move(failed, RecordState.WAITING)
+        _put(failed, self._waiting)
 
     def release_due(self, now: float) -> None:
         """Release records whose wait is over, for their rate included."""
         self.ready.refill()
-        while (first := self._waiting.first) is not None and first.due <= now:
-            is_called = first.spent is None
-            self.move(first, RecordState.READY if is_called else RecordState.LEAVING)
+        waiting, ready, leaving = self._waiting.heap, self.ready, self._leaving
+        while waiting and waiting[0][0] <= now:
+            failed = waiting[0][2]
+            _put(failed, ready if failed.spent is None else leaving)
 
     def put_back(self, records: Sequence[FailedRecord]) -> None:
         """Let records be called whose call did not start, before all others."""
@@ -135,7 +145,7 @@ class FailedRecords:
     def start(self, records: Iterable[FailedRecord]) -> None:
         """Record that a slice takes these records."""
         for failed in records:
-            self.move(failed, RecordState.RUNNING)
+            _put(failed, self._running)
 
     def call_held(self, partition: Partition) -> None:
         """Call records that came due while their partition was held back, if it no longer is."""
@@ -150,12 +160,10 @@ class FailedRecords:
 
     def finish(self, failed: FailedRecord) -> None:
         """Let go of a record that has its outcome, and release its lane."""
-        self.move(failed, RecordState.GONE)
+        _put(failed, self._gone)
         records = self._of.get(failed.partition)
         if records is not None:
             del records[failed.seq]
-            if not records:
-                del self._of[failed.partition]
         failed.hold.release()
 
     def remove(self, partition: Partition) -> None:
@@ -163,3 +171,12 @@ class FailedRecords:
         for failed in self._of.pop(partition, _NONE).values():
             if failed.state is not RecordState.UNACKED:
                 self.move(failed, RecordState.GONE)
+
+
+def _put(failed: FailedRecord, place: Places) -> None:
+    """Move a record to a place, if the table allows it."""
+    before = failed.place
+    if place.state not in before.state.following:
+        before.state.refuse(place.state)
+    before.remove(failed)
+    place.append(failed)

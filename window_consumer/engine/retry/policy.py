@@ -8,7 +8,7 @@ without end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from attrs import field, frozen
 
@@ -33,8 +33,7 @@ Jitter = Callable[[], float]
 """Returns a number in [0, 1); the runtime passes random.random, tests a function of their own."""
 
 
-@frozen
-class Retry:
+class Retry(NamedTuple):
     """Call the handler again after ``delay_s``."""
 
     delay_s: float

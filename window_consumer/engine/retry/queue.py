@@ -83,15 +83,19 @@ class RetryQueue:
         ``together`` is what it shares with the other failed records of its batch. The call began
         at ``called_at``.
         """
-        failed = self._find(partition, message, seq, lane, failure, now)
-        if not isinstance(failure.error, NotCalled):
+        error = failure.error
+        failed = self.records.of(partition).get(seq)
+        if failed is None:
+            failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
+            self.records.enter(failed)
+        if not isinstance(error, NotCalled):
             failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
         failed.called_at = called_at or now
-        failed.deaths += isinstance(failure.error, ProcessDiedError)
+        failed.deaths += isinstance(error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
-        step = self._next_step(failed, failure.error, jitter)
+        step = self._next_step(failed, error, jitter)
         if together is not None:
             failed.together, failed.due = together, now
             step = together.step_of(lane, step)
@@ -101,34 +105,20 @@ class RetryQueue:
             self._spend(failed, step)
         return failed
 
-    def _find(
-        self,
-        partition: Partition,
-        message: Message,
-        seq: int,
-        lane: Lane | None,
-        failure: Failure,
-        now: float,
-    ) -> FailedRecord:
-        """Return what is known of a record that has failed, perhaps for the first time."""
-        failed = self.records.of(partition).get(seq)
-        if failed is None:
-            failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
-            self.records.enter(failed)
-        return failed
-
     def _next_step(
         self, failed: FailedRecord, error: BaseException, jitter: Jitter
     ) -> Retry | Spent:
         """Charge a failed call, unless the breaker spares it, and return what follows."""
         level = failed.partition.retry_level.level
-        failed.asked_later += isinstance(error, RetryLater)
+        if isinstance(error, RetryLater):
+            failed.asked_later += 1
         if isinstance(error, CallAgain):
             failed.uncalled += 1
             return Retry(error.after_s)
         spares = self.spares and not (failed.released or isinstance(error, NotCalled))
-        failed.spared += spares
-        failed.in_doubt += spares
+        if spares:
+            failed.spared += 1
+            failed.in_doubt += 1
         charged = failed.charged
         if failed.released:
             charged = max(charged, self._rules.allowed(level))
@@ -157,7 +147,12 @@ class RetryQueue:
         self, first: FailedRecord, message: Message, seq: int, now: float
     ) -> FailedRecord:
         """Let a record of a batch be called again with an earlier one of its lane."""
-        failed = self._find(first.partition, message, seq, first.lane, first.failure, now)
+        failed = self.records.of(first.partition).get(seq)
+        if failed is None:
+            failed = FailedRecord(
+                first.partition, message, seq, first.lane, 0, first.failure, now, now
+            )
+            self.records.enter(failed)
         failed.follow(first, now)
         self.records.wait(failed, first.due)
         return failed

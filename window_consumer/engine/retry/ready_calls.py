@@ -62,6 +62,8 @@ class ReadyLine(RecordLine):
 class ReadyCalls:
     """Failed records of one worker that may be called. Owner: poll thread."""
 
+    state = RecordState.READY
+
     def __init__(self) -> None:
         self.rates: RateLimits | None = None
         """Set if a rate limits calls."""
@@ -100,7 +102,7 @@ class ReadyCalls:
                 if line and neighbour and _same_batch(neighbour, failed):
                     return line
         partition, cells = failed.partition, failed.partition.window.cells
-        is_urgent = partition.is_full and cells and failed.seq < cells[0].end_seq
+        is_urgent = cells and failed.seq < cells[0].end_seq and partition.is_full
         lines = self._urgent if is_urgent else self._usual
         found = lines.get(alike)
         if found is None:

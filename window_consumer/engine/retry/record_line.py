@@ -20,6 +20,10 @@ _STALE = 64
 class Places(Protocol):
     """The places of one state."""
 
+    @property
+    def state(self) -> RecordState:
+        """The state of all records in them."""
+
     def __len__(self) -> int:
         """Return how many records are there."""
 
@@ -74,14 +78,40 @@ class RecordLine:
         del self._records[failed]
 
 
+class KeptElsewhere:
+    """Records that a slice, results or a stop have; here they only count. Owner: poll thread."""
+
+    __slots__ = ("_count", "state")
+
+    def __init__(self, state: RecordState):
+        self.state = state
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, failed: FailedRecord) -> bool:
+        return failed.place is self
+
+    def append(self, failed: FailedRecord) -> None:
+        """Add a record."""
+        self._count += 1
+        failed.place = self
+
+    def remove(self, _failed: FailedRecord) -> None:
+        """Remove a record."""
+        self._count -= 1
+
+
 class WaitingRecords:
     """Records that wait until they are due; each operation is O(log n). Owner: poll thread."""
 
     state = RecordState.WAITING
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, FailedRecord]] = []
-        """Entries of removed records stay until they come first, or are too many."""
+        self.heap: list[tuple[float, int, FailedRecord]] = []
+        """Due times and records, the first in front. Entries of removed records stay until they
+        come first, or are too many."""
         self._entries: dict[FailedRecord, int] = {}
         """The number of each record's entry."""
         self._numbers = count()
@@ -95,27 +125,29 @@ class WaitingRecords:
     @property
     def first(self) -> FailedRecord | None:
         """The record that is due first."""
-        return self._heap[0][2] if self._heap else None
+        return self.heap[0][2] if self.heap else None
 
     def append(self, failed: FailedRecord) -> None:
         """Let a record wait until it is ``due``."""
         number = self._entries[failed] = next(self._numbers)
-        heapq.heappush(self._heap, (failed.due, number, failed))
+        heapq.heappush(self.heap, (failed.due, number, failed))
         failed.place = self
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record."""
-        entries, heap = self._entries, self._heap
+        entries, heap = self._entries, self.heap
         del entries[failed]
         while heap and entries.get(heap[0][2]) != heap[0][1]:
             heapq.heappop(heap)
         if len(heap) > 2 * len(entries) + _STALE:
-            self._heap = [entry for entry in heap if entries.get(entry[2]) == entry[1]]
-            heapq.heapify(self._heap)
+            heap[:] = [entry for entry in heap if entries.get(entry[2]) == entry[1]]
+            heapq.heapify(heap)
 
 
 class HeldCalls:
     """Records that wait for their partition, in a line for each. Owner: poll thread."""
+
+    state = RecordState.HELD_BY_PARTITION
 
     def __init__(self) -> None:
         self._lines: WeakKeyDictionary[Partition, RecordLine] = WeakKeyDictionary()

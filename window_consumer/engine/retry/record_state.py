@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import NoReturn
 
 from window_consumer.model.errors import WindowConsumerError
 
@@ -61,13 +62,20 @@ class RecordState(Enum):
     GONE = "gone"
 
     __hash__ = object.__hash__
-    """That of an Enum is written in Python, and each step of a record needs three."""
+    """That of an Enum is written in Python, and each step of a record needs one."""
+
+    following: frozenset[RecordState]
+    """The states that a record may enter from this one."""
 
     def to(self, state: RecordState) -> RecordState:
         """Return the next state; raise UnknownRecordStepError if it does not follow this one."""
-        if state not in _NEXT[self]:
-            raise UnknownRecordStepError(f"a record goes from {self.value} to {state.value}")
+        if state not in self.following:
+            self.refuse(state)
         return state
+
+    def refuse(self, state: RecordState) -> NoReturn:
+        """Raise UnknownRecordStepError: that state does not follow this one."""
+        raise UnknownRecordStepError(f"a record goes from {self.value} to {state.value}")
 
 
 class UnknownRecordStepError(WindowConsumerError):
@@ -103,3 +111,6 @@ _NEXT: Mapping[RecordState, frozenset[RecordState]] = {
     _S.STOPPING: frozenset({_S.GONE}),
     _S.GONE: frozenset(),
 }
+
+for _state, _following in _NEXT.items():
+    _state.following = _following
