@@ -67,6 +67,6 @@ def test_the_secret_for_keys_is_printed_nowhere(
 ) -> None:
     trace = "{sample: 1%, keys: hmac, key_secret: sesame-sesame-sesame}"
     found = loaded(f"{WORKER}trace: {trace}\n")
-    assert Mask(found.secrets)("it is sesame-sesame-sesame") == "it is ***"
+    assert Mask(found.secrets)("it: sesame-sesame-sesame") == "it: ***"
     assert "sesame" not in repr(found)
     assert "sesame" not in refused(f"{WORKER}trace: {trace.replace('hmac', 'raw')}\n")

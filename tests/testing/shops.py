@@ -22,7 +22,7 @@ class Shop:
         said = order.json() if order.value is not None else "tombstone"
         self.seen.append(said)
         if self.down or said == "fail":
-            raise ConnectionError("the database is away")
+            raise ConnectionError("database away")
         if said == "poison":
             raise Fatal("no such customer")
         if said == "later":

@@ -48,7 +48,7 @@ def refusing() -> App:
 
     @app.handler("orders", group="shop", retry={"attempts": 1})
     def charge(order: Record) -> None:
-        raise ValueError(f"no such customer: {order.text()}")
+        raise ValueError(f"unknown: {order.text()}")
 
     return app
 
@@ -61,9 +61,9 @@ def test_texts_of_exceptions_are_redacted_wherever_they_are_told(
     with TestApp(app, config(charge={})) as wc_app:
         wc_app.send("orders", "Smith")
         (letter,) = wc_app.dead_letters
-        assert dict(letter.headers)["wc-error-message"] == b"no such customer: ***"
+        assert dict(letter.headers)["wc-error-message"] == b"unknown: ***"
     (failed,) = lines_of(caplog, LogEvent.CALL_FAILED)
-    assert "ValueError: no such customer: ***" in failed.getMessage()
+    assert "ValueError: unknown: ***" in failed.getMessage()
     assert "Smith" not in caplog.text
     with pytest.raises(UsageError, match=r"@app\.redact: "):
         app.redact(str)
@@ -118,7 +118,7 @@ def test_a_failed_record_waits_for_its_retry_and_tells_what_it_raised(shop: Shop
         assert result.error.__traceback__ is not None
         shown = repr(result)
         assert re.search(r"\bRETRYING .*\b1 call\b", shown)
-        assert "ConnectionError: the database is away at" in shown
+        assert "ConnectionError: database away at" in shown
         assert "shops.py:" in shown
 
 
@@ -196,7 +196,7 @@ def test_what_never_settles_is_told(shop: Shop) -> None:
         assert (behind.outcome, beside.outcome) == (WAITING, DONE)
         with pytest.raises(AssertionError, match=r"\b2 records .*\b60s") as told:
             wc_app.run_until_settled("60s")
-        assert "the database is away" in str(told.value)
+        assert "database away" in str(told.value)
 
 
 def test_an_outage_opens_the_breaker_and_what_waits_is_done_after_it(shop: Shop) -> None:

@@ -39,7 +39,7 @@ class Shop:
         def charge(order: Record) -> None:
             self.calls[order.offset] += 1
             if order.value == b"wait" and self.calls[order.offset] == 1:
-                raise ConnectionError("the database is away")
+                raise ConnectionError("database away")
 
         retry = {"attempts": 3, "backoff": "60s..60s", "on_failure": "overtake"}
         rules = {"retry": retry, **worker}

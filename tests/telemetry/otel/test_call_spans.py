@@ -122,7 +122,7 @@ def test_a_coroutine_that_is_cancelled_ends_its_span() -> None:
 def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised() -> None:
     faults = ErrorReports(redact=lambda text: text.replace("4711", "<card>"))
     memory = Memory(faults=faults)
-    error = ValueError("no such card: 4711")
+    error = ValueError("unknown: 4711")
 
     def charge(_order: Record) -> None:
         raise error
@@ -134,11 +134,11 @@ def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised
     by_the_slot = faults.failure(error).fault
     span = only(memory)
     assert not span.status.is_ok
-    assert span.status.description == "no such card: <card>"
+    assert span.status.description == "unknown: <card>"
     (event,) = span.events
     told = dict(event.attributes or {})
     assert (event.name, told["exception.type"]) == ("exception", "ValueError")
-    assert told["exception.message"] == "no such card: <card>"
+    assert told["exception.message"] == "unknown: <card>"
     assert told["exception.stacktrace"] == by_the_slot.stack
     assert "in charge" in str(told["exception.stacktrace"])
     assert "spanned" not in str(told["exception.stacktrace"])
