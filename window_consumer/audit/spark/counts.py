@@ -13,7 +13,7 @@ import attrs
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.count import FORMAT, WRITTEN, AuditCount, CountTier
+from window_consumer.audit.count import FORMAT, AuditCount, CountTier
 from window_consumer.audit.spark.schema import AUDIT_COUNTS, AUDIT_RECORD
 from window_consumer.spark.tables import CORRUPT, LATEST_MS, utc_day
 
@@ -48,7 +48,6 @@ _DEFAULTS: Final = {
 }
 _NEEDED: Final = [each.name for each in attrs.fields(AuditCount) if each.default is attrs.NOTHING]
 _TIERS: Final = [str(tier) for tier in CountTier]
-_WRITTEN: Final = [str(tier) for tier in WRITTEN]
 _KEYS: Final = ["topic", "bucket_ms", "group"]
 
 

@@ -119,11 +119,6 @@ class OutageEvidence:
         bad, known = (self._failed | self._later).bit_count(), self._known + undecided
         return bad >= self._min_calls and (bad > self._failures * known or bad == known)
 
-    @property
-    def most_asked(self) -> bool:
-        """Most of the last ones that did not return asked to be called later."""
-        return self._later.bit_count() > self._failed.bit_count()
-
     def _bucket(self, now: float) -> RecordTally:
         """Return the bucket of calls that end now."""
         buckets = self._buckets

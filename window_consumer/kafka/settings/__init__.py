@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from attrs import frozen
@@ -107,8 +107,6 @@ _CLASSIC_ONLY = frozenset(
     {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
 )
 
-DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
-
 PREFETCH_SHARE = 4
 """The client's prefetch gets a quarter of a worker's memory."""
 
@@ -118,13 +116,6 @@ _MIN_FETCH_BYTES = 1_000_000
 
 _MAX_FETCH_BYTES = 52_428_800
 """librdkafka's own default of fetch.max.bytes."""
-
-
-@frozen
-class ClientHooks:
-    """Callables that every client gets; None if there are none."""
-
-    oauth_token: Callable[[str], tuple[Any, ...]] | None = None
 
 
 def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str]]:
@@ -262,8 +253,3 @@ def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
 def admin_settings(user: Mapping[str, Any], worker: str) -> Settings:
     """Return the settings of the client that asks about topics and ACLs."""
     return {"client.id": f"wc-{worker}-admin", **user}
-
-
-def max_poll_interval_s(user: Mapping[str, Any]) -> float:
-    """Return the longest time between two polls that the group tolerates."""
-    return int(user.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000

@@ -152,13 +152,6 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
     return Decoder(_ignoring_the_record(deserialiser), name, nullable)
 
 
-_MAKES_NO_VALUE = (
-    inspect.iscoroutinefunction,
-    inspect.isgeneratorfunction,
-    inspect.isasyncgenfunction,
-)
-
-
 def _why_no_decoder(deserialiser: Any) -> str:
     """Return why something is no decoder; an empty text for a decoder."""
     if not callable(deserialiser):
