@@ -24,7 +24,8 @@ from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.departures import Departure, SpentCall
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Completion, lane_name
+from window_consumer.engine.retry.call_evidence import lane_name
+from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output

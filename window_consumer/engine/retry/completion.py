@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from operator import itemgetter
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.call_evidence import CallEvidence, lane_name
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.policy import PARDONED, RetryGroup, Spent
@@ -20,22 +20,11 @@ from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
 from window_consumer.engine.turn import CopyTo, DecidedRecord, HoldUntil, Leave, Turns
-from window_consumer.model.errors import (
-    CallAgain,
-    LeaseExpiredError,
-    PublishFailedError,
-    RetryLater,
-)
+from window_consumer.model.errors import CallAgain, PublishFailedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
-
-COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
-"""The reasons after which a call counts as failed for the breaker; None is a retry."""
-
-NO_EVIDENCE = (CallAgain, LeaseExpiredError)
-"""Errors that say nothing of how handlers fare."""
 
 SINGLY_SHARE = 0.125
 """If this share of a slice's calls returned results, each slice gets one record of a lane."""
@@ -53,6 +42,7 @@ class Completion:
         counters: Counters,
     ):
         self._breaker = breaker
+        self._evidence = CallEvidence(breaker)
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
         self._records = retry_queue.records
@@ -74,7 +64,7 @@ class Completion:
         if slice_.plain:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
             self._counters.count(Outcome.DONE, len(slice_.messages))
-            self._returned(slice_, range(len(slice_.messages)), now)
+            self._evidence.returned(slice_, range(len(slice_.messages)), now)
             if slice_.hold is not NO_HOLD:
                 slice_.hold.release()
             if self.observer is not None:
@@ -315,7 +305,7 @@ class Completion:
             results = call_behind(slice_, behind, self._retry_queue, now)
         self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
-        self._record_calls(slice_, [done for done, _ in results.done], failed, now)
+        self._evidence.called(slice_, [done for done, _ in results.done], failed, now)
         if results.returned or self._output.produces:
             size = sum(self._produce(slice_, *each) for each in results.returned)
             calls = len(messages) - len(results.held)
@@ -386,8 +376,7 @@ class Completion:
         self._counters.count(Outcome.DONE, len(seqs))
         if self.observer is not None:
             self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
-        lanes = [lane_name(partition, lane) for lane in production.lanes]
-        self._breaker.returned(len(seqs), now, production.source, is_new=is_new, lanes=lanes)
+        self._evidence.produced(production, now, is_new=is_new)
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Move the records of a call up the ladder: one of its results was refused."""
@@ -401,12 +390,7 @@ class Completion:
             )
         ]
         self._drop_spent(refused, now)
-        for failed in refused[:1]:
-            if failed.reason in COUNTED:
-                lane = lane_name(partition, failed.lane)
-                self._breaker.failed(
-                    now, in_words(failed), production.source, is_new=is_new, lane=lane
-                )
+        self._evidence.refused(production, refused[0], now, is_new=is_new)
 
     def _fail(  # noqa: PLR0913 - what a failed call consists of
         self,
@@ -440,57 +424,6 @@ class Completion:
         for failed in records:
             if failed.is_dropped and failed.reason not in PARDONED:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
-
-    def _record_calls(
-        self,
-        slice_: Slice,
-        done: Iterable[Sequence[int]],
-        failed: Iterable[FailedRecord],
-        now: float,
-    ) -> None:
-        """Record the calls of a slice in order, except those without evidence.
-
-        A batch counts as one call, which has returned if any of its records is done.
-        """
-        calls: list[tuple[int, int, FailedRecord | None]] = [
-            (seqs[0], len(seqs), None) for seqs in done
-        ]
-        calls += [
-            (each.seq, 1, each)
-            for each in failed
-            if each.reason in COUNTED and not isinstance(each.failure.error, NO_EVIDENCE)
-        ]
-        calls.sort(key=itemgetter(0))
-        if slice_.is_batch:
-            calls = [each for each in calls if each[2] is None][:1] or calls[:1]
-        is_new = slice_.is_new
-        for first, count, each in calls:
-            if each is None:
-                begin = slice_.seqs.index(first)
-                self._returned(slice_, range(begin, begin + count), now)
-            elif isinstance(each.failure.error, RetryLater):
-                after_s = each.failure.error.after_s
-                self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
-            else:
-                lane = lane_name(each.partition, each.lane)
-                self._breaker.failed(now, in_words(each), slice_, is_new=is_new, lane=lane)
-
-    def _returned(self, slice_: Slice, indices: range, now: float) -> None:
-        """Record calls of a slice that returned; those of a batch are one."""
-        breaker, count = self._breaker, 1 if slice_.is_batch else len(indices)
-        if not breaker.counts_calls:
-            held = slice_.hold.lanes
-            breaker.returned(
-                count, now, slice_, is_new=slice_.is_new, lanes=held, began=slice_.started
-            )
-            breaker.lanes_returned(held)
-            return
-        lanes: list[Hashable] = [None]
-        if not slice_.is_batch:
-            lanes = [lane_name(slice_.partition, slice_.lane_at(index)) for index in indices]
-        breaker.returned(
-            count, now, slice_, is_new=slice_.is_new, lanes=lanes, began=slice_.started
-        )
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a failed record its final outcome and release its lane."""
@@ -535,13 +468,3 @@ def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
         spent=Spent(turn.reason),
         forward=Forward(turn.copy, turn.outcome),
     )
-
-
-def lane_name(partition: Partition, lane: Lane | None) -> Hashable:
-    """Return a lane's name in its worker: a key's records are all in one partition."""
-    return lane if lane is None or isinstance(lane, bytes) else (partition.name, lane)
-
-
-def in_words(failed: FailedRecord) -> str:
-    """Return the error of a record's last call, as text."""
-    return failed.failure.fault.words
