@@ -88,6 +88,33 @@ def test_it_begins_with_the_send_and_follows_each_group_to_its_end() -> None:
     assert not journey.has_skew
 
 
+def test_a_replay_comes_after_all_that_was_before_although_its_attempts_start_over() -> None:
+    journey = Journey.of(
+        [
+            event("received", 1),
+            event("failed", 2, attempt=1, status="RETRIES_EXHAUSTED"),
+            event("retried", 3, attempt=1),
+            event("received", 4, RETRY, 1),
+            event("processed", 5, RETRY, 1, attempt=2),
+            event("received", 9000, AGAIN, 2),
+            event("replayed", 9000, AGAIN, 2),
+            event("failed", 9001, AGAIN, 2, attempt=1, status="RETRIES_EXHAUSTED"),
+            event("retried", 9002, AGAIN, 2, attempt=1),
+            event("received", 9003, RETRY, 5),
+            event("processed", 9004, RETRY, 5, attempt=2),
+        ]
+    )
+    assert journey is not None
+    ((way,),) = (passage.ways for passage in journey.passages)
+    assert [hop.place for hop in way.hops] == [
+        ("orders", 0, 17),
+        (RETRY, 0, 1),
+        (AGAIN, 0, 2),
+        (RETRY, 0, 5),
+    ]
+    assert (way.replays, way.redrives, way.end) == (1, 0, "processed")
+
+
 def test_events_that_come_late_twice_or_in_another_order_change_nothing() -> None:
     expected = Journey.of(story())
     rng = Random(7)

@@ -12,6 +12,7 @@ from tests.replay.shop import ReplayShop
 from window_consumer.audit.balance import BalanceVerdict, balance, effective
 from window_consumer.audit.count import CountTier, decode
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.trace.event_batch import decoded
 
 ONCE = """
 import sqlalchemy as sa
@@ -102,6 +103,25 @@ def test_a_running_worker_calls_the_copies_and_the_audit_balances(
     assert dead.code == 0, dead.said
     (topic,) = dead.json["topics"].values()
     assert topic["open"] == 1
+
+
+def test_the_trace_of_a_replayed_record_has_a_step_for_it(
+    shop: ReplayShop, embedded: EmbeddedBroker
+) -> None:
+    shop.commands.application(SHOP)
+    charge = {"topics": [shop.source], "group": shop.group}
+    trace = {"sample": "100%"}
+    shop.commands.configure({"kafka": shop.kafka, "workers": {"charge": charge}, "trace": trace})
+    embedded.create_topic("wc.trace", 1)
+    shop.produce(1)
+    shop.replay("--from-offset", "0:0")
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("charged", times=2)
+    assert worker.stop().code == 0
+    batches = (decoded(each.value()) for each in embedded.read_all("wc.trace"))
+    events = [each for each in chain.from_iterable(batches) if each.topic == shop.entry]
+    assert sorted(each.step for each in events) == ["processed", "received", "replayed"]
+    assert {each.record_id for each in events} == {f"{shop.source}/0/0"}
 
 
 def test_attempts_of_a_replayed_record_start_over(shop: ReplayShop) -> None:
