@@ -11,7 +11,7 @@ from window_consumer.engine.start_offset import NoOffsetError, OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import RETRY_S, Assignments
+from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"

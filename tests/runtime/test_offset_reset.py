@@ -10,8 +10,8 @@ from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import LOGS_S, RETRY_S, Assignments
-from window_consumer.runtime.offset_reset import OffsetResets
+from window_consumer.runtime.partitions.assignments import LOGS_S, RETRY_S, Assignments
+from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource

@@ -172,7 +172,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     )
     loop = PollLoop("w", parts, LoopRules(topics=("orders", LEVEL.topic)))
     completions.put(TopicNews({"orders": TopicFacts(3, None), LEVEL.topic: TopicFacts(4, None)}))
-    loop._take_completions(0.0)
+    loop.mailbox.take(0.0)
     assert HoldReason.NOT_OWNER not in engine.partitions[copies].holds
 
 
@@ -244,7 +244,8 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     parts = parts_of(source, engine, clock, assignments=nothing, on_paused=watched.append)
     loop = PollLoop("w", parts, LoopRules(topics=()))
     loops.append(loop)
-    loop._receive(LogEnds({PAUSED: 9}))
+    parts.completions.put(LogEnds({PAUSED: 9}))
+    loop.mailbox.take(0.0)
     loop._run_periodic(clock.now())
     assert watched == [[PAUSED]]
     loop.thread.start()
@@ -261,10 +262,11 @@ def test_who_was_thrown_out_is_not_in_the_group_until_the_next_share() -> None:
     loop = PollLoop(
         "w", parts_of(LateSource(clock, []), engine, clock), LoopRules(topics=("orders",))
     )
-    seen = [loop.in_group]
-    for tell in (loop.on_assigned, loop.on_revoked, loop.on_assigned, loop.on_lost):
+    it = loop.ownership
+    seen = [it.in_group]
+    for tell in (it.on_assigned, it.on_revoked, it.on_assigned, it.on_lost):
         tell([])
-        seen.append(loop.in_group)
+        seen.append(it.in_group)
     assert seen == [False, True, True, True, False]
 
 

@@ -9,8 +9,8 @@ import pytest
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.preparation import AGAIN_S, SLOW_S
+from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.preparation import AGAIN_S, SLOW_S
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"

@@ -22,7 +22,8 @@ def worker(
     alive: bool = True,
 ) -> Any:
     thread = SimpleNamespace(is_alive=lambda: alive)
-    loop = SimpleNamespace(phase=phase, in_group=in_group, silent_s=silent_s, thread=thread)
+    ownership = SimpleNamespace(in_group=in_group)
+    loop = SimpleNamespace(phase=phase, ownership=ownership, silent_s=silent_s, thread=thread)
     return SimpleNamespace(name=name, loop=loop, cannot_write=None)
 
 

@@ -79,7 +79,7 @@ class Health:
 def _state(worker: Worker) -> str:
     if worker.loop.phase is not Phase.RUNNING:
         return str(worker.loop.phase.value)
-    state = "in its group" if worker.loop.in_group else "not in its group"
+    state = "in its group" if worker.loop.ownership.in_group else "not in its group"
     trouble = worker.cannot_write
     return state if trouble is None else f"{state}, cannot write copies: {trouble}"
 

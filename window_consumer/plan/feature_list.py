@@ -30,7 +30,7 @@ from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
-from window_consumer.runtime.preparation import PartitionPreparation
+from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
 from window_consumer.runtime.running import Running
 

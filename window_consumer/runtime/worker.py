@@ -29,7 +29,6 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import Clock, Sink, Source
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import RecordOwner, ToldKey
@@ -38,7 +37,9 @@ from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.offset_reset import OffsetResets, OnOutOfRange
+from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
+from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.pools.pool import (
     MakePool,
@@ -47,7 +48,6 @@ from window_consumer.runtime.pools.pool import (
     PoolWithEventLoop,
 )
 from window_consumer.runtime.pools.registry import DEFAULT
-from window_consumer.runtime.preparation import PartitionPreparation
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
 from window_consumer.runtime.worker_log import WorkerLog
@@ -118,7 +118,7 @@ class WorkerSetup:
 
 def is_ready(loop: PollLoop) -> bool:
     """Return whether a worker is in its group and running, idle or not."""
-    return loop.phase is Phase.RUNNING and loop.in_group
+    return loop.phase is Phase.RUNNING and loop.ownership.in_group
 
 
 @frozen
@@ -198,7 +198,7 @@ class Worker:
             inherited=self._inherits.completions,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
-        self.inspect = Inspection(self.loop)
+        self.inspect = Inspection(self.loop.mailbox)
 
     @property
     def name(self) -> str:

@@ -27,10 +27,10 @@ from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.limited_log import LimitedLog
-from window_consumer.runtime.offset_reset import OffsetResets
+from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.publisher import Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
@@ -308,7 +308,7 @@ class SimulatedMember:
         )
         topics = self.find_topics()
         self.loop = PollLoop(name, parts, attrs.evolve(plan.loop, topics=tuple(topics)))
-        self.source.subscribe(topics, self.loop)
+        self.source.subscribe(topics, self.loop.ownership)
 
     def __str__(self) -> str:
         return self.name

@@ -23,7 +23,7 @@ from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import Per, RateRules
 from window_consumer.engine.start_offset import OnNoOffset
-from window_consumer.runtime.offset_reset import OnOutOfRange
+from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.runtime.poll_loop import LoopRules
 
 GROUP = "shop"

@@ -19,7 +19,7 @@ from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.batch_calls import failed_of
-from window_consumer.runtime.offset_reset import OnOutOfRange
+from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.schedule import DEATHS, SchedulePlan, draw

@@ -90,7 +90,7 @@ class SteppedWorker:
         )
         self._worker = Worker(own, self.source, self._sink, state, lambda _worker, _phase: None)
         self.loop = self._worker.loop
-        self.source.subscribe(list(setup.loop.topics), self.loop)
+        self.source.subscribe(list(setup.loop.topics), self.loop.ownership)
 
     @property
     def group(self) -> str:

@@ -18,7 +18,7 @@ from window_consumer.engine.snapshot import running_calls
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.runtime.poll_loop import PollLoop
+from window_consumer.runtime.mailbox import WorkerMailbox
 
 
 @frozen
@@ -33,7 +33,7 @@ class ShownFailures:
 class Inspection:
     """Asks the poll thread, and returns None without an answer in time. Any thread may use it."""
 
-    _loop: PollLoop
+    _mailbox: WorkerMailbox
 
     def failed(self, timeout_s: float) -> ShownFailures | None:
         """Return the failing records, and those that block their lanes."""
@@ -42,7 +42,7 @@ class Inspection:
             now = clock.now()
             return ShownFailures(tuple(failing(engine, now)), tuple(blocking(engine, now)))
 
-        return self._loop.ask(ask, timeout_s)
+        return self._mailbox.ask(ask, timeout_s)
 
     def cell(
         self, name: TopicPartition, number: int | None, offset: int | None, timeout_s: float
@@ -64,16 +64,16 @@ class Inspection:
             calls = (each for each in running_calls(engine, now) if each.name == name)
             return found, tuple(each for each in calls if each.offset in offsets)
 
-        return self._loop.ask(ask, timeout_s)
+        return self._mailbox.ask(ask, timeout_s)
 
     def message(
         self, name: TopicPartition, offset: int, timeout_s: float
     ) -> tuple[Message, str] | None:
         """Return an unfinished record and its source topic, None if the worker does not hold it."""
-        return self._loop.ask(lambda engine, _: held_message(engine, name, offset), timeout_s)
+        return self._mailbox.ask(lambda engine, _: held_message(engine, name, offset), timeout_s)
 
     def is_finished(self, name: TopicPartition, offset: int, timeout_s: float) -> bool | None:
         """Return whether a record that was skipped or dead-lettered by hand has its outcome."""
-        return self._loop.ask(
+        return self._mailbox.ask(
             lambda engine, _: engine.interventions.is_finished(name, offset), timeout_s
         )

@@ -15,7 +15,7 @@ from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import ASK_S, LOGS_S, RETRY_S, Assignments
+from window_consumer.runtime.partitions.assignments import ASK_S, LOGS_S, RETRY_S, Assignments
 from window_consumer.runtime.worker_log import WorkerLog
 
 OnOutOfRange = Literal["fail", "earliest", "latest"]

@@ -8,7 +8,7 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit, Source
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.worker_log import WorkerLog
 
 VERIFY_S = 1.0

@@ -24,7 +24,10 @@ from window_consumer.model.errors import MissingTopicError, WindowConsumerError,
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import CommittedOffset, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.preparation import PartitionPreparation, PartitionPreparations
+from window_consumer.runtime.partitions.preparation import (
+    PartitionPreparation,
+    PartitionPreparations,
+)
 
 ASK_S = 5.0
 """How long one request to the cluster may take, while the group waits for this member."""

@@ -1,0 +1,1 @@
+"""How a worker gets partitions, starts them and gives them up."""
