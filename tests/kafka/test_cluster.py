@@ -62,6 +62,18 @@ def test_waiting_says_why_and_ends() -> None:
         Cluster(NOWHERE, LOG).wait_until_there(60, lambda _reason, _waited: print(1 / 0))
 
 
+@pytest.mark.parametrize("given", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": " , "}])
+def test_nothing_is_asked_without_an_address(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"^kafka\.bootstrap\.servers: "):
+        Cluster({**given, "log_level": 0}, LOG).wait_until_there(60, lambda _reason, _waited: None)
+
+
+def test_the_older_name_of_the_addresses_counts() -> None:
+    older = {"metadata.broker.list": "127.0.0.1:1", "log_level": 0}
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 "):
+        Cluster(older, LOG).wait_until_there(0.2, lambda _reason, _waited: None)
+
+
 def test_a_wrong_password_is_not_waited_for(kafka: RealKafka) -> None:
     wrong = {**kafka.sasl_settings("admin"), "sasl.password": "wrong", "log_level": 0}
     with pytest.raises(AuthenticationError, match=r"\bsasl\.mechanism"):

@@ -46,6 +46,7 @@ from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.cluster.log_ranges import LogQuestion
 from window_consumer.kafka.cluster.topics import ConsumerGroup, NewCopyTopic, Topic
 from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.settings import BOOTSTRAP
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model import record
 from window_consumer.model.errors import (
@@ -92,7 +93,8 @@ class Cluster:
         oauth_token: OauthToken | None = None,
         make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
-        self.bootstrap = str(settings.get("bootstrap.servers", ""))
+        given = (str(settings[key]) for key in sorted(BOOTSTRAP) if settings.get(key))
+        self.bootstrap = ",".join(given)
         self.oauth_token = oauth_token
         self._troubles = _Troubles()
         self._features = Features(log, settings)
@@ -123,8 +125,14 @@ class Cluster:
         """Return once a broker answers.
 
         Calls ``on_wait(reason, seconds so far)`` after each request without an answer. Raises
-        AuthenticationError at once, BrokerUnavailableError after ``timeout_s``.
+        ConfigError without an address and AuthenticationError at once, BrokerUnavailableError after
+        ``timeout_s``.
         """
+        if not self.bootstrap.strip(" ,"):
+            raise ConfigError(
+                "kafka.bootstrap.servers: is missing: the addresses of the brokers, as in"
+                " broker-1:9092,broker-2:9092"
+            )
         started = time.monotonic()
         while True:
             waited = time.monotonic() - started
