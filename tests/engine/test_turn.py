@@ -18,7 +18,7 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.turn_ordering import MAX_DECIDED
-from window_consumer.engine.turn import CopyTo, Finish, HoldUntil, Leave, Turn
+from window_consumer.engine.turn import CopyTo, Finish, HoldUntil, HoldUntilTold, Leave, Turn
 from window_consumer.model.errors import Expired, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -35,6 +35,7 @@ TURNS: Mapping[str, Callable[[float], Turn]] = {
     "leave": lambda _now: Leave(failure(Expired("old"))),
     "drop": lambda _now: Leave(failure(Expired("old", "drop"))),
     "finish": lambda _now: Finish(Outcome.FILTERED),
+    "told": lambda _now: HoldUntilTold(),
 }
 
 
@@ -135,6 +136,45 @@ def test_a_held_record_is_called_at_its_time_as_its_first_attempt_and_its_lane_w
     assert driven.committable == 5
 
 
+def test_a_record_held_until_told_is_called_then_as_its_first_attempt() -> None:
+    driven = scripted({0: "told"}, keys=(b"a", b"b"), ordering="key")
+    assert driven.running_offsets == [1, 2], "its lane is free"
+    driven.finish_all()
+    driven.tick(1000.0)
+    assert (driven.running_offsets, driven.committable) == ([], 0)
+    assert driven.engine.on_released(ORDERS, 0)
+    driven.tick()
+    (slice_,) = driven.out
+    assert driven.running_offsets == [0]
+    assert slice_.call.number_of(slice_.messages[0]) == 1
+    driven.finish_all()
+    assert (driven.committable, driven.failing()) == (5, [])
+
+
+def test_a_record_held_until_told_leaves_its_lane_free_and_holds_it_when_called() -> None:
+    driven = scripted({0: "told", 1: "told"}, ordering="key")
+    assert driven.failing_offsets() == [0, 1]
+    driven.finish_all()
+    assert driven.committable == 0
+    assert driven.engine.on_released(ORDERS, 0)
+    driven.deliver(Note(5, b"k"))
+    driven.tick()
+    assert driven.running_offsets == [0]
+    driven.finish_all()
+    assert driven.failing_offsets() == [1]
+    assert driven.engine.on_released(ORDERS, 1)
+    driven.tick()
+    driven.finish_all()
+    assert (driven.committable, driven.failing()) == (6, [])
+
+
+def test_only_a_held_record_can_be_told() -> None:
+    driven = scripted({0: "told"}, ordering="key")
+    assert not driven.engine.on_released(ORDERS, 1)
+    driven.engine.on_lost([ORDERS], driven.now)
+    assert not driven.engine.on_released(ORDERS, 0)
+
+
 def test_nothing_of_it_counts_for_the_breaker_or_as_a_failed_call() -> None:
     driven = scripted({0: "hold", 1: "copy", 2: "finish"}, keys=(b"a", b"b", b"c"), ordering="key")
     assert driven.tick().failed == []
@@ -231,7 +271,7 @@ class Play:
     def __init__(self, data: st.DataObject, way: dict[str, Any], keys: Sequence[bytes]):
         self.data = data
         offsets = st.integers(WARM_UP, WARM_UP + len(keys) - 1)
-        self.script = data.draw(st.dictionaries(offsets, st.sampled_from([*TURNS])))
+        self.script = data.draw(st.dictionaries(offsets, st.sampled_from([*ENDS])))
         retry = RetryRules(attempts=2, backoff_min_s=0.01, on_failure="block")
         self.driven = Driven(turns=[Scripted(self.script)], retry=retry, **way)
         self.left = the_left(self.driven)

@@ -17,6 +17,7 @@ on_slots        the pool has this many slots now                     dispatch
 on_looked_at    the stack of a call that does not return             dispatch, publish
 on_published    the broker acked or refused a copy                   dispatch, publish, stop
 on_produced     the broker acked or refused a result                 dispatch, publish, produce
+on_released     a rule lets a held record be called          dispatch
 on_committed    the broker accepted or refused a commit              commit
 on_positions    the positions of the client                          commit
 on_topics       the partition counts of the subscribed topics        dispatch
@@ -225,6 +226,14 @@ class Engine:
             self._asks_always = True
 
     # ---- events
+
+    def on_released(self, name: TopicPartition, offset: int) -> bool:
+        """Let a record be called that a rule holds until told; return False if none is held.
+
+        No other record of its lane may be running: the rule sees to that.
+        """
+        partition = self.partitions.get(name)
+        return partition is not None and self.failed_records.call_told(partition, offset)
 
     def on_rebalance(self, now: float) -> None:
         """Record that the group has changed our assignment."""

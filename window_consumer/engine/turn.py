@@ -1,9 +1,10 @@
 """The turn of a delivered record: what happens to it before its first call.
 
 A record's turn comes when its lane is free and it would start. Unless a rule says otherwise, it is
-called. A rule may hold it until a time, have it copied elsewhere, let it leave, or finish it:
-without an attempt, without a slot, and without anything for the breaker. Until it has its outcome,
-the later records of its lane wait, as for any other record.
+called. A rule may hold it until a time or until told, have it copied elsewhere, let it leave, or
+finish it: without an attempt, without a slot, and without anything for the breaker. Until it has
+its outcome, the later records of its lane wait, as for any other record, unless it is held until
+told.
 
 A record is asked about at its turn in each topic that delivers it, and again if it is put back
 before it has started. One that failed here, or was held, is called without another question.
@@ -35,6 +36,14 @@ class HoldUntil:
 
 
 @frozen
+class HoldUntilTold:
+    """The record is called once ``Engine.on_released`` names it; its lane is free until then.
+
+    Earlier records of its lane may be in sibling partitions, and would wait for it.
+    """
+
+
+@frozen
 class CopyTo:
     """A copy is written; its ack is the record's outcome."""
 
@@ -57,7 +66,7 @@ class Finish:
     outcome: Outcome
 
 
-Turn = HoldUntil | CopyTo | Leave | Finish
+Turn = HoldUntil | HoldUntilTold | CopyTo | Leave | Finish
 
 
 class TurnRule(Protocol):

@@ -19,7 +19,14 @@ from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice, SliceResults
-from window_consumer.engine.turn import CopyTo, DecidedRecord, HoldUntil, Leave, Turns
+from window_consumer.engine.turn import (
+    CopyTo,
+    DecidedRecord,
+    HoldUntil,
+    HoldUntilTold,
+    Leave,
+    Turns,
+)
 from window_consumer.model.errors import CallAgain, PublishFailedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
@@ -155,6 +162,8 @@ class Completion:
             self._drop_spent([failed], now)
         elif isinstance(turn, HoldUntil):
             self._fail(partition, message, seq, decided.lane, held(turn.due - now), now)
+        elif isinstance(turn, HoldUntilTold):
+            self._records.hold_until_told(uncalled(decided, now))
         elif isinstance(turn, CopyTo):
             failed = forwarded(decided, turn, now)
             self._records.enter(failed)
@@ -451,6 +460,21 @@ def held(after_s: float) -> Failure:
     """Return the failure of a record that is called after ``after_s`` seconds."""
     why = "the record waits for its time"
     return Failure(CallAgain(max(0.0, after_s), why), Fault("", why, "", ""))
+
+
+def uncalled(decided: DecidedRecord, now: float) -> FailedRecord:
+    """Return a record whose first call waits, with the history of one that is called again."""
+    return FailedRecord(
+        decided.partition,
+        decided.message,
+        decided.seq,
+        decided.lane,
+        attempts=1,
+        failure=held(0.0),
+        first_failure=now,
+        last_failure=now,
+        uncalled=1,
+    )
 
 
 def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:

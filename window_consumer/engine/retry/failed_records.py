@@ -4,7 +4,7 @@ This object alone moves a record from one state to the next, see ``record_state`
 failed call is decided elsewhere (``queue``, ``completion``, the guards).
 
 A waiting record occupies no slot. It is open, its lane is busy and its offset is held until it has
-its outcome.
+its outcome. One that is held until told leaves its lane free.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from window_consumer.engine.retry.record_line import (
     KeptElsewhere,
     Places,
     RecordLine,
+    ToldRecords,
     WaitingRecords,
 )
 from window_consumer.engine.retry.record_state import RecordState
@@ -35,6 +36,7 @@ class FailedRecords:
         self._waiting = WaitingRecords()
         self.ready = ReadyCalls()
         self._held = HeldCalls()
+        self._told = ToldRecords()
         self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
         """Those about which the breaker decides, in this order."""
         self._running = KeptElsewhere(RecordState.RUNNING)
@@ -46,6 +48,7 @@ class FailedRecords:
             self._waiting,
             self.ready,
             self._held,
+            self._told,
             KeptElsewhere(RecordState.CHOSEN),
             self._running,
             KeptElsewhere(RecordState.PRODUCING),
@@ -97,11 +100,25 @@ class FailedRecords:
 
     def enter(self, failed: FailedRecord) -> None:
         """Take over a record that has just failed: its lane is busy until it has its outcome."""
-        records = self._of.get(failed.partition)
-        if records is None:
-            records = self._of[failed.partition] = {}
-        records[failed.seq] = failed
+        self._keep(failed)
         failed.hold = failed.partition.ordering.acquire((failed.lane,))
+
+    def hold_until_told(self, failed: FailedRecord) -> None:
+        """Take over a record that has not been called, until ``call_told``; its lane is free."""
+        self._keep(failed)
+        _put(failed, self._told)
+
+    def call_told(self, partition: Partition, offset: int) -> bool:
+        """Let a record be called that was held until now; return False if it is not held."""
+        failed = self._told.get(partition, offset)
+        if failed is None:
+            return False
+        failed.hold = partition.ordering.acquire((failed.lane,))
+        _put(failed, self.ready)
+        return True
+
+    def _keep(self, failed: FailedRecord) -> None:
+        self._of.setdefault(failed.partition, {})[failed.seq] = failed
 
     def move(self, failed: FailedRecord, state: RecordState) -> None:
         """Move a record to another state, at the end of its line.

@@ -338,7 +338,8 @@ def may_be_pardoned(failed: FailedRecord) -> bool:
 def _waits_for_a_call(failed: FailedRecord) -> bool:
     """Return whether a record that a user has released has not been called since."""
     partition = failed.partition
-    still = failed.released and failed.state is not RecordState.GONE
+    at_rest = failed.state in {RecordState.GONE, RecordState.HELD_BY_RULE}
+    still = failed.released and not at_rest
     return still and failed.spent is None and partition.is_assigned and not partition.is_suspended
 
 

@@ -78,6 +78,32 @@ class RecordLine:
         del self._records[failed]
 
 
+class ToldRecords:
+    """Records that are held until told, by partition and offset. Owner: poll thread."""
+
+    __slots__ = ("_records",)
+    state = RecordState.HELD_BY_RULE
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[Partition, int], FailedRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, partition: Partition, offset: int) -> FailedRecord | None:
+        """Return a record that is here."""
+        return self._records.get((partition, offset))
+
+    def append(self, failed: FailedRecord) -> None:
+        """Add a record."""
+        self._records[failed.partition, failed.message.offset()] = failed
+        failed.place = self
+
+    def remove(self, failed: FailedRecord) -> None:
+        """Remove a record."""
+        del self._records[failed.partition, failed.message.offset()]
+
+
 class KeptElsewhere:
     """Records that a slice, results or a stop have; here they only count. Owner: poll thread."""
 

@@ -11,6 +11,8 @@ HELD_BY_RATE      as READY, but its rate allows no call    to READY when it may
 HELD_BY_PARTITION as READY, but its partition starts       to READY when it does; to CHOSEN as a
                   nothing: paused, not ours, under         suspect
                   suspicion, revoking
+HELD_BY_RULE      before its first call, until told; its   to READY when told
+                  lane is free
 CHOSEN            taken to be called, not yet in a slice:  to RUNNING; to READY if it is put back
                   a suspect, or half of a batch on which
                   its process died
@@ -52,6 +54,7 @@ class RecordState(Enum):
     READY = "ready"
     HELD_BY_RATE = "held by its rate"
     HELD_BY_PARTITION = "held by its partition"
+    HELD_BY_RULE = "held by a rule"
     CHOSEN = "chosen"
     RUNNING = "running"
     PRODUCING = "producing"
@@ -85,7 +88,15 @@ class UnknownRecordStepError(WindowConsumerError):
 _S = RecordState
 
 AT_REST = frozenset(
-    {_S.WAITING, _S.READY, _S.HELD_BY_RATE, _S.HELD_BY_PARTITION, _S.HELD_BY_BREAKER, _S.LEAVING}
+    {
+        _S.WAITING,
+        _S.READY,
+        _S.HELD_BY_RATE,
+        _S.HELD_BY_PARTITION,
+        _S.HELD_BY_RULE,
+        _S.HELD_BY_BREAKER,
+        _S.LEAVING,
+    }
 )
 """The states in which neither a slot nor the broker has the record."""
 
@@ -97,11 +108,12 @@ _CHARGED = frozenset({_S.HELD_BY_BREAKER, _S.LEAVING, _S.STOPPING})
 _AFTER_A_CALL = _CHARGED | {_S.WAITING}
 
 _NEXT: Mapping[RecordState, frozenset[RecordState]] = {
-    _S.NEW: _AFTER_A_CALL,
+    _S.NEW: _AFTER_A_CALL | {_S.HELD_BY_RULE},
     _S.WAITING: _CHARGED | {_S.READY, _S.GONE},
     _S.READY: _CHARGED | {_S.RUNNING, _S.HELD_BY_RATE, _S.HELD_BY_PARTITION, _S.GONE},
     _S.HELD_BY_RATE: _CHARGED | {_S.READY, _S.GONE},
     _S.HELD_BY_PARTITION: frozenset({_S.READY, _S.CHOSEN, _S.LEAVING, _S.GONE}),
+    _S.HELD_BY_RULE: frozenset({_S.READY, _S.LEAVING, _S.GONE}),
     _S.CHOSEN: frozenset({_S.RUNNING, _S.READY, _S.GONE}),
     _S.RUNNING: _AFTER_A_CALL | {_S.READY, _S.CHOSEN, _S.PRODUCING, _S.GONE},
     _S.PRODUCING: _AFTER_A_CALL | {_S.GONE},
