@@ -45,13 +45,14 @@ class Laddered(Driven):
         key: bytes | None = b"k",
         attempts: int = 1,
         partition: int = 0,
+        original: int = 7,
     ) -> Note:
         """Return a copy that lies in a level, of a record of this partition."""
         headers = [
             (names.ID, b"orders/0/7"),
             (names.ORIGINAL_TOPIC, b"orders"),
             (names.ORIGINAL_PARTITION, b"%d" % partition),
-            (names.ORIGINAL_OFFSET, b"7"),
+            (names.ORIGINAL_OFFSET, b"%d" % original),
             (names.ATTEMPTS, b"%d" % attempts),
             (names.FIRST_FAILURE, b"1600000000000"),
             (names.NOT_BEFORE, b"%d" % (self.wall_ms + due_in * 1000)),
