@@ -111,7 +111,7 @@ class CountingLayer:
 
 
 @frozen
-class EmptyRule:
+class EmptyRule(TurnRule):
     """Skips records without a value at their turn: they are not calls."""
 
     def turns(

@@ -18,7 +18,15 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.turn_ordering import MAX_DECIDED
-from window_consumer.engine.turn import CopyTo, Finish, HoldUntil, HoldUntilTold, Leave, Turn
+from window_consumer.engine.turn import (
+    CopyTo,
+    Finish,
+    HoldUntil,
+    HoldUntilTold,
+    Leave,
+    Turn,
+    TurnRule,
+)
 from window_consumer.model.errors import Expired, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -39,7 +47,7 @@ TURNS: Mapping[str, Callable[[float], Turn]] = {
 }
 
 
-class Scripted:
+class Scripted(TurnRule):
     """A rule that says what a script says, by offset; a held record is called at its time."""
 
     def __init__(self, script: Mapping[int, str]):
@@ -350,3 +358,41 @@ def test_each_record_ends_as_decided_in_the_order_of_its_lane(
         for lane in (b"a", b"b") if way["ordering"] == "key" else (None,):
             firsts = [at for at in play.first if lane in (None, keys[at - WARM_UP])]
             assert firsts == sorted(firsts)
+
+
+class Remembering(Scripted):
+    """Remembers what has finished, and fails at one offset."""
+
+    def __init__(self, fails_at: int):
+        super().__init__({})
+        self.finished_offsets: list[int] = []
+        self._fails_at = fails_at
+
+    def finished(self, partition: Partition, messages: Sequence[Message], *more: object) -> None:
+        del partition, more
+        self.finished_offsets += [message.offset() for message in messages]
+        if self._fails_at in self.finished_offsets:
+            raise LookupError("a bug of the rule")
+
+
+def test_a_rule_learns_what_happened_beside_an_observer() -> None:
+    rule, observer = Remembering(fails_at=-1), Remembering(fails_at=-1)
+    driven = Driven(turns=[rule], slots=1)
+    driven.engine.observe(observer)
+    driven.deliver(Note(0), Note(1))
+    driven.tick()
+    driven.finish_all()
+    assert rule.finished_offsets == observer.finished_offsets == [0, 1]
+
+
+def test_an_exception_of_a_rule_is_not_kept_from_the_worker() -> None:
+    driven = Driven(turns=[Remembering(fails_at=0)], slots=1)
+    driven.deliver(Note(0))
+    driven.tick()
+    with pytest.raises(LookupError):
+        driven.finish_all()
+
+
+def test_a_rule_that_wants_no_reports_costs_none() -> None:
+    driven = Driven(turns=[Scripted({})])
+    assert driven.engine.observer is None

@@ -30,9 +30,8 @@ class Parked(Laddered):
 
     def __init__(self) -> None:
         super().__init__(owned=(), ordering="key")
-        self.parking = Parking(ParkLimits(), PARKED, park, self.engine.on_released)
+        self.parking = Parking(ParkLimits(), PARKED, park)
         self.engine.decide_turns([self.parking])
-        self.engine.observe(self.parking)
         self.assign(ORDERS, RETRIED, PARK)
 
     def copy_of(self, offset: int, original: int) -> Note:

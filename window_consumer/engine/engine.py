@@ -17,7 +17,7 @@ on_slots        the pool has this many slots now                     dispatch
 on_looked_at    the stack of a call that does not return             dispatch, publish
 on_published    the broker acked or refused a copy                   dispatch, publish, stop
 on_produced     the broker acked or refused a result                 dispatch, publish, produce
-on_released     a rule lets a held record be called          dispatch
+on_released     a rule lets a held record be called                  dispatch
 on_committed    the broker accepted or refused a commit              commit
 on_positions    the positions of the client                          commit
 on_topics       the partition counts of the subscribed topics        dispatch
@@ -62,7 +62,7 @@ from window_consumer.engine.guards.start_gate import StartGate, spent_call
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.latency_histogram import LatencyHistograms
-from window_consumer.engine.observer import Observer
+from window_consumer.engine.observer import Observer, Observers, does_anything
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
@@ -200,6 +200,8 @@ class Engine:
             self.partitions, self.dispatcher, self.retry_queue, self.completion
         )
         self.observer: Observer | None = None
+        """The rules and the observer that want reports."""
+        self._own_observer: Observer | None = None
         self.outlived = OutlivedCalls()
         self.stopping = False
         self.slots_ready = True
@@ -214,7 +216,8 @@ class Engine:
 
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; its exceptions propagate."""
-        self.observer = self.completion.observer = self.housekeeping.observer = observer
+        self._own_observer = observer
+        self._report_to([*self.turns.rules, observer])
 
     def decide_turns(self, rules: Iterable[TurnRule]) -> None:
         """Ask these rules about each record at its turn, see ``turn``; the first takes precedence.
@@ -222,8 +225,16 @@ class Engine:
         Call it before anything is assigned.
         """
         for rule in rules:
+            rule.begin(self.on_released)
             self.turns.rules.append(rule)
             self._asks_always = True
+        own = self._own_observer
+        self._report_to([*self.turns.rules, *([] if own is None else [own])])
+
+    def _report_to(self, observers: Iterable[Observer]) -> None:
+        told = [each for each in observers if does_anything(each)]
+        observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
+        self.observer = self.completion.observer = self.housekeeping.observer = observer
 
     # ---- events
 
@@ -826,3 +837,7 @@ class Engine:
             self.counters.limit_changes[news.cause] += 1
         self.dispatcher.slots = limiter.limit
         return news
+
+
+def _raise(error: Exception) -> None:
+    raise error

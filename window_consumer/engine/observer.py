@@ -1,7 +1,8 @@
 """Observers of an Engine: traces, audits and spans record what happens to records.
 
 Observers never decide: none of them can change, or much delay, what the Engine does. All calls go
-through ``Observers``, which keeps their exceptions away from the poll thread.
+through ``Observers``, which keeps their exceptions away from the poll thread. Only rules, which
+learn here what became of their decisions, may raise and thereby stop the worker: see ``turn``.
 """
 
 from __future__ import annotations
@@ -99,6 +100,15 @@ class Observer:
         """
 
 
+_REPORTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+"""The names of an observer's methods."""
+
+
+def does_anything(observer: Observer) -> bool:
+    """Return whether an observer wants any report."""
+    return any(_does_something(getattr(observer, name), name) for name in _REPORTS)
+
+
 def _does_something(method: Callable[..., None], name: str) -> bool:
     return getattr(method, "__func__", None) is not getattr(Observer, name)
 
@@ -127,15 +137,14 @@ class Observers(Observer):
 
     observers: Sequence[Observer]
     on_error: Callable[[Exception], None]
-    """Called with each exception; must not raise."""
+    """Called with each exception; what it raises ends the report."""
     failures: int = 0
     """How often an observer has raised."""
     _overridden: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)
     """By method name: the methods that observers have overridden. Only these are called."""
 
     def __attrs_post_init__(self) -> None:
-        names = [name for name in vars(Observer) if not name.startswith("_")]
-        found = {name: [getattr(each, name) for each in self.observers] for name in names}
+        found = {name: [getattr(each, name) for each in self.observers] for name in _REPORTS}
         self._overridden = {
             name: [method for method in methods if _does_something(method, name)]
             for name, methods in found.items()

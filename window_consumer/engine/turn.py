@@ -12,17 +12,19 @@ before it has started. One that failed here, or was held, is called without anot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.observer import Observer
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import Message
+from window_consumer.model.record import Message, TopicPartition
 
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
@@ -69,13 +71,19 @@ class Finish:
 Turn = HoldUntil | HoldUntilTold | CopyTo | Leave | Finish
 
 
-class TurnRule(Protocol):
+Release = Callable[[TopicPartition, int], bool]
+"""Lets a record be called that is held until told: ``Engine.on_released``."""
+
+
+class TurnRule(Observer):
     """Says which records are not called at their turn. Owner: poll thread.
 
     It is asked for each run of records that would start, some of which are then put back: it must
-    not conclude from a question that anything happens.
+    not conclude from a question that anything happens. What happened it learns as an observer,
+    before all others. It decides, so its exceptions stop the worker.
     """
 
+    @abstractmethod
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
@@ -84,6 +92,9 @@ class TurnRule(Protocol):
         The records are those of one partition, in the order of their delivery. ``now`` is in
         monotonic seconds, ``wall_ms`` the same moment in milliseconds since 1970.
         """
+
+    def begin(self, release: Release) -> None:
+        """Take what lets held records be called, from an Engine that begins without partitions."""
 
 
 @frozen

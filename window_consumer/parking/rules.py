@@ -13,34 +13,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Turn
+from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Release, Turn, TurnRule
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, SourceTurn
 
-Tell = Callable[[TopicPartition, int], bool]
-"""Lets a held record be called: ``Engine.on_released``."""
 
-
-class Parking(Observer):
+class Parking(TurnRule):
     """Keeps the order of the lanes in the ladder, for one worker. Owner: poll thread."""
 
     def __init__(
-        self,
-        limits: ParkLimits,
-        parked: Outcome,
-        park: Callable[[Partition, Message], CopyTo],
-        tell: Tell,
+        self, limits: ParkLimits, parked: Outcome, park: Callable[[Partition, Message], CopyTo]
     ):
         self._limits = limits
         self._parked = parked
         self._park = park
         """Returns the copy of a record in the park topic; its outcome is ``parked``."""
-        self._tell = tell
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
         self._held: dict[TopicPartition, dict[tuple[Lane, int], tuple[TopicPartition, int]]] = (
@@ -50,6 +41,12 @@ class Parking(Observer):
         not be held any more."""
 
     # ---- a rule
+
+    def begin(self, release: Release) -> None:
+        """See ``TurnRule``."""
+        self._release = release
+        self.indexes.clear()
+        self._held.clear()
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
@@ -128,4 +125,4 @@ class Parking(Observer):
             following = index.end(lane, offset)
             place = None if following is None else held.pop((lane, following), None)
             if place is not None:
-                self._tell(*place)
+                self._release(*place)

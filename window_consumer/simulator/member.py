@@ -261,9 +261,7 @@ class SimulatedMember:
         if scene.subject.make_audit is not None:
             listeners += scene.audit.listeners(self, scene.subject.make_audit)
         if plan.handlers.turns:
-            turns = SimulatedTurns(scene.history, self)
-            self.engine.decide_turns([turns])
-            listeners.append(turns)
+            self.engine.decide_turns([SimulatedTurns(scene.history, self)])
         if listeners:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:

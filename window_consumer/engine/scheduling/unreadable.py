@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from window_consumer.engine.retry.policy import WhenSpent
-from window_consumer.engine.turn import Leave, Turn
+from window_consumer.engine.turn import Leave, Turn, TurnRule
 from window_consumer.model.errors import UnreadableHeaders
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import LostHeaders
@@ -26,7 +26,7 @@ _WHAT = "has a header whose name is not UTF-8, so none of its headers can be rea
 
 
 @frozen
-class UnreadableRule:
+class UnreadableRule(TurnRule):
     """Lets unreadable records leave. Owner: poll thread."""
 
     end: WhenSpent

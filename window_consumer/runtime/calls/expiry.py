@@ -8,7 +8,7 @@ from typing import Literal
 from attrs import evolve, field, frozen
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.turn import Leave, Turn
+from window_consumer.engine.turn import Leave, Turn, TurnRule
 from window_consumer.model.conditions.lookup import first_timestamp
 from window_consumer.model.conditions.tokens import number_of
 from window_consumer.model.errors import Expired
@@ -91,7 +91,7 @@ class ExpiryLayer:
 
 
 @frozen
-class ExpiryTurns:
+class ExpiryTurns(TurnRule):
     """Lets records leave that have expired before their first call. Owner: poll thread.
 
     It looks at the others of a run only if the first one has expired: the layer stands before each

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.turn import Finish, HoldUntil, Leave, Turn
+from window_consumer.engine.turn import Finish, HoldUntil, Leave, Turn, TurnRule
 from window_consumer.model.errors import Expired, NoHandlerMatched
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.outcome import Outcome
@@ -21,7 +20,7 @@ class ExpiredAtTurn(Expired):
     """The record leaves at its turn."""
 
 
-class SimulatedTurns(Observer):
+class SimulatedTurns(TurnRule):
     """The rule of one member; reports what it has decided. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory, member: Member):
