@@ -195,7 +195,7 @@ class Rehearsal:
         for place, offset in decisions.resume:
             self._paused.discard(place)
             self._positions[place] = offset
-        for failed, _ in decisions.publish:
+        for failed in decisions.publish:
             self._at(self.now_s + _ACK_S, self._publishing(failed))
         self.engine.on_committed(
             dict.fromkeys((each.name for each in decisions.commit), None), self._clock

@@ -147,7 +147,7 @@ class Driven:
     @property
     def last_published(self) -> list[FailedRecord]:
         """The records whose copies were sent in the last tick."""
-        return [failed for failed, _ in self.last.publish]
+        return self.last.publish
 
     def published(self, seconds: float = 0.0) -> list[FailedRecord]:
         """Return the records whose copies are sent in the next tick."""

@@ -117,12 +117,12 @@ def test_a_dropped_record_leaves_at_once() -> None:
 def test_a_copied_record_has_the_outcome_of_the_rule_once_its_copy_is_acked() -> None:
     driven = scripted({0: "copy"}, ordering="key")
     left = the_left(driven)
-    ((failed, copy),) = driven.last.publish
-    assert copy == COPY
+    (failed,) = driven.last.publish
+    assert driven.engine.copy_of(failed) == COPY
     driven.copied(failed, PublishFailedError("lost", too_large=True))
     assert left == []
     (again,) = driven.published(20.0)
-    assert driven.last.publish[0][1] == COPY
+    assert driven.engine.copy_of(again) == COPY
     driven.copied(again)
     assert left == [(0, Outcome.MOVED)]
     assert driven.engine.counters.moved == 1

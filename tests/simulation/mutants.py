@@ -138,7 +138,7 @@ class FinishesBeforeTheAck(Engine):
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:
         decisions = super().on_tick(now, wall_ms)
-        for failed, _ in decisions.publish:
+        for failed in decisions.publish:
             self.completion.copied(failed, None, now)
         return decisions
 

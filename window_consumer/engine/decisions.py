@@ -20,7 +20,7 @@ from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
-from window_consumer.model.protocols import Commit, Copy
+from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 OrderingName = Literal["unordered", "key", "partition"]
@@ -135,8 +135,8 @@ class Decisions:
     """What the runtime has to carry out, in this order."""
 
     dispatch: list[Slice] = field(factory=list)
-    publish: list[tuple[FailedRecord, Copy]] = field(factory=list)
-    """Records that leave, with their copies."""
+    publish: list[FailedRecord] = field(factory=list)
+    """Records that leave; ``Engine.copy_of`` makes the copy of each."""
     produce: list[Production] = field(factory=list)
     """Calls whose results have to be sent."""
     commit: list[Commit] = field(factory=list)

@@ -94,7 +94,7 @@ from window_consumer.model.errors import CallsHangError, PublishFailedError, Wor
 from window_consumer.model.fault import Failure
 from window_consumer.model.offset_ranges import without
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import Batch, Commit, CommitResults
+from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
 from window_consumer.model.record import Message, TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
@@ -127,6 +127,8 @@ class Engine:
         make_copy: MakeCopy,
     ):
         self.rules = rules
+        self._make_copy = make_copy
+        self._wall_offset_ms = 0.0
         self._retry_levels = retry_levels
         """Retry topics by name. The caller that passed it adds topics that are subscribed later."""
         self.counters = Counters()
@@ -175,7 +177,6 @@ class Engine:
             self.budget,
             self.counters,
             self.partitions,
-            make_copy,
             self.turns,
         )
         self.dispatcher.one_by_one = rules.ordering == "partition" and rules.batch is None
@@ -720,6 +721,7 @@ class Engine:
 
         ``wall_ms`` is the same moment in milliseconds since 1970, for the headers of copies.
         """
+        self._wall_offset_ms = wall_ms - now * 1000
         if self.rates is not None:
             for partition in self.rates.refill(now):
                 if partition.is_assigned:
@@ -744,7 +746,7 @@ class Engine:
         in_doubt = now < self._doubt_until
         if not in_doubt:
             self.lane_ownership.send_home(now)
-            self.start_gate.decide(decisions, now, wall_ms)
+            self.start_gate.decide(decisions, now)
             if self.suspects.cases and self.suspects.awaits_commit:
                 self.housekeeping.is_due_at(now)
             if self.adaptive_concurrency is not None:
@@ -753,6 +755,13 @@ class Engine:
         decisions.away = self.lane_ownership.owners_away(now)
         self.housekeeping.run(decisions, now, may_commit=not in_doubt)
         return decisions
+
+    def copy_of(self, failed: FailedRecord) -> Copy:
+        """Return the copy of a record that leaves, as ``Decisions.publish`` of the last tick says.
+
+        It is made when it is written: a thousand copies at once would burden the garbage collector.
+        """
+        return self._make_copy(failed, self._wall_offset_ms)
 
     @property
     def _stop(self) -> WorkerStoppedError | None:

@@ -330,8 +330,8 @@ class PollLoop:
         parts = self._parts
         for slice_ in decisions.dispatch:
             parts.pool.submit(slice_)
-        for failed, copy in decisions.publish:
-            parts.publisher.publish(failed, copy)
+        for failed in decisions.publish:
+            parts.publisher.publish(failed, self._engine.copy_of(failed))
         for production in decisions.produce:
             parts.publisher.produce(production)
         if decisions.commit:

@@ -26,7 +26,6 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.call_evidence import lane_name
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
@@ -62,7 +61,6 @@ class StartGate:
         budget: MemoryBudget,
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
-        make_copy: MakeCopy,
         turns: Turns,
     ):
         self._turns = turns
@@ -75,7 +73,6 @@ class StartGate:
         self._budget = budget
         self._counters = counters
         self._partitions = partitions
-        self._make_copy = make_copy
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = self._failed_first = False
@@ -86,11 +83,8 @@ class StartGate:
         self._place_of: dict[object, Place] = {}
         """Where the running samples come from."""
 
-    def decide(self, decisions: Decisions, now: float, wall_ms: float) -> None:
-        """Dispatch what may start, and publish what leaves.
-
-        ``wall_ms`` is now in milliseconds since 1970.
-        """
+    def decide(self, decisions: Decisions, now: float) -> None:
+        """Dispatch what may start, and publish what leaves."""
         self._dispatcher.kept_free = None
         if self._suspects.cases and self._breaker.lets_start:
             decisions.dispatch.extend(self._suspects.slices(now))
@@ -106,7 +100,7 @@ class StartGate:
             self._dispatcher.release_all_gathered()
         if self._turns.decided:
             self._completion.carry_out(self._turns, now)
-        self._publish(decisions, now, wall_ms - now * 1000)
+        self._publish(decisions, now)
         decisions.produce.extend(self._output.to_send())
 
     def holds(self, now: float) -> list[WorkerHold]:
@@ -335,7 +329,7 @@ class StartGate:
         blocked = self._dispatcher.one_by_one and self._retry_queue.records.of(partition)
         return bool(partition.ordering.startable) or not (partition.is_full or blocked)
 
-    def _publish(self, decisions: Decisions, now: float, wall_offset_ms: float) -> None:
+    def _publish(self, decisions: Decisions, now: float) -> None:
         def judge(failed: FailedRecord) -> Departure:
             call = spent_call(failed)
             return self._breaker.departure(call, now, in_a_hurry=self.in_a_hurry)
@@ -345,7 +339,7 @@ class StartGate:
             if failed.is_dropped:
                 self._completion.drop(failed, now)
                 continue
-            decisions.publish.append((failed, self._make_copy(failed, wall_offset_ms)))
+            decisions.publish.append(failed)
 
 
 def spent_call(failed: FailedRecord) -> SpentCall:

@@ -94,7 +94,7 @@ def copy_of(
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),
         (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
-        (names.ATTEMPTS, _decimal(failed.calls)),
+        (names.ATTEMPTS, _decimal(hop.attempts + failed.attempts - failed.uncalled)),
         (names.FIRST_FAILURE, _decimal(first_failure)),
         (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
         *_level(failed, hop, wall_offset_ms),

@@ -288,12 +288,15 @@ class RetryQueue:
         are dropped now, which have no copies, are included: the caller finishes them.
         """
         records = self.records
-        while (failed := records.first_leaving) and len(records.unacked) < MAX_UNACKED:
-            if records.unacked and not budget.has_room_for(len(failed.message)):
+        unacked = len(records.unacked)
+        while unacked < MAX_UNACKED and (failed := records.first_leaving) is not None:
+            size = len(failed.message)
+            if unacked and not budget.has_room_for(size):
                 return
             if not failed.is_dropped:
                 records.move(failed, RecordState.UNACKED)
-                failed.partition.hold(len(failed.message))
+                failed.partition.hold(size)
+                unacked += 1
             yield failed
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
