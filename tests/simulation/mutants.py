@@ -422,3 +422,10 @@ class LeavesPartitionsPaused(Engine):
             return False
 
         self.budget.should_resume = never  # type: ignore[method-assign, assignment] # a planted bug
+
+
+class WaitsHalfAsLong(Engine):
+    """A failed record is called again before its backoff is over."""
+
+    def __init__(self, rules: EngineRules, _jitter: Jitter, *others: Any):
+        super().__init__(rules, lambda: 2.0, *others)

@@ -20,6 +20,11 @@ def test_every_promise_is_kept_where_partitions_are_lost() -> None:
         simulate(seed, draw=lost_partitions)
 
 
+def test_a_call_that_begins_after_its_partition_is_lost_has_waited_as_long_as_it_had_to() -> None:
+    """How long that is only the Engine knew: until it gave the partition up."""
+    simulate(153, draw=lost_partitions)
+
+
 @pytest.mark.parametrize(
     ("mutant", "expected"),
     [

@@ -62,6 +62,7 @@ def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> Non
         (mutants.FreesTheLaneOfACallThatIsEnding, "of lane|while its earlier call runs"),
         (mutants.AbandonsAnyNumberOfCalls, "has abandoned"),
         (mutants.RunsBeforeItIsDue, "before it is due"),
+        (mutants.WaitsHalfAsLong, "before its backoff is over"),
         (mutants.ForgetsARemovedLevel, "covers|not finished after|lost"),
         (mutants.LosesTheWaySoFar, "attempts instead of"),
         (mutants.KeepsLanesOfCopiesApart, "of lane"),

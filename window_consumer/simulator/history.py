@@ -291,6 +291,9 @@ class SimulationHistory:
             self.violate(
                 f"{member} starts {tenure.name}@{message.offset()} of a partition that it gives up"
             )
+        # Not when the call begins: by then the Engine may have given up the partition, and with it
+        # what it knows of the record.
+        self._check_backoff(tenure, message.offset(), attempt_of(slice_))
         return tenure
 
     def started(self, tenure: Tenure, message: Message, attempt: int) -> SimulatedCall:
@@ -362,11 +365,13 @@ class SimulationHistory:
         if HoldReason.CRASH_SUSPECTS in tenure.partition.holds and not call.at_turn:
             self._check_name(call)
         self._check_turn(call)
-        if self.now() < self._not_before(call) - TOLERANCE_S:
-            self.violate(f"{place} is called again before its backoff is over")
         level = self._retry_level(tenure.name).level
         if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
             self.violate(f"{place} is called before it is due")
+
+    def _check_backoff(self, tenure: Tenure, offset: int, attempt: int) -> None:
+        if self.now() < self._not_before(tenure, offset, attempt) - TOLERANCE_S:
+            self.violate(f"{tenure.name}@{offset} is called again before its backoff is over")
 
     def _check_turn(self, call: SimulatedCall) -> None:
         """Check that a rule about its turn lets a record be called now."""
@@ -487,7 +492,7 @@ class SimulationHistory:
     def _conclude(self, call: SimulatedCall, error: Exception | None, result: Result) -> None:
         tenure = call.tenure
         if result == "failed":
-            tenure.last_failures[call.offset] = (self.now(), error, _spared(call))
+            tenure.last_failures[call.offset] = (self.now(), error, _spared(tenure, call.offset))
         elif result == "spent":
             tenure.leaving.add(call.offset)
         else:
@@ -670,21 +675,21 @@ class SimulationHistory:
         not_before = record.hop.not_before or 0
         return min(not_before, record.written_ms + (level.delay_s + MAX_SKEW_S) * 1000)
 
-    def _not_before(self, call: SimulatedCall) -> float:
+    def _not_before(self, tenure: Tenure, offset: int, attempt: int) -> float:
         """Return when a record may be called again, after its last failure at the earliest.
 
         Calls that the breaker did not charge do not make the backoff longer: before any charged
         one it is half of the shortest. A record whose last attempt was charged is called at once
         when the breaker pardons it.
         """
-        tenure, retry = call.tenure, self.plan.engine.retry
-        if call.offset not in tenure.last_failures:
+        if offset not in tenure.last_failures:
             return 0.0
-        failed_at, error, spared_before = tenure.last_failures[call.offset]
+        retry = self.plan.engine.retry
+        failed_at, error, spared_before = tenure.last_failures[offset]
         if isinstance(error, RetryLater):
             return failed_at + min(error.after_s, retry.backoff_max_s)
-        spared = _spared(call)
-        charged = call.attempt - 1 - spared
+        spared = _spared(tenure, offset)
+        charged = attempt - 1 - spared
         is_spent = charged >= retry.allowed(tenure.partition.retry_level.level)
         if self.plan.engine.breaker.enabled and is_spent and spared == spared_before:
             return failed_at
@@ -716,11 +721,11 @@ def attempt_of(slice_: Slice) -> int:
     return slice_.call.attempt - slice_.call.uncalled
 
 
-def _spared(call: SimulatedCall) -> int:
-    """Return how many calls of a record the breaker has not charged."""
-    partition = call.tenure.partition
-    records = call.tenure.member.engine.failed_records.of(partition)
-    failed = records.get(partition.window.offsets.seq_of(call.offset))
+def _spared(tenure: Tenure, offset: int) -> int:
+    """Return how many calls of a record the breaker has not charged, while the Engine knows."""
+    partition = tenure.partition
+    records = tenure.member.engine.failed_records.of(partition)
+    failed = records.get(partition.window.offsets.seq_of(offset))
     return 0 if failed is None else failed.spared
 
 
