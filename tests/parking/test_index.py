@@ -9,44 +9,87 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from window_consumer.parking.index import LadderIndex, ParkLimits, SourceTurn
+from window_consumer.model.record import TopicPartition
+from window_consumer.parking.index import LadderIndex, ParkLimits, Place, SourceTurn
 
 LANES = st.sampled_from([b"a", b"b", b"c"])
 OFFSETS = st.integers(0, 30)
 
 
+HOME = TopicPartition("orders", 0)
+PARK = TopicPartition("g.orders.park", 0)
+
+
 def index(*entered: tuple[bytes, int], **limits: int) -> LadderIndex:
     made = LadderIndex(ParkLimits(**limits))
-    made.scan(entered)
+    for each in entered:
+        made.enter(*each)
     return made
+
+
+def turn(found: LadderIndex, lane: bytes | None, offset: int) -> SourceTurn:
+    return found.at_turn(lane, offset, (HOME, offset))
 
 
 def test_a_record_whose_lane_is_not_in_the_ladder_is_called() -> None:
     found = index((b"a", 3))
-    assert found.at_turn(b"b", 4) is SourceTurn.CALL
-    assert found.at_turn(None, 5) is SourceTurn.CALL
+    assert turn(found, b"b", 4) is SourceTurn.CALL
+    assert turn(found, None, 5) is SourceTurn.CALL
 
 
 def test_a_successor_of_a_lane_in_the_ladder_is_parked_and_starts_when_the_head_has_ended() -> None:
     found = index((b"a", 3))
-    assert found.at_turn(b"a", 5) is SourceTurn.PARK
+    assert turn(found, b"a", 5) is SourceTurn.PARK
     found.enter(b"a", 5)
+    found.deliver(b"a", 3, (PARK, 0))
+    found.deliver(b"a", 5, (PARK, 1))
+    assert found.records == 2
     assert (found.may_start(b"a", 3), found.may_start(b"a", 5)) == (True, False)
-    assert found.end(b"a", 3) == 5
+    assert found.end(b"a", 3, (PARK, 0)) == ((PARK, 1),)
     assert found.may_start(b"a", 5)
-    assert found.end(b"a", 5) is None
-    assert (b"a" in found, found.records) == (False, 0)
+    assert found.end(b"a", 5, (PARK, 1)) == ()
+    assert (b"a" in found, found.records, found.has_places) == (False, 0, False)
 
 
 def test_a_record_that_has_a_copy_already_is_finished() -> None:
-    assert index((b"a", 3), (b"a", 5)).at_turn(b"a", 5) is SourceTurn.FINISH
+    assert turn(index((b"a", 3), (b"a", 5)), b"a", 5) is SourceTurn.FINISH
 
 
-def test_a_record_that_ends_out_of_turn_starts_nothing() -> None:
+def test_a_record_that_ends_out_of_turn_starts_nothing_new() -> None:
     found = index((b"a", 3), (b"a", 5), (b"a", 7))
-    assert found.end(b"a", 5) is None
-    assert found.end(b"a", 5) is None
-    assert found.end(b"a", 3) == 7
+    assert found.remove(b"a", 5) == ()
+    assert found.remove(b"a", 5) == ()
+    found.deliver(b"a", 7, (PARK, 2))
+    assert found.remove(b"a", 3) == ((PARK, 2),)
+
+
+def test_a_record_with_two_copies_has_ended_with_the_last_one() -> None:
+    found = index((b"a", 3), (b"a", 5))
+    for place in ((PARK, 0), (PARK, 1)):
+        found.deliver(b"a", 3, place)
+    assert found.records == 3, "one of them was unknown"
+    found.deliver(b"a", 5, (PARK, 2))
+    assert found.end(b"a", 3, (PARK, 0)) == ((PARK, 1),)
+    assert not found.may_start(b"a", 5)
+    assert found.end(b"a", 3, (PARK, 1)) == ((PARK, 2),)
+
+
+def test_a_copy_that_moves_on_is_the_same_record() -> None:
+    found = index((b"a", 3))
+    level, next_level = (HOME, 0), (PARK, 9)
+    found.deliver(b"a", 3, level)
+    assert found.move(b"a", 3, level)
+    found.deliver(b"a", 3, next_level)
+    assert found.records == 1
+
+
+def test_the_records_of_a_released_partition_remain_outstanding() -> None:
+    found = index((b"a", 3))
+    found.deliver(b"a", 3, (PARK, 0))
+    found.forget(PARK)
+    assert (found.has_places, found.records) == (False, 1)
+    found.deliver(b"a", 3, (PARK, 0))
+    assert found.records == 1
 
 
 @pytest.mark.parametrize("limits", [{"max_keys": 2}, {"max_records": 3}])
@@ -55,48 +98,79 @@ def test_there_is_room_until_a_limit_is_reached(limits: dict[str, int]) -> None:
     room = [found.has_room]
     found.enter(b"b", 3)
     room.append(found.has_room)
-    found.end(b"b", 3)
+    found.remove(b"b", 3)
     assert [*room, found.has_room] == [True, False, True]
 
 
+def test_a_successor_without_room_waits_in_the_source_until_it_is_first() -> None:
+    found = index((b"a", 1), max_records=1)
+    assert turn(found, b"a", 2) is turn(found, b"a", 2) is SourceTurn.HOLD
+    assert found.records == 2
+    assert found.remove(b"a", 1) == ((HOME, 2),)
+    assert turn(found, b"a", 2) is SourceTurn.CALL
+    assert found.end(b"a", 2, (HOME, 2)) == ()
+    assert not found
+
+
 class IndexMachine(RuleBasedStateMachine):
-    """The index against sets of offsets."""
+    """The index against lists of offsets."""
 
     def __init__(self) -> None:
         super().__init__()
         self.index = index()
-        self.sets: defaultdict[bytes, set[int]] = defaultdict(set)
+        self.lists: defaultdict[bytes, list[int]] = defaultdict(list)
+        self.delivered: set[tuple[bytes, int, Place]] = set()
 
     @rule(lane=LANES, offset=OFFSETS)
     def enter(self, lane: bytes, offset: int) -> None:
         self.index.enter(lane, offset)
-        self.sets[lane].add(offset)
+        self.lists[lane].append(offset)
 
-    @rule(lane=LANES, offset=OFFSETS)
-    def end(self, lane: bytes, offset: int) -> None:
-        mine = self.sets[lane]
-        was_first = offset in mine and offset == min(mine)
-        mine.discard(offset)
-        assert self.index.end(lane, offset) == (min(mine) if was_first and mine else None)
+    @rule(lane=LANES, offset=OFFSETS, at=st.integers(0, 3))
+    def deliver(self, lane: bytes, offset: int, at: int) -> None:
+        self.index.deliver(lane, offset, (PARK, at))
+        self.delivered.add((lane, offset, (PARK, at)))
+        places = self._places(lane, offset)
+        if len(places) > self.lists[lane].count(offset):
+            self.lists[lane].append(offset)
 
-    @rule(lane=LANES)
-    def end_head(self, lane: bytes) -> None:
-        if self.sets[lane]:
-            self.end(lane, min(self.sets[lane]))
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        if self.delivered:
+            record = data.draw(st.sampled_from(sorted(self.delivered)))
+            self.delivered.remove(record)
+            lane, offset, _ = record
+            self.lists[lane].remove(offset)
+            found = self.index.end(*record)
+            mine = self.lists[lane]
+            assert set(found) == (self._places(lane, min(mine)) if mine else set())
+
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        if self.delivered:
+            record = data.draw(st.sampled_from(sorted(self.delivered)))
+            self.delivered.remove(record)
+            assert self.index.move(*record)
+            assert not self.index.move(*record)
 
     @rule(lane=LANES, offset=OFFSETS)
     def ask(self, lane: bytes, offset: int) -> None:
-        mine = self.sets[lane]
-        turn = SourceTurn.FINISH if offset in mine else SourceTurn.PARK if mine else SourceTurn.CALL
-        assert self.index.at_turn(lane, offset) is turn
+        mine = self.lists[lane]
+        behind = SourceTurn.FINISH if offset in mine else SourceTurn.PARK
+        found = behind if mine else SourceTurn.CALL
+        assert turn(self.index, lane, offset) is found
         assert self.index.may_start(lane, offset) == (not mine or offset <= min(mine))
 
     @invariant()
     def holds_the_same(self) -> None:
-        mine = {lane: offsets for lane, offsets in self.sets.items() if offsets}
+        mine = {lane: offsets for lane, offsets in self.lists.items() if offsets}
         found = {lane: (head, behind) for lane, head, behind in self.index.followers()}
         assert found == {lane: (min(each), len(each) - 1) for lane, each in mine.items()}
         assert (len(self.index), self.index.records) == (len(mine), sum(map(len, mine.values())))
+        assert self.index.has_places == bool(self.delivered)
+
+    def _places(self, lane: bytes, offset: int) -> set[Place]:
+        return {place for *record, place in self.delivered if record == [lane, offset]}
 
 
 TestIndexMachine = IndexMachine.TestCase
@@ -119,15 +193,16 @@ class Group:
         """Start a member: it scans the ladder before anything of the source."""
         self.index = index()
         open_ = [at for at, is_finished in self.ladder.items() if not is_finished]
-        self.index.scan((self.source[at], at) for at in open_)
+        for at in open_:
+            self.index.enter(self.source[at], at)
 
     def deliver(self, offset: int, *, fails: bool, kill: bool) -> None:
         """Let a record of the source have its turn; a kill comes after the ack of its copy."""
         lane = self.source[offset]
-        turn = self.index.at_turn(lane, offset)
-        if turn is SourceTurn.CALL and not fails:
+        found = turn(self.index, lane, offset)
+        if found is SourceTurn.CALL and not fails:
             self.handled.append(offset)
-        elif turn is not SourceTurn.FINISH:
+        elif found is not SourceTurn.FINISH:
             self.ladder[offset] = False
             if kill:
                 self.begin()
@@ -145,7 +220,7 @@ class Group:
             self.begin()
             return
         self.ladder[offset] = True
-        self.index.end(lane, offset)
+        self.index.remove(lane, offset)
 
 
 @given(st.data())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from tests.engine.laddered import ENTRY, RETRIED, Laddered
 from tests.engine.support import ORDERS, Note
+from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.turn import CopyTo
+from window_consumer.engine.turn import CopyTo, Finish, Turn, TurnRule
 from window_consumer.model.errors import Fatal, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -14,23 +18,25 @@ from window_consumer.model.record import Message
 from window_consumer.parking.index import ParkLimits
 from window_consumer.parking.rules import Parking
 
-PARKED = Outcome(number=250, name="test_parked", words="parked", counter="moved", end="moved")
 PARK = ENTRY
 """The park topic is, like the entry topic, one of the ladder without a level."""
+
+
+NO_LIMITS = ParkLimits()
 
 
 def park(partition: Partition, message: Message) -> CopyTo:
     del partition
     copy = Copy(PARK.topic, 0, message.key(), message.value(), [])
-    return CopyTo(copy, Reason.MANUAL, PARKED)
+    return CopyTo(copy, Reason.PARKED, Outcome.PARKED)
 
 
 class Parked(Laddered):
     """An Engine that parks; what is copied is delivered by hand."""
 
-    def __init__(self) -> None:
-        super().__init__(owned=(), ordering="key")
-        self.parking = Parking(ParkLimits(), PARKED, park)
+    def __init__(self, limits: ParkLimits = NO_LIMITS, **rules: Any) -> None:
+        super().__init__(owned=(), ordering="key", **rules)
+        self.parking = Parking(limits, park)
         self.engine.decide_turns([self.parking])
         self.assign(ORDERS, RETRIED, PARK)
 
@@ -44,6 +50,12 @@ class Parked(Laddered):
         self.tick()
         self.fail(self.out[0], 0)
         self.copied(self.published_one())
+
+    def finish_running(self) -> None:
+        """Let the calls return that run now."""
+        for slice_ in list(self.out):
+            self.finish(slice_)
+        self.tick()
 
     def park_all(self) -> list[int]:
         """Let the broker take all copies; return their offsets."""
@@ -134,3 +146,127 @@ def test_a_lost_source_partition_has_no_index() -> None:
     driven.fail_head()
     driven.engine.on_lost([ORDERS], driven.now)
     assert driven.parking.indexes == {}
+
+
+def test_the_records_behind_a_failed_one_in_its_slice_are_parked() -> None:
+    driven = Parked(slots=1)
+    driven.engine.dispatcher.length.record(1000, 0.001)
+    driven.deliver(Note(0, b"k"), Note(1, b"k"), Note(2, b"k"), Note(3, b"other"))
+    driven.tick()
+    slice_ = driven.out[0]
+    assert len(slice_.messages) > 1
+    slice_.deviate().held.extend(slice_.messages[1:])  # as slots do it
+    driven.fail(slice_, 0)
+    assert driven.park_all() == [0, 1, 2]
+    driven.finish_all()
+    assert driven.committable == 4
+
+
+def test_successors_beyond_the_bound_wait_in_the_source_and_keep_their_order() -> None:
+    driven = Parked(ParkLimits(max_records=2))
+    driven.fail_head()
+    driven.deliver(*(Note(at, b"k") for at in (1, 2, 3)), Note(4, b"other"))
+    assert driven.park_all() == [1]
+    driven.finish_all()
+    assert driven.committable < 3, "nothing is dropped"
+    driven.deliver(driven.copy_of(0, 1), name=PARK)
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    called: list[tuple[str, int]] = []
+    while driven.out:
+        (slice_,) = driven.out
+        called.append((slice_.partition.name.topic, slice_.messages[0].offset()))
+        driven.finish(slice_)
+        driven.tick()
+    assert called == [(RETRIED.topic, 0), (PARK.topic, 0), ("orders", 2), ("orders", 3)]
+    assert driven.committable == 5
+    assert not driven.parking.indexes[ORDERS]
+
+
+def test_a_record_that_waited_in_the_source_and_fails_there_keeps_its_place() -> None:
+    driven = Parked(ParkLimits(max_records=1))
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"), Note(2, b"k"))
+    driven.tick()
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    driven.finish_running()
+    assert driven.running_offsets == [1]
+    assert driven.failing_offsets() == [1, 2]
+    driven.fail(driven.out[0], 1)
+    driven.copied(driven.published_one())
+    driven.tick()
+    assert driven.running_offsets == []
+    driven.deliver(driven.copy_of(1, 1), name=RETRIED)
+    driven.tick()
+    assert driven.running_offsets == [1]
+    driven.finish_running()
+    assert driven.running_offsets == [2]
+
+
+def test_a_dead_letter_that_is_put_back_opens_its_lane_again() -> None:
+    driven = Parked()
+    driven.deliver(driven.copy_of(0, 5), name=PARK)
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.copied(driven.published_one())
+    driven.deliver(Note(6, b"k"))
+    assert driven.park_all() == [6]
+
+
+def test_a_copy_that_is_skipped_while_it_is_held_frees_its_successor_later() -> None:
+    driven = Parked()
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"), Note(2, b"k"))
+    assert driven.park_all() == [1, 2]
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    driven.tick()
+    driven.engine.on_intervention(PARK, 0, Intervention.SKIP, driven.now)
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    driven.finish_running()
+    assert driven.running_offsets == [1]
+    assert driven.engine.partitions[PARK].name == driven.out[0].partition.name
+
+
+def test_an_expired_head_and_its_successor_may_have_their_turns_at_once() -> None:
+    driven = Parked()
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"))
+    assert driven.park_all() == [1]
+    expired = driven.copy_of(0, 0)
+    driven.engine.turns.rules.insert(0, EndsAtTurn())
+    driven.deliver(expired, driven.copy_of(1, 1), name=PARK)
+    driven.tick()
+    driven.tick()
+    assert driven.running_offsets == [1]
+
+
+class EndsAtTurn(TurnRule):
+    """Skips the copy at offset 0."""
+
+    def turns(
+        self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
+    ) -> Mapping[int, Turn]:
+        del partition, now, wall_ms
+        return {
+            at: Finish(Outcome.SKIPPED) for at, each in enumerate(messages) if each.offset() == 0
+        }
+
+
+def test_held_copies_of_a_partition_that_comes_back_are_told() -> None:
+    driven = Parked()
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"))
+    assert driven.park_all() == [1]
+    driven.deliver(driven.copy_of(0, 1), name=PARK)
+    driven.tick()
+    driven.engine.on_revoking([PARK], driven.now)
+    driven.engine.on_lost([PARK], driven.now)
+    driven.assign(PARK)
+    driven.deliver(driven.copy_of(0, 1), name=PARK)
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    driven.finish_running()
+    (slice_,) = driven.out
+    assert slice_.partition.name == PARK

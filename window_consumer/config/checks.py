@@ -13,7 +13,7 @@ from window_consumer.config import names, units
 from window_consumer.config.options import Section
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
-from window_consumer.config.sections import TopicsConfig
+from window_consumer.config.sections import ParkConfig, TopicsConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.listening import ListenAddress, ListenSection
 from window_consumer.config.sections.worker import WorkerConfig
@@ -38,6 +38,9 @@ are of no use with on_failure: block: the lane waits for its record, which there
   no levels: the record is retried where it is, without end
   on_failure: overtake: it moves to the first level, and later ones of its lane continue"""
 
+_CANNOT_PARK: Final = """\
+is park, which keeps the order of a key while a record of it waits in the levels; {why}"""
+
 _TWICE: Final = """\
 {what} is read by the worker {other} of the same group ({where}); each record goes to one of them
   to run both handlers on every record, give one of the workers a group of its own
@@ -49,9 +52,9 @@ has the name of a dead-letter topic of this worker
   or, if it is not one, choose another group or another template for topics.dlq"""
 
 _READ_ANYWAY: Final = """\
-has the name of a retry topic of this worker
-  retry topics are read without being listed: remove the topic
-  or, if it is not one, choose another group or another template for topics.retry"""
+has the name of a {kind} topic of this worker
+  {kind} topics are read without being listed: remove the topic
+  or, if it is not one, choose another group or another template for topics.{kind}"""
 
 _SCATTERS: Final = """\
 {key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
@@ -153,6 +156,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
     yield from _batch(worker)
     yield from _levels(worker)
+    yield from _parking(worker)
     yield from _slots(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
@@ -185,6 +189,20 @@ def _levels(worker: WorkerConfig) -> Iterator[Problem]:
             delay, after = units.format_duration(level), units.format_duration(before)
             message = f"{delay} comes after {after}: write the shortest first"
             yield Problem((*path, index), message)
+
+
+def _parking(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "retry")
+    if not worker.parks:
+        if worker.retry.park != ParkConfig():
+            yield Problem((*path, "park"), "is of no use without on_failure: park")
+        return
+    if worker.ordering != "key":
+        why = f"ordering is {worker.ordering}: write ordering: key, or on_failure: overtake"
+        yield Problem((*path, "on_failure"), _CANNOT_PARK.format(why=why))
+    if not worker.retry.levels:
+        why = "there are none: write levels, or on_failure: block, which retries in place"
+        yield Problem((*path, "on_failure"), _CANNOT_PARK.format(why=why))
 
 
 def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
@@ -264,7 +282,9 @@ def _ladder_topics(
             if _matches(worker.dlq_topic("{topic}", topics), topic):
                 yield Problem(path, _ITS_OWN)
             if _matches(worker.retry_topic("{topic}", "{delay}", topics), topic):
-                yield Problem(path, _READ_ANYWAY)
+                yield Problem(path, _READ_ANYWAY.format(kind="retry"))
+            if worker.parks and _matches(worker.park_topic("{topic}", topics), topic):
+                yield Problem(path, _READ_ANYWAY.format(kind="park"))
             yield from islice(_wrong_copies(worker, topic, topics, owners, tree), 1)
 
 
@@ -278,8 +298,11 @@ def _wrong_copies(
     """Yield problems with the names of the topics for copies of one topic's records."""
     path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
     for name in worker.ladder_topics(topic, topics):
-        is_dlq = name == worker.dlq_topic(topic, topics)
-        key, what = ("dlq", "dead-letter") if is_dlq else ("retry", "retry")
+        key, what = "retry", "retry"
+        if name == worker.dlq_topic(topic, topics):
+            key, what = "dlq", "dead-letter"
+        elif name == worker.park_topic(topic, topics):
+            key, what = "park", "park"
         wrong = names.wrong_name(name)
         if wrong is not None:
             yield Problem(path, f"its {what} topic {name} {wrong}; {_SHORTER.format(key=key)}")

@@ -161,7 +161,7 @@ class Engine:
             self.completion,
             self.breaker,
             self.counters,
-            may_move=rules.retry.on_failure == "overtake",
+            may_move=rules.retry.moves,
         )
         self.suspects = CrashSuspects(
             rules.retry, self.dispatcher, self.failed_records, self.completion

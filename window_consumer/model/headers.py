@@ -68,6 +68,8 @@ class Reason(StrEnum):
     """The process ended on it repeatedly."""
     UNROUTABLE = "UNROUTABLE"
     """No handler's condition held."""
+    PARKED = "PARKED"
+    """It waits in the park topic behind an earlier record of its key."""
     MANUAL = "MANUAL"
     """A user moved it."""
 

@@ -28,6 +28,7 @@ class Outcome:
     SKIPPED: ClassVar[Outcome]
     FILTERED: ClassVar[Outcome]
     DEDUPLICATED: ClassVar[Outcome]
+    PARKED: ClassVar[Outcome]
     DROPPED: ClassVar[Outcome]
     EARLIER: ClassVar[Outcome]
 
@@ -202,6 +203,22 @@ Outcome.DEDUPLICATED = add(
         is_beside_done=True,
     )
 )
+# Its key waits for an earlier record in the ladder: a copy in the park topic was acked.
+Outcome.PARKED = add(
+    Outcome(
+        number=10,
+        name="parked",
+        words="parked",
+        cell_words="moved to the park topic",
+        counter="parked",
+        metric="records.parked",
+        help="Records whose copy in the park topic was acked, behind an earlier one of their key.",
+        step="parked",
+        tier="retried",
+        end="moved",
+        calls_handler=False,
+    )
+)
 Outcome.DROPPED = add(
     Outcome(
         number=4,
@@ -248,5 +265,6 @@ if TYPE_CHECKING:
         expired: int = 0
         skipped: int = 0
         deduplicated: int = 0
+        parked: int = 0
         dropped: int = 0
         earlier: int = 0

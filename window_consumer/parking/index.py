@@ -6,20 +6,25 @@ the smallest original offset may start. Everything else follows from this rule: 
 comes from the source is parked, and the next record starts when the first one has ended.
 
 One index belongs to one source partition. It is rebuilt at each assignment, from what the ladder's
-topics hold.
+topics hold, and changes only with deliveries and outcomes.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Hashable, Iterator
 from enum import Enum
 
 from attrs import define, field, frozen
 
+from window_consumer.model.record import TopicPartition
+
 Lane = Hashable
 """A key."""
+
+Place = tuple[TopicPartition, int]
+"""Where a record was delivered: its partition now, and its offset there."""
 
 
 class SourceTurn(Enum):
@@ -30,11 +35,13 @@ class SourceTurn(Enum):
     """Its lane is in the ladder: a copy follows in the park topic."""
     FINISH = "finish"
     """Its copy is in the ladder already, since before a crash or a rebalance."""
+    HOLD = "hold"
+    """It would be parked, and there is no room: it waits in the source."""
 
 
 @frozen
 class ParkLimits:
-    """The most that may be parked; beyond, the source partition pauses."""
+    """The most that may be parked; beyond, successors wait in the source, whose window fills."""
 
     max_keys: int = 100_000
     max_records: int = 1_000_000
@@ -58,17 +65,14 @@ class _Line:
     def place(self, offset: int) -> int:
         return bisect_left(self.offsets, offset, self.start)
 
-    def has(self, offset: int) -> bool:
-        at = self.place(offset)
-        return at < len(self.offsets) and self.offsets[at] == offset
+    def add(self, offset: int) -> None:
+        """Add an offset, usually the largest; it counts as often as it is added."""
+        self.offsets.insert(self.place(offset), offset)
 
-    def add(self, offset: int) -> bool:
-        """Add an offset, usually the largest; return False if it is there."""
+    def count(self, offset: int) -> int:
+        """Return how often an offset is outstanding: a copy may be written twice."""
         at = self.place(offset)
-        if at < len(self.offsets) and self.offsets[at] == offset:
-            return False
-        self.offsets.insert(at, offset)
-        return True
+        return bisect_right(self.offsets, offset, at) - at
 
     def remove(self, offset: int) -> bool:
         """Remove an offset, usually the smallest; return False if it is not there."""
@@ -86,11 +90,17 @@ class _Line:
 
 
 class LadderIndex:
-    """The outstanding records of the lanes in the ladder. Owner: poll thread."""
+    """The outstanding records of the lanes in the ladder, of one source partition.
+
+    A record counts once for each of its copies. Those that are delivered have a place. Owner: poll
+    thread.
+    """
 
     def __init__(self, limits: ParkLimits):
         self._limits = limits
         self._lines: dict[Lane, _Line] = {}
+        self._places: dict[tuple[Lane, int], set[Place]] = {}
+        """By lane and original offset."""
         self.records = 0
         """How many records are outstanding in all of these lanes."""
 
@@ -106,48 +116,90 @@ class LadderIndex:
         limits = self._limits
         return len(self._lines) < limits.max_keys and self.records < limits.max_records
 
-    def at_turn(self, lane: Lane | None, offset: int) -> SourceTurn:
+    @property
+    def has_places(self) -> bool:
+        """Some of the records are delivered."""
+        return bool(self._places)
+
+    # ---- turns
+
+    def at_turn(self, lane: Lane | None, offset: int, place: Place) -> SourceTurn:
         """Return what happens to a record of the source topic; one without a lane is called."""
         line = None if lane is None else self._lines.get(lane)
         if line is None:
             return SourceTurn.CALL
-        return SourceTurn.FINISH if line.has(offset) else SourceTurn.PARK
+        if place in self._places.get((lane, offset), ()):
+            return SourceTurn.CALL if offset <= line.head else SourceTurn.HOLD
+        if line.count(offset):
+            return SourceTurn.FINISH
+        if self.has_room:
+            return SourceTurn.PARK
+        self.deliver(lane, offset, place)
+        return SourceTurn.HOLD
 
     def may_start(self, lane: Lane | None, offset: int) -> bool:
         """Return whether a record of the ladder may start: no earlier one of its lane is left."""
         line = None if lane is None else self._lines.get(lane)
         return line is None or offset <= line.head
 
+    # ---- what happens to a record
+
     def enter(self, lane: Lane, offset: int) -> None:
         """Record that a record is in the ladder, once its copy is acked or found by the scan."""
         line = self._lines.get(lane)
         if line is None:
             line = self._lines[lane] = _Line()
-        self.records += line.add(offset)
+        line.add(offset)
+        self.records += 1
 
-    def end(self, lane: Lane, offset: int) -> int | None:
-        """Record a record's outcome; return the offset that may start now, None if none waits."""
+    def deliver(self, lane: Lane, offset: int, place: Place) -> None:
+        """Record where a record is delivered; again for the same place changes nothing.
+
+        It enters unless it is known: a copy may have been put back by hand, or written twice.
+        """
+        places = self._places.setdefault((lane, offset), set())
+        if place in places:
+            return
+        places.add(place)
+        line = self._lines.get(lane)
+        if line is None or len(places) > line.count(offset):
+            self.enter(lane, offset)
+
+    def move(self, lane: Lane, offset: int, place: Place) -> bool:
+        """Record that a delivered record has a copy elsewhere; return False if it has no place."""
+        places = self._places.get((lane, offset), set())
+        if place not in places:
+            return False
+        places.remove(place)
+        if not places:
+            del self._places[lane, offset]
+        return True
+
+    def end(self, lane: Lane, offset: int, place: Place) -> Collection[Place]:
+        """Record the outcome of a delivered record; return the places of what may start now."""
+        return self.remove(lane, offset) if self.move(lane, offset, place) else ()
+
+    def remove(self, lane: Lane, offset: int) -> Collection[Place]:
+        """Remove a record once; return the places of what may start now."""
         line = self._lines.get(lane)
         if line is None or not line.remove(offset):
-            return None
+            return ()
         self.records -= 1
         if not line:
             del self._lines[lane]
-            return None
-        return line.head if line.head > offset else None
+            return ()
+        return tuple(self._places.get((lane, line.head), ()))
 
-    def head(self, lane: Lane) -> int | None:
-        """Return the smallest outstanding offset of a lane; None if it is not in the ladder."""
-        line = self._lines.get(lane)
-        return None if line is None else line.head
+    def forget(self, name: TopicPartition) -> None:
+        """Record that a partition is released: its records remain outstanding."""
+        for key, places in list(self._places.items()):
+            places.difference_update([each for each in places if each[0] == name])
+            if not places:
+                del self._places[key]
+
+    # ---- questions
 
     def followers(self) -> Iterator[tuple[Lane, int, int]]:
         """Yield each lane with its head's offset, and how many records follow that."""
         for lane, line in self._lines.items():
             yield lane, line.head, len(line) - 1
-
-    def scan(self, found: Iterable[tuple[Lane | None, int]]) -> None:
-        """Enter what the ladder's topics hold: the keys and original offsets of open records."""
-        for lane, offset in found:
-            if lane is not None:
-                self.enter(lane, offset)

@@ -1,8 +1,8 @@
 """The rule of parking at each record's turn, and what it learns from the outcomes.
 
 A record of the source whose lane is in the ladder is copied to the park topic. A copy in the ladder
-that is not the first of its lane is held until it is. The index changes only with outcomes, which
-an observer gets: a rule may be asked about the same record again.
+that is not the first of its lane is held until it is, and so is a record of the source while there
+is no room. Each answer may be asked for again: only deliveries and outcomes change the index.
 
 A parked record holds its lane until its copy is acked, and siblings share lanes. So the copy's turn
 comes only after the index has its offset.
@@ -10,7 +10,6 @@ comes only after the index has its offset.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from window_consumer.engine.partition import Partition
@@ -19,26 +18,18 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Release, Turn, TurnRule
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, SourceTurn
+from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
 
 
 class Parking(TurnRule):
     """Keeps the order of the lanes in the ladder, for one worker. Owner: poll thread."""
 
-    def __init__(
-        self, limits: ParkLimits, parked: Outcome, park: Callable[[Partition, Message], CopyTo]
-    ):
+    def __init__(self, limits: ParkLimits, park: Callable[[Partition, Message], CopyTo]):
         self._limits = limits
-        self._parked = parked
         self._park = park
-        """Returns the copy of a record in the park topic; its outcome is ``parked``."""
+        """Returns the copy of a record in the park topic; its outcome is PARKED."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
-        self._held: dict[TopicPartition, dict[tuple[Lane, int], tuple[TopicPartition, int]]] = (
-            defaultdict(dict)
-        )
-        """By source partition, and by lane and original offset: where held copies are. Some may
-        not be held any more."""
 
     # ---- a rule
 
@@ -46,41 +37,41 @@ class Parking(TurnRule):
         """See ``TurnRule``."""
         self._release = release
         self.indexes.clear()
-        self._held.clear()
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
         """See ``TurnRule``."""
         del now, wall_ms
-        index = self.indexes.get(partition.home)
-        if not index:
+        if partition.retry_level.is_copy:
+            found = map(self._copy_turn, [partition] * len(messages), messages)
+        elif index := self.indexes.get(partition.home):
+            found = (self._source_turn(index, partition, message) for message in messages)
+        else:
             return {}
-        turn_of = self._copy_turn if partition.retry_level.is_copy else self._source_turn
-        found: dict[int, Turn] = {}
-        for at, message in enumerate(messages):
-            turn = turn_of(index, partition, message)
-            if turn is not None:
-                found[at] = turn
-        return found
+        return {at: turn for at, turn in enumerate(found) if turn is not None}
 
     def _source_turn(
         self, index: LadderIndex, partition: Partition, message: Message
     ) -> Turn | None:
-        match index.at_turn(message.key(), message.offset()):
+        offset = message.offset()
+        match index.at_turn(message.key(), offset, (partition.name, offset)):
             case SourceTurn.CALL:
                 return None
             case SourceTurn.FINISH:
-                return Finish(self._parked)
+                return Finish(Outcome.PARKED)
             case SourceTurn.PARK:
                 return self._park(partition, message)
+            case SourceTurn.HOLD:
+                return HoldUntilTold()
 
-    def _copy_turn(self, index: LadderIndex, partition: Partition, message: Message) -> Turn | None:
-        lane, offset = message.key(), partition.retry_level.hop_of(message).offset
-        if index.may_start(lane, offset):
+    def _copy_turn(self, partition: Partition, message: Message) -> Turn | None:
+        record = _of_ladder(partition, message)
+        if record is None:
             return None
-        self._held[partition.home][lane, offset] = partition.name, message.offset()
-        return HoldUntilTold()
+        index = self._index(partition)
+        index.deliver(*record, (partition.name, message.offset()))
+        return None if index.may_start(*record) else HoldUntilTold()
 
     # ---- an observer
 
@@ -88,11 +79,14 @@ class Parking(TurnRule):
         """See ``Observer``."""
         del now
         partition, message = failed.partition, failed.message
+        record = _of_ladder(partition, message)
+        if record is None:
+            return
+        index, place = self._index(partition), (partition.name, message.offset())
         if outcome.end != "moved":
-            self._end(partition, [message])
-        elif not partition.retry_level.is_copy and message.key() is not None:
-            index = self.indexes.setdefault(partition.home, LadderIndex(self._limits))
-            index.enter(message.key(), message.offset())
+            self._start(index.end(*record, place))
+        elif not index.move(*record, place):
+            index.enter(*record)
 
     def finished(
         self,
@@ -103,26 +97,40 @@ class Parking(TurnRule):
         now: float,
     ) -> None:
         """See ``Observer``."""
-        del slice_, now
-        if outcome is not self._parked:  # its copy is outstanding
-            self._end(partition, messages)
+        del slice_, now, outcome
+        index = self.indexes.get(partition.home)
+        if index is None or not index.has_places:
+            return
+        for message in messages:
+            record = _of_ladder(partition, message)
+            if record is not None:
+                self._start(index.end(*record, (partition.name, message.offset())))
 
     def given_up(self, partition: Partition, now: float) -> None:
         """See ``Observer``."""
         del now
         if not partition.retry_level.is_copy:
             self.indexes.pop(partition.home, None)
-            self._held.pop(partition.home, None)
+        elif index := self.indexes.get(partition.home):
+            index.forget(partition.name)
 
-    def _end(self, partition: Partition, messages: Sequence[Message]) -> None:
-        index = self.indexes.get(partition.home)
-        if not index or not partition.retry_level.is_copy:
-            return  # a record of the source is in the index only once it has left it
-        for message in messages:
-            lane, offset = message.key(), partition.retry_level.hop_of(message).offset
-            held = self._held[partition.home]
-            held.pop((lane, offset), None)
-            following = index.end(lane, offset)
-            place = None if following is None else held.pop((lane, following), None)
-            if place is not None:
-                self._release(*place)
+    def _index(self, partition: Partition) -> LadderIndex:
+        return self.indexes.setdefault(partition.home, LadderIndex(self._limits))
+
+    def _start(self, places: Sequence[Place]) -> None:
+        for place in places:
+            self._release(*place)
+
+
+def _of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:
+    """Return the lane and the original offset of a record; None if it has no order.
+
+    A stray is none of its partition's.
+    """
+    key = message.key()
+    if key is None:
+        return None
+    if not partition.retry_level.is_copy:
+        return key, message.offset()
+    hop = partition.retry_level.hop_of(message)
+    return (key, hop.offset) if hop.origin == partition.home else None

@@ -37,7 +37,24 @@ class CopyTopic:
     name: str
     source: str
     level: Level | None = None
-    """None for the dead letters."""
+    """None for the dead letters and the park topic."""
+    is_park: bool = False
+    """Where successors of a failed record wait."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the worker reads it together with its source."""
+        return self.is_park or self.level is not None
+
+    @property
+    def key(self) -> str:
+        """The key of its template in the section ``topics``."""
+        return "park" if self.is_park else "dlq" if self.level is None else "retry"
+
+    @property
+    def kind(self) -> str:
+        """Its kind in words."""
+        return "dead-letter" if self.key == "dlq" else self.key
 
 
 @frozen
@@ -104,6 +121,8 @@ def copy_topics(
         CopyTopic(worker.retry_topic(source, level.name, topics), source, level)
         for level in levels_of(worker)
     ]
+    if worker.parks:
+        found.append(CopyTopic(worker.park_topic(source, topics), source, is_park=True))
     if dead_letters:
         found.append(CopyTopic(worker.dlq_topic(source, topics), source))
     return found
@@ -111,9 +130,10 @@ def copy_topics(
 
 def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> NewCopyTopic:
     """Return a topic for copies, as it must be created."""
-    if wanted.level is None:
+    if not wanted.is_read:
         return model.copies(wanted.name, topics.dlq_retention)
-    return model.copies(wanted.name, max(LEVEL_RETENTION_S, 2 * wanted.level.delay_s))
+    delay_s = 0.0 if wanted.level is None else wanted.level.delay_s
+    return model.copies(wanted.name, max(LEVEL_RETENTION_S, 2 * delay_s))
 
 
 def new_entry(

@@ -44,6 +44,13 @@ def check_batches(
             f"{loaded.where((*path, 'batch'))}: workers.{worker.name}.batch: {plain[0]} gets one"
             " record a call: take batch out, or decorate the handler with @app.batch_handler"
         )
+    if batch and worker.parks:
+        raise ConfigError(
+            f"{loaded.where((*path, 'retry', 'on_failure'))}: workers.{worker.name}.retry."
+            f"on_failure: is park, and {batch[0]} is a batch handler, whose calls would have"
+            " several records of a key: write block or overtake, or decorate the handler with"
+            " @app.handler"
+        )
     records = worker.window.cells * worker.window.cell_records
     if batch and worker.batch.max_records > records:
         raise ConfigError(

@@ -255,6 +255,8 @@ class Preparation:
                 target.topic: RetryTopicLevel(name, level, is_copy=True)
                 for level, target in levels.items()
             }
+            if (park := prepared.ladders[name].park) is not None:
+                read[park.topic] = RetryTopicLevel(name, is_copy=True)
         prepared.retry_levels.update(read)
         # ``retry_levels`` keeps topics that are no longer read: records in flight may refer to
         # them.

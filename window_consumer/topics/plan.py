@@ -299,9 +299,11 @@ class Planner:
         topics = self.loaded.config.topics
         dead_letters = self.workers[worker.name]
         for each in copy_topics(worker, topics, source, dead_letters=dead_letters):
-            what = f"retry level {each.level.name}" if each.level else "dead letters"
+            what = "parked records" if each.is_park else "dead letters"
+            if each.level is not None:
+                what = f"retry level {each.level.name}"
             new = new_copy_topic(each, model, topics)
-            yield PlannedTopic(new, f"{what} of {source} ({worker.name})", each.level is not None)
+            yield PlannedTopic(new, f"{what} of {source} ({worker.name})", each.is_read)
         if dead_letters:
             what = f"where dead letters of {source} are put back ({worker.name})"
             yield PlannedTopic(new_entry(worker, source, model, topics), what, is_read=True)

@@ -149,7 +149,7 @@ def bounds_of(
         RetryWait(call, wait.shortest_s, wait.longest_s, wait.level.name if wait.level else None)
         for call, wait in enumerate(worker.retry.schedule(), start=2)
     )
-    endless = worker.retry.on_failure == "block"
+    endless = not worker.retry.moves
     elapsed = (sum(wait.shortest_s for wait in waits), sum(wait.longest_s for wait in waits))
     commit_every = max(config.commit_interval, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
     return WorkerBounds(
@@ -225,7 +225,7 @@ def _waiting_records(rules: EngineRules) -> int:
 def _most_abandoned(worker: PlannedWorker) -> int:
     if worker.pool.has_children:
         return 0  # they are killed
-    moves = worker.retry.on_failure == "overtake" and worker.config.stall.action == "move"
+    moves = worker.retry.moves and worker.config.stall.action == "move"
     return worker.config.max_abandoned if moves else 0
 
 

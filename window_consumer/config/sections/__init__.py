@@ -48,6 +48,14 @@ class TopicsConfig:
             reason="one topic for each delay, so that no long wait holds up a short one",
         ),
     )
+    park: str = field(
+        default="{group}.{topic}.park",
+        metadata=about(
+            "The name of the topics where records wait behind an earlier one of their key.",
+            kind=kinds.template("{group}.{topic}.park"),
+            reason="as for dlq",
+        ),
+    )
     dlq_retention: float = field(
         default=14 * DAY_S,
         metadata=about(
@@ -148,6 +156,29 @@ class BatchConfig:
 
 
 @frozen(kw_only=True)
+class ParkConfig:
+    """The bounds of parking, with on_failure: park."""
+
+    max_keys: int = field(
+        default=100_000,
+        metadata=about(
+            "While so many keys of a partition are in the ladder, no further record of it is "
+            "parked: successors wait in the source, whose window fills.",
+            kind=kinds.whole_number(1, 10_000_000),
+            reason="more keys than that point to an outage, and the breaker should have seen it",
+        ),
+    )
+    max_records: int = field(
+        default=1_000_000,
+        metadata=about(
+            "The same for the records of these keys, wherever they wait.",
+            kind=kinds.whole_number(1, 100_000_000),
+            reason="some ten megabytes of memory",
+        ),
+    )
+
+
+@frozen(kw_only=True)
 class RetryConfig:
     """What happens to a record whose handler failed."""
 
@@ -239,13 +270,17 @@ class RetryConfig:
             reason="loses nothing and is not urgent: only the committed offset stops",
         ),
     )
-    on_failure: Literal["overtake", "block"] | None = field(
+    on_failure: Literal["overtake", "block", "park"] | None = field(
         default=None,
         metadata=about(
             "block: the lane waits and its record is retried without end. overtake: a record "
-            "without attempts left leaves, and later ones of its lane continue.",
-            kind=kinds.choice("overtake", "block"),
+            "without attempts left leaves, and later ones of its lane continue. park: it moves to "
+            "the levels, and later ones of its key wait for it in the park topic.",
+            kind=kinds.choice("overtake", "block", "park"),
             reason="order or progress: for an ordered worker, somebody has to choose",
             default="overtake without ordering; else none: required",
         ),
+    )
+    park: ParkConfig = field(
+        factory=ParkConfig, metadata=about("How much may be parked, with on_failure: park.")
     )

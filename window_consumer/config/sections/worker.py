@@ -253,10 +253,16 @@ class WorkerConfig:
         return concurrency if isinstance(concurrency, int) else concurrency.upper
 
     def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
-        """Return the names of the topics for copies of a topic's records: DLQ, then levels."""
+        """Return the names of the topics for copies of a topic's records: DLQ, levels, park."""
         delays = map(format_duration, self.retry.levels)
         levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
-        return [self.dlq_topic(topic, topics_config), *levels]
+        park = [self.park_topic(topic, topics_config)] if self.parks else []
+        return [self.dlq_topic(topic, topics_config), *levels, *park]
+
+    @property
+    def parks(self) -> bool:
+        """Whether the later records of a key wait for a failed one in the park topic."""
+        return self.retry.on_failure == "park"
 
     @property
     def max_abandoned(self) -> int:
@@ -275,12 +281,19 @@ class WorkerConfig:
         """
         return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
 
+    def park_topic(self, topic: str, topics_config: TopicsConfig) -> str:
+        """Return the name of the topic where the records of a topic are parked."""
+        return _filled(topics_config.park, group=self.group, topic=topic)
+
     def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
-        """Return whether this is one of the worker's own retry topics, of any delay."""
+        """Return whether this is one of the worker's own topics for copies that it reads."""
         mark = "\0"  # not part of any name
-        example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
-        pattern = ".+".join(map(re.escape, example.split(mark)))
-        return re.fullmatch(pattern, name) is not None
+        examples = (
+            self.retry_topic(mark, mark, topics_config),
+            *([self.park_topic(mark, topics_config)] if self.parks else []),
+        )
+        patterns = (".+".join(map(re.escape, each.split(mark))) for each in examples)
+        return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def _filled(template: str, **names: str) -> str:

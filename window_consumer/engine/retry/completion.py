@@ -144,7 +144,8 @@ class Completion:
         holds, turns.holds = turns.holds, []
         left, turns.left = turns.left, []
         turns.was_full = bool(left)
-        for each in decided:
+        # What ends here may release a record that is held in the same tick, so that comes first.
+        for each in sorted(decided, key=_comes_later):
             each.partition.unreadable.discard(each.message.offset())
             self._end_turn(each, now)
         for hold in holds:
@@ -454,6 +455,11 @@ class Completion:
         """Return whether the records of one call were called for the first time."""
         failed = self._records.of(partition)
         return partition.retry_level.level is None and not any(seq in failed for seq in seqs)
+
+
+def _comes_later(decided: DecidedRecord) -> bool:
+    """Return False for a record that is held until told: False comes first."""
+    return not isinstance(decided.turn, HoldUntilTold)
 
 
 def held(after_s: float) -> Failure:

@@ -26,6 +26,10 @@ from window_consumer.model.headers import Reason
 
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
+OnFailure = Literal["overtake", "block", "park"]
+"""What the later records of its lane do while a record is called again. ``park``: as ``overtake``
+here, and a ``TurnRule`` parks them."""
+
 MAX_LATE_S = 1.0
 """A copy is called at most this long after it is due, if a slot is free."""
 
@@ -98,7 +102,7 @@ class RetryRules:
     crash_attempts: int = 3
     backoff_min_s: float = 0.2
     backoff_max_s: float = 5.0
-    on_failure: Literal["overtake", "block"] = "overtake"
+    on_failure: OnFailure = "overtake"
     when_spent: WhenSpent = "dead_letter"
     on_oversize: Literal["hold", "stop", "reference"] = "hold"
     fatal: tuple[type[BaseException], ...] = ()
@@ -134,7 +138,7 @@ class RetryRules:
         if not (stalled or died) and self.is_fatal(error):
             reason = error.reason if isinstance(error, Fatal) else Reason.FATAL
             return Spent(reason, self.when_spent)
-        if self.on_failure == "overtake" and not died:
+        if self.moves and not died:
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
             spent = stalled or attempts >= self.allowed(level)
             if spent or wanted_s > self.backoff_max_s:
@@ -147,9 +151,14 @@ class RetryRules:
         return Retry(self.backoff(attempts, jitter))
 
     @property
+    def moves(self) -> bool:
+        """A record without attempts left leaves; otherwise its lane waits, however long."""
+        return self.on_failure != "block"
+
+    @property
     def longest_later_s(self) -> float:
         """The longest wait that RetryLater gets, however long a handler asks for."""
-        levels = self.levels if self.on_failure == "overtake" else ()
+        levels = self.levels if self.moves else ()
         return max([self.backoff_max_s, *(level.delay_s for level in levels)])
 
     def backoff(self, failures: int, jitter: Jitter) -> float:

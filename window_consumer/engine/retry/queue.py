@@ -169,7 +169,7 @@ class RetryQueue:
     @property
     def blocks(self) -> bool:
         """A lane waits for its failed record, however long that takes."""
-        return self._rules.on_failure == "block"
+        return not self._rules.moves
 
     @property
     def writes_dead_letters(self) -> bool:
@@ -216,8 +216,8 @@ class RetryQueue:
         if not was_in_doubt or failed.spent is not None or failed.together is not None:
             return False
         allowed = self._rules.allowed(failed.partition.retry_level.level)
-        overtakes = self._rules.on_failure == "overtake" and failed.state in MAY_BE_CHARGED
-        return overtakes and failed.charged >= allowed and not (failed.asks_later or failed.deaths)
+        may_move = self._rules.moves and failed.state in MAY_BE_CHARGED
+        return may_move and failed.charged >= allowed and not (failed.asks_later or failed.deaths)
 
     def pardon(self) -> None:
         """Let records that were about to leave be called once more, if that can help."""

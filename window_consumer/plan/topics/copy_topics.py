@@ -42,6 +42,8 @@ class Ladder:
     levels: Mapping[Level, Target]
     dead_letters: Target | None
     """None if no record can become a dead letter."""
+    park: Target | None = None
+    """Where successors of a failed record wait; None if they do not."""
 
     def target(self, level: Level | None) -> Target:
         """Return the topic of a level; for None, the dead-letter topic."""
@@ -54,7 +56,7 @@ class Ladder:
     @property
     def targets(self) -> list[Target]:
         """All topics of the ladder."""
-        return [*self.levels.values(), *([self.dead_letters] if self.dead_letters else [])]
+        return [*self.levels.values(), *filter(None, (self.dead_letters, self.park))]
 
 
 class CopyTopics:
@@ -87,7 +89,7 @@ class CopyTopics:
             there.update(self._make(missing, new))
         for each in wanted:
             self._check_rights(there[each.name], each)
-            if each.level is not None:
+            if each.is_read:
                 there[each.name] = self._widened(there[each.name], topics[each.source])
         return {
             name: self._ladder(topic, [each for each in wanted if each.source == name], there)
@@ -98,17 +100,19 @@ class CopyTopics:
         self, source: Topic, wanted: Sequence[CopyTopic], there: Mapping[str, Topic]
     ) -> Ladder:
         targets = {
-            each.level: Target(each.name, there[each.name].partitions, source.partitions)
+            each: Target(each.name, there[each.name].partitions, source.partitions)
             for each in wanted
         }
-        dead_letters = targets.pop(None, None)
-        return Ladder({level: t for level, t in targets.items() if level}, dead_letters)
+        levels = {each.level: target for each, target in targets.items() if each.level}
+        dead_letters = [target for each, target in targets.items() if not each.is_read]
+        park = [target for each, target in targets.items() if each.is_park]
+        return Ladder(levels, next(iter(dead_letters), None), next(iter(park), None))
 
     def _check_name(self, wanted: CopyTopic) -> None:
         """Raise ConfigError for a name that Kafka refuses; patterns match names of any length."""
         wrong = wrong_name(wanted.name)
         if wrong is not None:
-            key, what = ("dlq", "dead-letter") if wanted.level is None else ("retry", "retry")
+            key, what = wanted.key, wanted.kind
             place = self._plan.where("workers", self._worker.name, "group")
             raise ConfigError(
                 f"{place}: workers.{self._worker.name}: the {what} topic of {wanted.source} would"
@@ -117,7 +121,7 @@ class CopyTopics:
             )
 
     def _check_rights(self, topic: Topic, wanted: CopyTopic) -> None:
-        needed = ("WRITE",) if wanted.level is None else ("WRITE", "READ")
+        needed = ("WRITE", "READ") if wanted.is_read else ("WRITE",)
         for operation in needed:
             if topic.operations is not None and operation not in topic.operations:
                 lacks = missing_right(self._worker.name, operation, f"topic {topic.name}")
@@ -214,8 +218,7 @@ class CopyTopics:
 
 
 def _named(wanted: Sequence[CopyTopic]) -> str:
-    kinds = {each.level is None: None for each in wanted}
-    what = " and ".join("dead-letter" if is_dlq else "retry" for is_dlq in kinds)
+    what = " and ".join(dict.fromkeys(each.kind for each in wanted))
     return f"the {what} topic{'s' if len(wanted) > 1 else ''} {', '.join(e.name for e in wanted)}"
 
 

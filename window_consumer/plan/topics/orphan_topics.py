@@ -1,7 +1,8 @@
 """Topics of the ladder that are read although the configuration does not name them.
 
-These are the topic for redriven records, once it exists, and levels that were removed from the
-configuration or renamed, until the group has read their remaining records.
+These are the topic for redriven records, once it exists, a park topic that the worker no longer
+writes to, and levels that were removed from the configuration or renamed, until the group has read
+their remaining records.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ def leftovers(
                 continue
             backlog = None if retry_level.level is None else _backlog(cluster, worker, name)
             found.append(OrphanTopic(name, retry_level, backlog))
+        park = worker.config.park_topic(source, plan.config.topics)
+        if park in names and not worker.config.parks:
+            backlog = _backlog(cluster, worker, park)
+            found.append(OrphanTopic(park, RetryTopicLevel(source, is_copy=True), backlog))
     return found
 
 

@@ -24,6 +24,7 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
         for copy in (
             *each.ladder_topics(name, config.topics),
             each.retry_topic(name, ENTRY, config.topics),
+            each.park_topic(name, config.topics),
         )
     }
     for each in config.workers.values():
@@ -43,6 +44,7 @@ def _own_of_topics_that_are_gone(
     forms = (
         (topics.dlq, worker.dlq_topic(_ANY_TOPIC, topics)),
         (topics.retry, worker.retry_topic(_ANY_TOPIC, _ANY_DELAY, topics)),
+        (topics.park, worker.park_topic(_ANY_TOPIC, topics)),
     )
     patterns = [
         re.compile(
@@ -59,8 +61,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
 
     Patterns are searched here and not by the broker, because the two group protocols disagree about
     what matches. Topics for copies are those in ``copies`` (ours), and all names of the form
-    ``<group>.<topic>`` with the ending ``.dlq`` or ``.retry.<level>`` where the topic exists,
-    whoever created them. Names that end in ``.dlq.state`` and the cluster's internal topics do not
+    ``<group>.<topic>`` with the ending ``.dlq``, ``.park`` or ``.retry.<level>`` where the topic
+    exists, whoever created them. Names that end in ``.dlq.state`` and the cluster's internal topics do not
     match either.
     """
     there = set(names)
@@ -80,7 +82,7 @@ def _is_copy_name(name: str, there: Container[str]) -> bool:
     parts = name.split(".")
     if parts[-2:] == ["dlq", "state"]:
         return True  # records a group's resolved dead letters
-    if parts[-1] == "dlq":
+    if parts[-1] in {"dlq", "park"}:
         middle = parts[:-1]
     elif parts[-2:-1] == ["retry"]:
         middle = parts[:-2]
