@@ -28,7 +28,7 @@ MAKERS: dict[str, set[str]] = {
     "SKIPPED": {"model/errors.py", FINISHES},
     "FILTERED": {"model/errors.py"},
     "DEDUPLICATED": {"database/once/calls.py"},
-    "PARKED": {"parking/rules.py"},
+    "PARKED": {"parking/rules.py", "parking/topics.py"},
     "EARLIER": {"engine/partition.py", "engine/engine.py", FINISHES},
 }
 """The modules that may name a member: those that make its outcome, and count it."""

@@ -131,7 +131,11 @@ def test_a_wrong_value_of_the_breaker_is_told(
         ("retryable: [a.B, a.B]", "retryable[1]", "'a.B' is in the list twice"),
         ("when_spent: dlq", "when_spent", "'dlq' is not one of dead_letter, stop or drop"),
         ("on_oversize: cut", "on_oversize", "'cut' is not one of hold, stop or reference"),
-        ("on_failure: blok", "on_failure", "'blok' is not one of overtake or block; did you mean "),
+        (
+            "on_failure: blok",
+            "on_failure",
+            "'blok' is not one of overtake, block or park; did you mean ",
+        ),
     ],
 )
 def test_a_wrong_value_in_a_section_is_told(

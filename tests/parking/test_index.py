@@ -86,7 +86,7 @@ def test_a_copy_that_moves_on_is_the_same_record() -> None:
 def test_the_records_of_a_released_partition_remain_outstanding() -> None:
     found = index((b"a", 3))
     found.deliver(b"a", 3, (PARK, 0))
-    found.forget(PARK)
+    found.remove_partition(PARK)
     assert (found.has_places, found.records) == (False, 1)
     found.deliver(b"a", 3, (PARK, 0))
     assert found.records == 1

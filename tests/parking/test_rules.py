@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tests.engine.laddered import ENTRY, RETRIED, Laddered
 from tests.engine.support import ORDERS, Note
+from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.turn import CopyTo, Finish, Turn, TurnRule
@@ -14,15 +15,18 @@ from window_consumer.model.errors import Fatal, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import Message
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import ParkLimits
 from window_consumer.parking.rules import Parking
+from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 
 PARK = ENTRY
 """The park topic is, like the entry topic, one of the ladder without a level."""
 
 
 NO_LIMITS = ParkLimits()
+
+WAIT_S = 20.0
 
 
 def park(partition: Partition, message: Message) -> CopyTo:
@@ -31,14 +35,40 @@ def park(partition: Partition, message: Message) -> CopyTo:
     return CopyTo(copy, Reason.PARKED, Outcome.PARKED)
 
 
+class OneLadder:
+    """The ladder of one source partition, which a test fills by hand."""
+
+    def __init__(self) -> None:
+        self.contents: dict[TopicPartition, list[LadderCopy]] = {}
+        self.failures: list[Exception] = []
+        self.reads = 0
+
+    def home_of(self, name: TopicPartition) -> TopicPartition | None:
+        return ORDERS if name in {ORDERS, RETRIED, PARK} else None
+
+    def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
+        return [RETRIED, PARK] if home == ORDERS else []
+
+    def read(self, names: Collection[TopicPartition]) -> LadderContents:
+        self.reads += 1
+        if self.failures:
+            raise self.failures.pop()
+        return {name: self.contents[name] for name in names if name in self.contents}
+
+
 class Parked(Laddered):
     """An Engine that parks; what is copied is delivered by hand."""
 
-    def __init__(self, limits: ParkLimits = NO_LIMITS, **rules: Any) -> None:
+    def __init__(
+        self, limits: ParkLimits = NO_LIMITS, *, assigns: bool = True, **rules: Any
+    ) -> None:
         super().__init__(owned=(), ordering="key", **rules)
-        self.parking = Parking(limits, park)
+        self.ladder = OneLadder()
+        self.scans = LadderScans(self.ladder)
+        self.parking = Parking(limits, park, self.scans)
         self.engine.decide_turns([self.parking])
-        self.assign(ORDERS, RETRIED, PARK)
+        if assigns:
+            self.assign(ORDERS, RETRIED, PARK)
 
     def copy_of(self, offset: int, original: int) -> Note:
         """Return a copy of a record of the source that is due."""
@@ -151,15 +181,14 @@ def test_a_lost_source_partition_has_no_index() -> None:
 def test_the_records_behind_a_failed_one_in_its_slice_are_parked() -> None:
     driven = Parked(slots=1)
     driven.engine.dispatcher.length.record(1000, 0.001)
-    driven.deliver(Note(0, b"k"), Note(1, b"k"), Note(2, b"k"), Note(3, b"other"))
+    driven.deliver(Note(0, b"k"), Note(1, b"k"), Note(2, b"k"))
     driven.tick()
     slice_ = driven.out[0]
     assert len(slice_.messages) > 1
     slice_.deviate().held.extend(slice_.messages[1:])  # as slots do it
     driven.fail(slice_, 0)
     assert driven.park_all() == [0, 1, 2]
-    driven.finish_all()
-    assert driven.committable == 4
+    assert driven.committable == 3
 
 
 def test_successors_beyond_the_bound_wait_in_the_source_and_keep_their_order() -> None:
@@ -270,3 +299,66 @@ def test_held_copies_of_a_partition_that_comes_back_are_told() -> None:
     driven.finish_running()
     (slice_,) = driven.out
     assert slice_.partition.name == PARK
+
+
+def scanned(*copies: tuple[TopicPartition, LadderCopy]) -> Parked:
+    """Return what begins with copies in its ladder."""
+    driven = Parked(assigns=False)
+    for name, copy in copies:
+        driven.ladder.contents.setdefault(name, []).append(copy)
+    futures = [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]
+    for future in futures:
+        assert future.result(WAIT_S) is None
+    return driven
+
+
+def test_what_the_scan_has_found_keeps_its_order() -> None:
+    driven = scanned((PARK, LadderCopy(4, b"k", 1)), (RETRIED, LadderCopy(9, b"k", 0)))
+    driven.assign(RETRIED, PARK, ORDERS)
+    driven.deliver(Note(0, b"k"), Note(1, b"k"), Note(2, b"k"), Note(3, b"other"))
+    assert driven.park_all() == [2], "the others are in the ladder already"
+    assert driven.running_offsets == [3]
+
+
+def test_what_an_earlier_assignment_has_finished_is_not_outstanding() -> None:
+    driven = scanned((PARK, LadderCopy(0, b"k", 1)), (PARK, LadderCopy(1, b"k", 2)))
+    finished = Assigned(PARK, 0, finished=(range(1),), committed=(0, ""))
+    driven.engine.on_assigned([finished], driven.now)
+    driven.assign(RETRIED, ORDERS)
+    assert list(driven.parking.indexes[ORDERS].followers()) == [(b"k", 2, 0)]
+
+
+def test_a_scan_waits_for_all_partitions_of_the_ladder() -> None:
+    driven = Parked(assigns=False)
+    first = [driven.scans.begin(name) for name in (ORDERS, PARK)]
+    assert not any(future.done() for future in first)
+    last = driven.scans.begin(RETRIED)
+    for future in (*first, last):
+        future.result(WAIT_S)
+    assert driven.ladder.reads == 1
+
+
+def test_a_partition_that_is_not_ours_any_more_counts_no_longer() -> None:
+    driven = Parked(assigns=False)
+    assert driven.scans.begin(PARK).cancel()
+    futures = [driven.scans.begin(name) for name in (RETRIED, ORDERS)]
+    assert not any(future.done() for future in futures)
+    for future in (*futures, driven.scans.begin(PARK)):
+        future.result(WAIT_S)
+
+
+def test_a_scan_that_fails_is_made_again() -> None:
+    driven = Parked(assigns=False)
+    driven.ladder.failures.append(OSError("no answer"))
+    for future in [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]:
+        assert isinstance(future.exception(WAIT_S), OSError)
+    for future in [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]:
+        future.result(WAIT_S)
+
+
+def test_a_partition_of_the_ladder_that_comes_later_starts_at_once() -> None:
+    driven = scanned()
+    driven.assign(PARK, RETRIED, ORDERS)
+    driven.engine.on_lost([PARK], driven.now)
+    assert driven.scans.begin(PARK).done()
+    assert driven.ladder.reads == 1

@@ -14,6 +14,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.demo.feature:DemoFeature",
         "window_consumer.dlq.feature:DlqFeature",
         "window_consumer.replay.feature:ReplayFeature",
+        "window_consumer.parking.feature:ParkingFeature",
         "window_consumer.topics.feature:TopicsFeature",
         "window_consumer.spark.feature:SparkFeature",
         "window_consumer.trace.feature:TraceFeature",

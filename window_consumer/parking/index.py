@@ -190,7 +190,7 @@ class LadderIndex:
             return ()
         return tuple(self._places.get((lane, line.head), ()))
 
-    def forget(self, name: TopicPartition) -> None:
+    def remove_partition(self, name: TopicPartition) -> None:
         """Record that a partition is released: its records remain outstanding."""
         for key, places in list(self._places.items()):
             places.difference_update([each for each in places if each[0] == name])

@@ -10,7 +10,7 @@ comes only after the index has its offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
@@ -19,15 +19,25 @@ from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Release, 
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
+from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 
 
 class Parking(TurnRule):
     """Keeps the order of the lanes in the ladder, for one worker. Owner: poll thread."""
 
-    def __init__(self, limits: ParkLimits, park: Callable[[Partition, Message], CopyTo]):
+    def __init__(
+        self,
+        limits: ParkLimits,
+        park: Callable[[Partition, Message], CopyTo] | None,
+        scans: LadderScans,
+    ):
         self._limits = limits
         self._park = park
-        """Returns the copy of a record in the park topic; its outcome is PARKED."""
+        """Returns the copy of a record in the park topic; its outcome is PARKED. None where
+        nothing is parked any more, and only what is in the park topics keeps its order."""
+        self._scans = scans
+        self._scanned: dict[TopicPartition, Sequence[LadderCopy]] = {}
+        """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
 
@@ -37,31 +47,30 @@ class Parking(TurnRule):
         """See ``TurnRule``."""
         self._release = release
         self.indexes.clear()
+        self._scans.clear()
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
         """See ``TurnRule``."""
         del now, wall_ms
-        if partition.retry_level.is_copy:
-            found = map(self._copy_turn, [partition] * len(messages), messages)
-        elif index := self.indexes.get(partition.home):
-            found = (self._source_turn(index, partition, message) for message in messages)
-        else:
+        index = self.indexes.get(partition.home)
+        is_copy = partition.retry_level.is_copy
+        if not (is_copy or index):
             return {}
-        return {at: turn for at, turn in enumerate(found) if turn is not None}
+        turn_of = self._copy_turn if is_copy else self._source_turn
+        found = {at: turn_of(partition, message) for at, message in enumerate(messages)}
+        return {at: turn for at, turn in found.items() if turn is not None}
 
-    def _source_turn(
-        self, index: LadderIndex, partition: Partition, message: Message
-    ) -> Turn | None:
+    def _source_turn(self, partition: Partition, message: Message) -> Turn | None:
         offset = message.offset()
-        match index.at_turn(message.key(), offset, (partition.name, offset)):
+        match self.indexes[partition.home].at_turn(message.key(), offset, (partition.name, offset)):
             case SourceTurn.CALL:
                 return None
             case SourceTurn.FINISH:
                 return Finish(Outcome.PARKED)
             case SourceTurn.PARK:
-                return self._park(partition, message)
+                return None if self._park is None else self._park(partition, message)
             case SourceTurn.HOLD:
                 return HoldUntilTold()
 
@@ -75,6 +84,29 @@ class Parking(TurnRule):
 
     # ---- an observer
 
+    def assigned(self, partition: Partition, now: float) -> None:
+        """See ``Observer``. Removes what the scan found and this partition has finished."""
+        del now
+        home = partition.home
+        contents = self._scans.take(home)
+        if contents is not None:
+            self._enter(home, contents)
+        copies = self._scanned.pop(partition.name, ())
+        index = self.indexes.get(home)
+        if not (index and copies):
+            return
+        finished, begins = list(partition.finished_ranges()), partition.window.next_offset
+        for copy in copies:
+            if copy.at < begins or any(copy.at in each for each in finished):
+                self._start(index.remove(copy.lane, copy.offset))
+
+    def _enter(self, home: TopicPartition, contents: LadderContents) -> None:
+        index = self.indexes.setdefault(home, LadderIndex(self._limits))
+        self._scanned.update(contents)
+        for copies in contents.values():
+            for copy in copies:
+                index.enter(copy.lane, copy.offset)
+
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """See ``Observer``."""
         del now
@@ -85,7 +117,7 @@ class Parking(TurnRule):
         index, place = self._index(partition), (partition.name, message.offset())
         if outcome.end != "moved":
             self._start(index.end(*record, place))
-        elif not index.move(*record, place):
+        elif not index.move(*record, place) and self._park is not None:
             index.enter(*record)
 
     def finished(
@@ -109,15 +141,17 @@ class Parking(TurnRule):
     def given_up(self, partition: Partition, now: float) -> None:
         """See ``Observer``."""
         del now
+        self._scans.remove(partition.name)
+        self._scanned.pop(partition.name, None)
         if not partition.retry_level.is_copy:
             self.indexes.pop(partition.home, None)
         elif index := self.indexes.get(partition.home):
-            index.forget(partition.name)
+            index.remove_partition(partition.name)
 
     def _index(self, partition: Partition) -> LadderIndex:
         return self.indexes.setdefault(partition.home, LadderIndex(self._limits))
 
-    def _start(self, places: Sequence[Place]) -> None:
+    def _start(self, places: Collection[Place]) -> None:
         for place in places:
             self._release(*place)
 

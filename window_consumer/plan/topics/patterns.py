@@ -62,8 +62,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
     Patterns are searched here and not by the broker, because the two group protocols disagree about
     what matches. Topics for copies are those in ``copies`` (ours), and all names of the form
     ``<group>.<topic>`` with the ending ``.dlq``, ``.park`` or ``.retry.<level>`` where the topic
-    exists, whoever created them. Names that end in ``.dlq.state`` and the cluster's internal topics do not
-    match either.
+    exists, whoever created them. Names that end in ``.dlq.state`` and the cluster's internal topics
+    do not match either.
     """
     there = set(names)
     compiled = [re.compile(pattern) for pattern in patterns]

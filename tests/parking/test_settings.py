@@ -1,0 +1,65 @@
+"""Where parking has a meaning, and which topics it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from window_consumer import App, Record
+from window_consumer.app.features import FEATURES
+from window_consumer.model.errors import ConfigError
+from window_consumer.topics.plan import AssumedSizes, Planner
+
+LEVELS = ["10s"]
+
+
+def written(folder: Path, retry: dict[str, Any], ordering: str = "key") -> Path:
+    worker = {"group": "g", "topics": ["orders"], "ordering": ordering, "retry": retry}
+    kafka = {"bootstrap.servers": "localhost:1"}
+    file = folder / "workers.yaml"
+    file.write_text(yaml.safe_dump({"kafka": kafka, "workers": {"charge": worker}}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("ordering", "retry", "key"),
+    [
+        ("unordered", {"on_failure": "park", "levels": LEVELS}, "on_failure"),
+        ("partition", {"on_failure": "park", "levels": LEVELS}, "on_failure"),
+        ("key", {"on_failure": "park"}, "on_failure"),
+        ("key", {"on_failure": "overtake", "park": {"max_keys": 5}}, "park"),
+    ],
+)
+def test_it_is_refused_where_it_has_no_meaning(
+    ordering: str, retry: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    app = App("shop")
+
+    @app.handler("orders")
+    def charge(_order: Record) -> None:
+        """Do nothing."""
+
+    with pytest.raises(ConfigError, match=f"workers.charge.retry.{key}"):
+        app.plan(written(tmp_path, retry, ordering))
+
+
+def test_it_is_refused_for_batches(tmp_path: Path) -> None:
+    app = App("shop")
+
+    @app.batch_handler("orders")
+    def charge(_orders: list[Record]) -> None:
+        """Do nothing."""
+
+    with pytest.raises(ConfigError, match="batch handler"):
+        app.plan(written(tmp_path, {"on_failure": "park", "levels": LEVELS}))
+
+
+def test_the_plan_has_the_park_topic_and_says_that_it_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, {"on_failure": "park", "levels": LEVELS})
+    (plan,) = Planner.of_config(file, FEATURES, sizes=AssumedSizes(6, 3)).plans()
+    (park,) = (each for each in plan.topics if each.new.name == "g.orders.park")
+    assert (park.new.partitions, park.is_read) == (6, True)
+    assert any(each.is_prefix and "WRITE" in each.operations for each in plan.rights)

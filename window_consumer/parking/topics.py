@@ -1,0 +1,120 @@
+"""The park topic: what a parked record's copy says, and what the ladder's topics hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.config import TopicsConfig
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.copy_record import place_of
+from window_consumer.engine.turn import CopyTo
+from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.kafka.topic_reader import Span
+from window_consumer.model import headers as names
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Copy
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record_identity import origin_in
+from window_consumer.parking.scans import LadderContents, LadderCopy
+from window_consumer.plan.preflight import PreparedWorker
+
+_KEPT = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
+
+_BATCH: Final = 10_000
+
+
+@frozen
+class ParkTopics:
+    """The park topics and ladders of one worker; any thread may ask."""
+
+    worker: PreparedWorker
+    names: TopicsConfig
+    oauth_token: OauthToken | None = None
+
+    @property
+    def are_left(self) -> bool:
+        """Whether the worker reads park topics, which may hold records of an earlier setting."""
+        worker, config = self.worker, self.worker.plan.config
+        return any(config.park_topic(each, self.names) in worker.reads for each in worker.topics)
+
+    # ---- copies
+
+    def park(self, partition: Partition, message: Message) -> CopyTo:
+        """Return the copy of a record of the source for its park topic.
+
+        It keeps its partition's number, and has made no attempt.
+        """
+        source = partition.name.topic
+        target = self.worker.ladders[source].park
+        if target is None:
+            raise LookupError(f"{source} has no park topic")
+        hop = partition.retry_level.hop_of(message)
+        headers: list[tuple[str, bytes | None]] = [
+            *names.each_once(_KEPT.of(message.headers() or ())),
+            (names.ID, hop.record_id),
+            (names.ORIGINAL_TOPIC, source.encode()),
+            (names.ORIGINAL_PARTITION, b"%d" % partition.name.partition),
+            (names.ORIGINAL_OFFSET, b"%d" % hop.offset),
+            (names.FORMAT, names.FORMAT_VERSION),
+            (names.GROUP, self.worker.plan.config.group.encode()),
+            (names.REASON, names.Reason.PARKED.encode()),
+        ]
+        if hop.timestamp is not None:
+            headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
+        if partition.topic_id:
+            headers.append((names.ORIGINAL_TOPIC_ID, partition.topic_id.encode()))
+        place = place_of(partition.name.partition, target.partitions)
+        copy = Copy(target.topic, place, message.key(), message.value(), headers)
+        return CopyTo(copy, names.Reason.PARKED, Outcome.PARKED)
+
+    # ---- scans
+
+    def home_of(self, name: TopicPartition) -> TopicPartition | None:
+        """See ``LadderReader``."""
+        level = self.worker.retry_levels.get(name.topic)
+        home = name if level is None else TopicPartition(level.source, name.partition)
+        source = self.worker.described.get(home.topic)
+        return home if source is not None and home.partition < source.partitions else None
+
+    def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
+        """See ``LadderReader``."""
+        worker = self.worker
+        return [
+            TopicPartition(topic, home.partition)
+            for topic in sorted(worker.reads)
+            if worker.retry_levels[topic].source == home.topic
+            and topic in worker.described
+            and home.partition < worker.described[topic].partitions
+        ]
+
+    def read(self, names: Collection[TopicPartition]) -> LadderContents:
+        """See ``LadderReader``."""
+        if not names:
+            return {}
+        worker, found = self.worker, dict[TopicPartition, list[LadderCopy]]()
+        group = worker.plan.config.group
+        with GroupProgress(worker.plan.consumer, group, worker.log, self.oauth_token) as progress:
+            standing = progress.standing(names)
+            # Asked for afterwards: nothing that the committed offset belongs to is beyond it.
+            ends = worker.cluster.log_ends(list(names))
+            spans = {name: Span(max(0, standing[name].offset), ends[name]) for name in names}
+            spans = {name: span for name, span in spans.items() if span.count}
+            if not spans:
+                return {}
+            progress.start(spans, {})
+            while messages := progress.read(_BATCH):
+                for message in messages:
+                    self._add(found, message)
+        return found
+
+    def _add(self, found: dict[TopicPartition, list[LadderCopy]], message: Message) -> None:
+        name, key = TopicPartition(message.topic(), message.partition()), message.key()
+        origin = origin_in(dict(message.headers() or ()))
+        if key is None or origin is None:
+            return
+        if TopicPartition(origin.topic, origin.partition) == self.home_of(name):
+            found.setdefault(name, []).append(LadderCopy(message.offset(), key, origin.offset))
