@@ -8,6 +8,7 @@ from tests.conformance.reader import Reader
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit, CommitResults
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.final_commit import FinalCommits
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.group import RefusedCommit
@@ -43,7 +44,9 @@ def test_a_commit_is_not_written_again_where_the_partition_is_given_up_meanwhile
     reports: Any = failures
     nothing: Any = None
     first.within_poll = True
-    FinalCommits(first.source, nothing, reports).write([Commit(ORDERS, 1_039, "")])
+    FinalCommits(
+        first.source, SeparateWrites(first.source, nothing, nothing), nothing, reports
+    ).write([Commit(ORDERS, 1_039, "")])
     assert first.told("revoked") == [{ORDERS}]
     assert [each.commit.next_offset for each in group.applied] == [1_039]
     assert len(failures.told) == 1

@@ -17,6 +17,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
 from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
@@ -97,7 +98,7 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
     return PollLoopParts(
         source=source,
         engine=engine,
-        publisher=source,
+        outlet=SeparateWrites(source, source, engine.copy_of),
         offset_resets=source,
         clock=clock,
         **{"assignments": source, **given, **others},
@@ -162,7 +163,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
         source=nothing,
         engine=engine,
         pool=nothing,
-        publisher=nothing,
+        outlet=nothing,
         completions=completions,
         assignments=nothing,
         offset_resets=nothing,

@@ -22,11 +22,11 @@ from window_consumer.model.protocols import Batch, Clock, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
+from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.ownership import PartitionOwnership
 from window_consumer.runtime.pools.pool import Pool, ResizablePool
-from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.worker_log import WorkerLog
 
 IDLE_S = 0.1
@@ -71,7 +71,7 @@ class PollLoopParts:
     source: Source
     engine: Engine
     pool: Pool
-    publisher: Publisher
+    outlet: Outlet
     completions: SimpleQueue[Any]
     assignments: Assignments
     offset_resets: OffsetResets
@@ -122,6 +122,7 @@ class PollLoop:
             topics=list(rules.topics),
             revoke_timeout_s=rules.revoke_timeout_s,
             source=parts.source,
+            outlet=parts.outlet,
             engine=parts.engine,
             pool=parts.pool,
             assignments=parts.assignments,
@@ -330,12 +331,7 @@ class PollLoop:
         parts = self._parts
         for slice_ in decisions.dispatch:
             parts.pool.submit(slice_)
-        for failed in decisions.publish:
-            parts.publisher.publish(failed, self._engine.copy_of(failed))
-        for production in decisions.produce:
-            parts.publisher.produce(production)
-        if decisions.commit:
-            self._source.commit(decisions.commit)
+        parts.outlet.send(decisions)
         if decisions.pause:
             self._source.pause(decisions.pause)
         for name, offset in decisions.resume:

@@ -37,6 +37,7 @@ from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
@@ -180,7 +181,7 @@ class Worker:
             source=source,
             engine=self._engine,
             pool=self._pool,
-            publisher=self._publisher,
+            outlet=SeparateWrites(source, self._publisher, self._engine.copy_of),
             completions=self._completions,
             assignments=assignments,
             offset_resets=OffsetResets(

@@ -29,6 +29,7 @@ from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, 
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.limited_log import LimitedLog
+from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
@@ -289,7 +290,9 @@ class SimulatedMember:
             source=self.source,
             engine=self.engine,
             pool=self.slots,
-            publisher=Publisher(name, self.sink, self.completions),
+            outlet=SeparateWrites(
+                self.source, Publisher(name, self.sink, self.completions), self.engine.copy_of
+            ),
             completions=self.completions,
             assignments=assignments,
             offset_resets=OffsetResets(

@@ -8,6 +8,7 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit, Source
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.worker_log import WorkerLog
 
@@ -23,11 +24,13 @@ class FinalCommits:
     def __init__(
         self,
         source: Source,
+        outlet: Outlet,
         assignments: Assignments,
         worker_log: WorkerLog,
         left_s: Callable[[float], float] = lambda most: most,
     ):
         self._source = source
+        self._outlet = outlet
         self._assignments = assignments
         self._worker_log = worker_log
         self._left_s = left_s
@@ -57,9 +60,9 @@ class FinalCommits:
         """Commit and wait for the broker's answers; retry retriable failures once."""
         if not commits:
             return
-        results = self._source.commit_now(commits, self._left_s(LAST_COMMIT_S))
+        results = self._outlet.commit_now(commits, self._left_s(LAST_COMMIT_S))
         again = [each for each in commits if (error := results[each.name]) and error.retriable]
         left_s = self._left_s(LAST_COMMIT_S)
         if again and left_s > 0:
-            results = {**results, **self._source.commit_now(again, left_s)}
+            results = {**results, **self._outlet.commit_now(again, left_s)}
         self._worker_log.commits(results)

@@ -19,6 +19,7 @@ from window_consumer.model.protocols import Clock, CommitResults, Source, TopicF
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
+from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.final_commit import FinalCommits
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
@@ -37,6 +38,7 @@ class PartitionOwnership:
     """Those that it subscribes to."""
     _revoke_timeout_s: float
     _source: Source
+    _outlet: Outlet
     _engine: Engine
     _pool: Pool
     _assignments: Assignments
@@ -62,7 +64,7 @@ class PartitionOwnership:
     def __attrs_post_init__(self) -> None:
         self._mailbox.on_topics = self.on_topics
         self._last_commits = FinalCommits(
-            self._source, self._assignments, self._worker_log, self.left_s
+            self._source, self._outlet, self._assignments, self._worker_log, self.left_s
         )
 
     # ---- events of the Source
