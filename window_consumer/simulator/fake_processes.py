@@ -13,9 +13,9 @@ from typing import Any
 from window_consumer.engine.scheduling.slices import Deviations, Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import SimulationHistory, attempt_of
 from window_consumer.simulator.log_history import SimulatedCall
 from window_consumer.simulator.slots import Handler, SteppedSlots, made_failure
+from window_consumer.simulator.watches.calls import CallWatch, attempt_of
 
 
 class _DeathError(Exception):
@@ -29,12 +29,12 @@ class FakeProcesses(SteppedSlots):
         self,
         slots: int,
         handler: Handler,
-        history: SimulationHistory,
+        watch: CallWatch,
         now: Callable[[], float],
         deaths: float,
     ):
         """``deaths`` is the share of steps at which a process dies without a cause."""
-        super().__init__(slots, handler, history, now, ends=True)
+        super().__init__(slots, handler, watch, now, ends=True)
         self._deaths = deaths
 
     def _step(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:
@@ -61,7 +61,7 @@ class FakeProcesses(SteppedSlots):
 
     def _on_death(self, slice_: Slice) -> None:
         """Sort out what the dead process had."""
-        self._history.record(f"the process of a slot of {self.member} dies")
+        self._watch.history.record(f"the process of a slot of {self.member} dies")
         claimed = slice_.claimed()
         if not claimed and slice_.messages:
             self._ending.pop(slice_, None)
@@ -77,7 +77,7 @@ class FakeProcesses(SteppedSlots):
 
     def _end(self, slice_: Slice, messages: list[Message]) -> None:
         """Let the records in progress fail, or stay open where their partition is given up."""
-        history, noted = self._history, slice_.deviate()
+        watch, noted = self._watch, slice_.deviate()
         is_told, why = slice_ in self._ending, self._ending.pop(slice_, None)
         calls = self._calls.pop(slice_, None)
         if calls is None:
@@ -87,24 +87,24 @@ class FakeProcesses(SteppedSlots):
             calls = self._begun(slice_, messages)
         if is_told and why is None:
             for call in calls:
-                history.interrupted(call)
+                watch.interrupted(call)
             noted.held.extend(messages)
             return
         if why is not None:
-            history.ended_together(calls, [why] * len(calls))
+            watch.ended_together(calls, [why] * len(calls))
         else:
-            history.died(calls)
+            watch.died(calls)
         error = why or ProcessDiedError("died")
         for message in messages:
             noted.failed.append((message, made_failure(error, message.offset())))
 
     def _begun(self, slice_: Slice, messages: list[Message]) -> list[SimulatedCall]:
         """Begin the calls for claimed records: nobody can tell whether they had begun."""
-        tenure = self._history.tenure_of(self.member, slice_.partition)
+        tenure = self._watch.history.tenure_of(self.member, slice_.partition)
         attempt = attempt_of(slice_)
         if slice_.is_batch:
-            return self._history.started_together(tenure, messages, attempt)
-        return [self._history.started(tenure, messages[0], attempt)]
+            return self._watch.started_together(tenure, messages, attempt)
+        return [self._watch.started(tenure, messages[0], attempt)]
 
 
 def _is_held(slice_: Slice, noted: Deviations, message: Message) -> bool:

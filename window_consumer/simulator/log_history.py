@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from enum import Enum
 from typing import Protocol
 from zlib import crc32
@@ -19,7 +19,6 @@ from window_consumer.model.copy_headers import Hop
 from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.schedule import SchedulePlan
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 from window_consumer.testing.fakes.source import FakeSource
 
@@ -48,25 +47,6 @@ class Member(Protocol):
     @property
     def largest_batch(self) -> int:
         """The most bytes that one poll has returned."""
-
-
-class Chronicle(Protocol):
-    """What watches need from the history."""
-
-    plan: SchedulePlan
-    now: Callable[[], float]
-
-    def violate(self, text: str) -> None:
-        """Record a broken promise."""
-
-    def tenure(self, member: Member, name: TopicPartition) -> Tenure | None:
-        """Return the assignment that a member's Engine has of a partition."""
-
-    def is_over(self, tenure: Tenure, offset: int) -> bool:
-        """Return whether a record needs nothing more."""
-
-    def dropped(self, tenure: Tenure, record: KnownRecord) -> None:
-        """Record that a record was dropped without a call: the process ended on it too often."""
 
 
 class KnownRecord:
@@ -241,6 +221,13 @@ class Tenure:
     def is_over(self, offset: int) -> bool:
         """Return whether a record needs nothing more in this assignment."""
         return offset in self.final or offset in self.durable or offset in self.kept
+
+    def spared(self, offset: int) -> int:
+        """Return how many calls of a record the breaker has not charged, while the Engine knows."""
+        partition = self.partition
+        records = self.member.engine.failed_records.of(partition)
+        failed = records.get(partition.window.offsets.seq_of(offset))
+        return 0 if failed is None else failed.spared
 
 
 HOLD_MS = 300.0

@@ -42,6 +42,7 @@ from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, SchedulePla
 from window_consumer.simulator.slots import Handler, SteppedSlots
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch
+from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.simulator.watches.commits import CommitWatch
 from window_consumer.simulator.watches.copies import CopyWatch
 from window_consumer.simulator.watches.pace import WanderingLimiter
@@ -73,8 +74,9 @@ class SharedSimulation:
             plan, self.broker, self.clock.now, self.clock.wall_ms, retry_levels
         )
         self.commits = CommitWatch(self.history)
-        self.copies = CopyWatch(self.history)
-        self.results = ResultWatch(self.history)
+        self.calls = CallWatch(self.history)
+        self.copies = CopyWatch(self.calls)
+        self.results = ResultWatch(self.calls)
         self.audit = AuditWatch(self.history)
 
 
@@ -104,7 +106,7 @@ class WatchedSource(FakeSource):
         self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
     ) -> None:
         if not self._group.has(self):
-            self._scene.history.kept.losing(self.member, names)
+            self._scene.calls.kept.losing(self.member, names)
         super()._give_up(tell, names)
 
     def record_assignment(self) -> None:
@@ -153,15 +155,15 @@ class WatchedSink(FakeSink):
 class MemberCallLog(CallLog):
     """The lines about a member's calls, which reports outlived ones to the history."""
 
-    def __init__(self, log: LimitedLog, member: SimulatedMember, history: SimulationHistory):
+    def __init__(self, log: LimitedLog, member: SimulatedMember, watch: CallWatch):
         super().__init__(log, lambda _, key: key, "")
         self._member = member
-        self._history = history
+        self._watch = watch
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Record calls that continue although their partition was given up."""
         calls = list(calls)
-        self._history.reported(self._member, calls)
+        self._watch.reported(self._member, calls)
         super().outlived(calls)
 
 
@@ -170,7 +172,7 @@ class MemberListener(WorkerLog):
 
     def __init__(self, member: SimulatedMember, scene: SharedSimulation):
         super().__init__(str(member), _SILENT, scene.clock.now)
-        self.calls = MemberCallLog(self, member, scene.history)
+        self.calls = MemberCallLog(self, member, scene.calls)
         self._member = member
         self._history = scene.history
 
@@ -262,7 +264,7 @@ class SimulatedMember:
         if scene.subject.make_audit is not None:
             listeners += scene.audit.listeners(self, scene.subject.make_audit)
         if plan.handlers.turns:
-            self.engine.decide_turns([SimulatedTurns(scene.history, self)])
+            self.engine.decide_turns([SimulatedTurns(scene.calls, self)])
         if listeners:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
@@ -274,7 +276,7 @@ class SimulatedMember:
         """After its last turn."""
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         rules = plan.engine
-        given = (rules.slots, handler, scene.history, scene.clock.now)
+        given = (rules.slots, handler, scene.calls, scene.clock.now)
         self.slots = (
             SteppedSlots(*given, ends=rules.stall.ends)
             if plan.deaths is None
@@ -370,7 +372,7 @@ class SimulatedMember:
 
     def _end(self) -> None:
         self.dead = True
-        self.scene.history.gone(self)
+        self.scene.calls.gone(self)
 
     def _raised(self, error: Exception) -> None:
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -139,6 +139,7 @@ class Simulation:
         if not member.turn():
             self.members.remove(member)
             return
+        self.scene.calls.poison.on_turn(member)
         check_bounds(self.history, member)
         self.scene.commits.catch_up()
 

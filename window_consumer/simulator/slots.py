@@ -13,8 +13,8 @@ from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import SimulationHistory, attempt_of
 from window_consumer.simulator.log_history import SimulatedCall
+from window_consumer.simulator.watches.calls import CallWatch, attempt_of
 from window_consumer.simulator.watches.limits import check_start
 
 _REFUSES = 4
@@ -60,7 +60,7 @@ class SteppedSlots:
         self,
         slots: int,
         handler: Handler,
-        history: SimulationHistory,
+        watch: CallWatch,
         now: Callable[[], float],
         *,
         ends: bool = False,
@@ -71,7 +71,7 @@ class SteppedSlots:
         self._ends = ends
         self._ending: dict[Slice, Exception | None] = {}
         """Calls told to end, and the error of their records; None leaves them open."""
-        self._history = history
+        self._watch = watch
         self._now = now
         self._waiting: deque[Slice] = deque()
         self._steps: list[Iterator[None] | None] = [None] * slots
@@ -98,7 +98,7 @@ class SteppedSlots:
 
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
-        check_start(self._history, self.member, slice_)
+        check_start(self._watch.history, self.member, slice_)
         self._waiting.append(slice_)
 
     def step(self, rng: Random) -> None:
@@ -136,7 +136,7 @@ class SteppedSlots:
         if stalled.end:
             self._ending.setdefault(stalled.slice_, StalledError("does not return"))
         if stalled.abandon:
-            self._history.abandoned(self.member, stalled)
+            self._watch.abandoned(self.member, stalled)
             work = self._steps[index]
             if work is not None:
                 self._abandoned.append(work)
@@ -152,7 +152,7 @@ class SteppedSlots:
         return self._ends
 
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
-        history = self._history
+        watch = self._watch
         lane_of = slice_.lane_of
         held_lanes: set[Lane] = set()
         slice_.thread = ident
@@ -161,14 +161,14 @@ class SteppedSlots:
         if slice_.is_batch:
             yield from self._call_batch(slice_)
         for message in slice_.unclaimed:
-            tenure = history.claimed(self.member, slice_, message)
+            tenure = watch.claimed(self.member, slice_, message)
             yield
             if lane_of is not None and held_lanes:
                 lane = lane_of(message)
                 if lane is not None and lane in held_lanes:
                     slice_.deviate().held.append(message)
                     continue
-            call = history.started(tenure, message, attempt_of(slice_))
+            call = watch.started(tenure, message, attempt_of(slice_))
             self._calls[slice_] = [call]
             while call.record.deadly:
                 self._die()
@@ -182,13 +182,13 @@ class SteppedSlots:
 
     def _call_batch(self, slice_: Slice) -> Iterator[None]:
         """Do what the real ``call_batch`` does: claim the whole batch, or nothing."""
-        history = self._history
+        watch = self._watch
         messages = list(slice_.unclaimed)
         if not messages:
             return
-        tenures = [history.claimed(self.member, slice_, message) for message in messages]
+        tenures = [watch.claimed(self.member, slice_, message) for message in messages]
         yield
-        calls = history.started_together(tenures[0], messages, attempt_of(slice_))
+        calls = watch.started_together(tenures[0], messages, attempt_of(slice_))
         self._calls[slice_] = calls
         while any(call.record.deadly for call in calls):
             self._die()
@@ -196,7 +196,7 @@ class SteppedSlots:
         yield from self._last(calls[0], slice_)
         del self._calls[slice_]
         errors = self._handler.endings(calls)
-        history.ended_together(calls, errors)
+        watch.ended_together(calls, errors)
         for message, error in zip(messages, errors, strict=True):
             if isinstance(error, Skip):
                 slice_.deviate().skip(message, error)
@@ -212,13 +212,13 @@ class SteppedSlots:
         if slice_ in self._ending:
             error = self._ending.pop(slice_)
             if error is None:
-                self._history.interrupted(call)
+                self._watch.interrupted(call)
                 slice_.deviate().held.append(message)
                 return False
         else:
             error = self._handler.ending(call)
         count, bad = (0, "") if error is not None else self._handler.returns(call)
-        self._history.ended(call, error, is_open=count > 0)
+        self._watch.ended(call, error, is_open=count > 0)
         if isinstance(error, Skip):
             slice_.deviate().skip(message, error)
         elif error is not None:

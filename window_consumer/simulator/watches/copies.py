@@ -6,8 +6,8 @@ from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery, Headers
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord, Member, Tenure
+from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
@@ -63,8 +63,9 @@ def _users(headers: Headers) -> list[tuple[str, bytes | None]]:
 class CopyWatch:
     """Checks every copy that a member writes. Owner: one thread."""
 
-    def __init__(self, history: SimulationHistory):
-        self._history = history
+    def __init__(self, calls: CallWatch):
+        self._call_watch = calls
+        self._history = calls.history
         self._acked: list[tuple[KnownRecord, Copy]] = []
         self.dead_letters: dict[FakeLog, dict[int, KnownRecord]] = {}
         """The record of each dead letter, by log and offset."""
@@ -100,8 +101,8 @@ class CopyWatch:
         elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
         if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
-            history.outages.left(tenure, offset)
-            history.poison.left(tenure, offset)
+            self._call_watch.outages.left(tenure, offset)
+            self._call_watch.poison.left(tenure, offset)
         self._record_of[id(copy)] = record
         first = record.first.message
         found = differences(first, copy.key, copy.value, copy.headers)

@@ -12,20 +12,16 @@ from window_consumer.engine.commits import REMEMBERED_COMMITS
 from window_consumer.engine.lost_partitions import KEPT_S
 from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.log_history import (
-    Chronicle,
-    LostAssignment,
-    Member,
-    SimulatedCall,
-    Tenure,
-)
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import LostAssignment, Member, SimulatedCall, Tenure
 
 
 class KeptWatch:
     """Checks what becomes of the outcomes of lost assignments. Owner: one thread."""
 
-    def __init__(self, history: Chronicle):
+    def __init__(self, history: SimulationHistory):
         self._history = history
+        history.begins = self.begins
 
     def losing(self, member: Member, names: Sequence[TopicPartition]) -> None:
         """Record the finished offsets of partitions that a member loses."""

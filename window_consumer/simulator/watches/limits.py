@@ -15,7 +15,6 @@ from window_consumer.simulator.watches.pace import WanderingLimiter
 
 def check_bounds(history: SimulationHistory, member: Member) -> None:
     """Record where a member holds more than its configuration allows."""
-    history.poison.on_turn(member)
     engine = member.engine
     rules = engine.rules
     held = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from window_consumer.engine.guards.departures import MOST
-from window_consumer.simulator.log_history import Chronicle, Member, SimulatedCall, Tenure
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import Member, SimulatedCall, Tenure
 from window_consumer.testing.events import Result
 
 
@@ -18,7 +19,7 @@ class Outages:
     those that always fail when nothing else is left to call.
     """
 
-    def __init__(self, history: Chronicle):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         self._runs: dict[Member, int] = {}
         """A member's number of successful calls, which numbers the run of failures since."""

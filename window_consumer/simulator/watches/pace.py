@@ -12,7 +12,8 @@ from window_consumer.engine.scheduling.adaptive_concurrency import (
 )
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Message
-from window_consumer.simulator.log_history import Chronicle, Member
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import Member
 
 CHANGES = 0.1
 """The share of checks at which such a limit changes."""
@@ -40,7 +41,7 @@ class WanderingLimiter(AdaptiveConcurrency):
 class PaceWatch:
     """Records when slots take records, and judges whether that was too fast."""
 
-    def __init__(self, history: Chronicle):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         self._taken: dict[tuple[Member, object], list[float]] = {}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from window_consumer.engine.guards.departures import HOLD_S
-from window_consumer.simulator.log_history import Chronicle, Member, SimulatedCall, Tenure
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import Member, SimulatedCall, Tenure
 from window_consumer.simulator.schedule import QUIET
 from window_consumer.testing.events import Result
 
@@ -22,7 +23,7 @@ class PoisonWatch:
     Except when most records fail on their first call: that is an outage.
     """
 
-    def __init__(self, history: Chronicle):
+    def __init__(self, history: SimulationHistory):
         self._history = history
         plan = history.plan
         self._watches = plan.engine.breaker.enabled and QUIET.issuperset(plan.actions)

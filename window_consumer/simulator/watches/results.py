@@ -8,9 +8,9 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Copy, Delivery
 from window_consumer.model.record import TopicPartition
-from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Lane, Member, SimulatedCall, Tenure
 from window_consumer.simulator.schedule import RESULT_TOPICS
+from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.testing.fakes.log import FakeMessage
 
 Place = tuple[int, int]
@@ -38,8 +38,9 @@ class _Returned:
 class ResultWatch:
     """Checks every result that a member writes. Owner: one thread."""
 
-    def __init__(self, history: SimulationHistory):
-        self._history = history
+    def __init__(self, calls: CallWatch):
+        self._call_watch = calls
+        self._history = calls.history
         self._calls: list[_Returned] = []
         self._acked: list[_Returned] = []
         self._latest: dict[tuple[Tenure, Lane], dict[int, int]] = {}
@@ -112,14 +113,14 @@ class ResultWatch:
             why = lost[first]
             if why.refused and (returned.alone or not why.too_large):
                 returned.over = True
-                self._history.refused(returned.call)
+                self._call_watch.refused(returned.call)
             returned.alone |= why.too_large
             returned.acked = set(range(first))
         elif len(returned.acked) == len(returned.results):
             returned.over = True
             self._acked.append(returned)
             self._check_order(returned)
-            self._history.acked(returned.call)
+            self._call_watch.acked(returned.call)
 
     def _check_order(self, returned: _Returned) -> None:
         """Check that results are in the list's order, and after earlier ones of the lane."""

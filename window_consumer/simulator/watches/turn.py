@@ -12,8 +12,8 @@ from window_consumer.model.errors import Expired, NoHandlerMatched
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
-from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Member, TurnKind, due_ms, kind_of
+from window_consumer.simulator.watches.calls import CallWatch
 
 
 class ExpiredAtTurn(Expired):
@@ -23,16 +23,16 @@ class ExpiredAtTurn(Expired):
 class SimulatedTurns(TurnRule):
     """The rule of one member; reports what it has decided. Owner: one thread."""
 
-    def __init__(self, history: SimulationHistory, member: Member):
-        self._history = history
+    def __init__(self, calls: CallWatch, member: Member):
+        self._call_watch = calls
         self._member = member
-        self._share = history.plan.handlers.turns
+        self._share = calls.history.plan.handlers.turns
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
         """See TurnRule."""
-        delivered = self._history.tenure_of(self._member, partition).delivered
+        delivered = self._call_watch.history.tenure_of(self._member, partition).delivered
         found: dict[int, Turn] = {}
         for index, message in enumerate(messages):
             record = delivered[message.offset()]
@@ -48,8 +48,8 @@ class SimulatedTurns(TurnRule):
         del now
         error = failed.failure.error
         if isinstance(error, ExpiredAtTurn):
-            tenure = self._history.tenure_of(self._member, failed.partition)
-            self._history.ended_at_turn(tenure, failed.message, error)
+            tenure = self._call_watch.history.tenure_of(self._member, failed.partition)
+            self._call_watch.ended_at_turn(tenure, failed.message, error)
 
     def finished(
         self,
@@ -62,9 +62,9 @@ class SimulatedTurns(TurnRule):
         """Record that records are finished at their turn."""
         del now
         if slice_ is None and outcome is NoHandlerMatched.outcome:
-            tenure = self._history.tenure_of(self._member, partition)
+            tenure = self._call_watch.history.tenure_of(self._member, partition)
             for message in messages:
-                self._history.ended_at_turn(tenure, message, NoHandlerMatched("at its turn"))
+                self._call_watch.ended_at_turn(tenure, message, NoHandlerMatched("at its turn"))
 
 
 def _turn(kind: TurnKind) -> Turn:

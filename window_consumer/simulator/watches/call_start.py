@@ -1,0 +1,115 @@
+"""Watches which records are called, and when: once more than before, when due, never when over."""
+
+from __future__ import annotations
+
+from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.partition_state import HoldReason
+from window_consumer.engine.retry.retry_topics import MAX_SKEW_S
+from window_consumer.model.errors import RetryLater
+from window_consumer.simulator.history import SimulationHistory
+from window_consumer.simulator.log_history import SimulatedCall, Tenure, TurnKind, due_ms, kind_of
+from window_consumer.simulator.schedule import GROUP
+from window_consumer.simulator.watches.kept import KeptWatch
+
+TOLERANCE_S = 1e-9
+
+
+class StartWatch:
+    """Checks records that slots claim, and calls that begin. Owner: one thread."""
+
+    def __init__(self, history: SimulationHistory, kept: KeptWatch):
+        self._history = history
+        self._kept = kept
+
+    def claimed(self, tenure: Tenure, offset: int, attempt: int) -> None:
+        """Check a claimed record, which is of no revoked partition, and its backoff is over.
+
+        When its call begins, the Engine may have released the partition, and what it knew of the
+        record.
+        """
+        history, place = self._history, f"{tenure.name}@{offset}"
+        if not tenure.current or not tenure.partition.is_assigned:
+            history.violate(f"{tenure.member} starts {place} of a partition that it gives up")
+        if history.now() < self._not_before(tenure, offset, attempt) - TOLERANCE_S:
+            history.violate(f"{place} is called again before its backoff is over")
+
+    def begins(self, call: SimulatedCall) -> None:
+        """Check a call that begins."""
+        tenure, offset, violate = call.tenure, call.offset, self._history.violate
+        place = f"{tenure.name}@{offset}"
+        if offset not in tenure.delivered:
+            violate(f"{place} is called but was never delivered to {tenure.member}")
+        if offset in tenure.running:
+            violate(f"{place} is called while its earlier call runs on {tenure.member}")
+        if offset in tenure.dropped and self._history.plan.engine.breaker.enabled:
+            tenure.dropped.discard(offset)
+            tenure.final.discard(offset)
+        if offset in tenure.final:
+            violate(f"{place} is called again on {tenure.member} after its final outcome")
+        if offset in tenure.durable:
+            violate(f"{place} had finished and was committed, and runs again")
+        self._kept.starts(call)
+        before = tenure.attempts.get(offset, 0)
+        if call.attempt != before + 1:
+            violate(f"{place} is called as attempt {call.attempt} after {before}")
+        if HoldReason.CRASH_SUSPECTS in tenure.partition.holds and not call.at_turn:
+            self._check_name(call)
+        self._check_turn(call)
+        self._check_level(call)
+
+    def _check_level(self, call: SimulatedCall) -> None:
+        """Check that a copy is due, as its header says, within the clocks' tolerance."""
+        level = self._history.retry_level(call.tenure.name).level
+        if level is None:
+            return
+        record = call.record
+        latest = record.written_ms + (level.delay_s + MAX_SKEW_S) * 1000
+        if self._history.wall_ms() < min(record.hop.not_before or 0, latest) - 1:
+            self._history.violate(f"{call.tenure.name}@{call.offset} is called before it is due")
+
+    def _check_turn(self, call: SimulatedCall) -> None:
+        """Check that a rule about its turn lets a record be called now."""
+        share = self._history.plan.handlers.turns
+        kind = kind_of(call.record.hop, share) if share else None
+        place = f"{call.tenure.name}@{call.offset}"
+        if kind is TurnKind.HOLD and self._history.wall_ms() < due_ms(call.record) - 1:
+            self._history.violate(f"{place} is called before its time")
+        elif kind not in (None, TurnKind.HOLD) and not call.at_turn:
+            self._history.violate(f"{place} is called although it ends at its turn")
+
+    def _check_name(self, call: SimulatedCall) -> None:
+        """Check that a record started alone is named in a commit."""
+        history, tenure = self._history, call.tenure
+        if history.broker.topics.log(tenure.name) is not tenure.ledger.log:
+            return  # the topic was recreated, and the commits of the old one are gone
+        if not history.is_member(tenure.member):
+            return  # it was evicted, cannot know it yet, and a new owner has committed since
+        note = decode(history.broker.group(GROUP).committed(tenure.name).metadata)
+        place = f"{tenure.name}@{call.offset}"
+        if note is None or note.suspect != call.offset:
+            history.violate(f"{place} is started alone before a commit names it")
+        # An abandoned call may run beside it: a thread cannot be stopped.
+        others = tenure.running - tenure.abandoned
+        if others:
+            history.violate(f"{place} is not alone: {others} run")
+
+    def _not_before(self, tenure: Tenure, offset: int, attempt: int) -> float:
+        """Return when a record may be called again, after its last failure at the earliest.
+
+        Calls that the breaker did not charge do not make the backoff longer: before any charged
+        one it is half of the shortest. A record whose last attempt was charged is called at once
+        when the breaker pardons it.
+        """
+        if offset not in tenure.last_failures:
+            return 0.0
+        rules = self._history.plan.engine
+        failed_at, error, spared_before = tenure.last_failures[offset]
+        if isinstance(error, RetryLater):
+            return failed_at + min(error.after_s, rules.retry.backoff_max_s)
+        spared = tenure.spared(offset)
+        charged = attempt - 1 - spared
+        is_spent = charged >= rules.retry.allowed(tenure.partition.retry_level.level)
+        if rules.breaker.enabled and is_spent and spared == spared_before:
+            return failed_at
+        ceiling = min(rules.retry.backoff_min_s * 2.0 ** (charged - 1), rules.retry.backoff_max_s)
+        return failed_at + 0.75 * ceiling
