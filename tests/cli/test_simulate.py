@@ -16,7 +16,7 @@ from tests.simulation import mutants
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, header
 from window_consumer.simulator.cli import SimulatedWorker, run
-from window_consumer.simulator.schedule import DEATHS
+from window_consumer.simulator.schedule_builder import DEATHS
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.worker_profile import Likeness
 

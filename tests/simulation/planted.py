@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from window_consumer.simulator.schedule import draw as drawn
+from window_consumer.simulator.schedule_builder import draw as drawn
 from window_consumer.simulator.simulator import Draw, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 

@@ -12,7 +12,8 @@ from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.simulator.schedule import QUIET_WEIGHTS, Handlers, SchedulePlan, draw
+from window_consumer.simulator.schedule import QUIET_WEIGHTS, Handlers, SchedulePlan
+from window_consumer.simulator.schedule_builder import draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 

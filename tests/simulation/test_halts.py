@@ -15,8 +15,8 @@ from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.manual_pause import ManualPauses
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.simulator import schedule
 from window_consumer.simulator.schedule import Action, SchedulePlan
+from window_consumer.simulator.schedule_builder import draw
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
@@ -40,7 +40,7 @@ ACTIONS: dict[Action, float] = {
 
 def pausing(rng: Random) -> SchedulePlan:
     """Draw a schedule in which somebody pauses and resumes all the time."""
-    plan = schedule.draw(rng)
+    plan = draw(rng)
     return evolve(plan, actions=tuple(ACTIONS), weights=tuple(accumulate(ACTIONS.values())))
 
 

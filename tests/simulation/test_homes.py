@@ -14,8 +14,8 @@ from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.protocols import Copy
-from window_consumer.simulator import schedule
 from window_consumer.simulator.schedule import Action, SchedulePlan
+from window_consumer.simulator.schedule_builder import draw
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
@@ -35,7 +35,7 @@ ACTIONS: dict[Action, float] = {
 
 def changing(rng: Random) -> SchedulePlan:
     """Draw a schedule in which levels change all the time, and many copies wait in them."""
-    plan = schedule.draw(rng)
+    plan = draw(rng)
     engine = plan.engine
     retry = evolve(
         engine.retry,

@@ -10,7 +10,8 @@ from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.ladder_topics import LadderTopics
-from window_consumer.simulator.schedule import GROUP, draw
+from window_consumer.simulator.schedule import GROUP
+from window_consumer.simulator.schedule_builder import draw
 from window_consumer.testing.fakes.broker import FakeBroker
 
 SOON, LATER = Level("0.3", 0.3), Level("6", 6.0)

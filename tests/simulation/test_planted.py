@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.copy_mutants import grows_at_each_hop as bug
 from tests.simulation.planted import Planted, first_violation
-from window_consumer.simulator.schedule import draw as drawn
+from window_consumer.simulator.schedule_builder import draw as drawn
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 NAME = bug.__name__

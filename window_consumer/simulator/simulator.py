@@ -18,7 +18,8 @@ from random import Random
 
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.schedule import GROUP, SchedulePlan, draw
+from window_consumer.simulator.schedule import GROUP, SchedulePlan
+from window_consumer.simulator.schedule_builder import draw
 from window_consumer.simulator.simulation import Simulation
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.testing.events import LogEnd, OffsetCommitted, Produced

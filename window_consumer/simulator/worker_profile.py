@@ -22,7 +22,8 @@ from window_consumer.runtime.calls.batch_calls import failed_of
 from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.log_history import SimulatedCall
-from window_consumer.simulator.schedule import DEATHS, SchedulePlan, draw
+from window_consumer.simulator.schedule import SchedulePlan
+from window_consumer.simulator.schedule_builder import DEATHS, draw
 from window_consumer.simulator.simulator import ROUNDS
 
 MAX_SLOTS = 16
