@@ -15,8 +15,8 @@ from tests.simulation.schedules import lost_partitions
 from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.engine.observer import Observers
 from window_consumer.model.errors import Skip
-from window_consumer.simulator.member import SharedSimulation
 from window_consumer.simulator.schedule_builder import draw
+from window_consumer.simulator.shared import SharedSimulation
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import MakeAudit, SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch

@@ -47,6 +47,12 @@ class FaultPlan:
         self.outage = False
         """Every call fails."""
 
+    def change(self) -> None:
+        """Change the weather: what fails from now on."""
+        self.commits_fail = self._rng.random() < 0.4
+        self.copies_fail = self._rng.random() < 0.4
+        self.outage = self._rng.random() < 0.3
+
     def steps(self, call: SimulatedCall) -> int:
         """Return how many steps a call takes beyond its first."""
         handlers = self._handlers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from random import Random
 from typing import Any
@@ -25,8 +25,7 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.protocols import Copy
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.limited_log import LimitedLog
 from window_consumer.runtime.outlet import SeparateWrites
@@ -36,120 +35,15 @@ from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.publisher import Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.simulator.fake_processes import FakeProcesses
-from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.ladder_topics import LadderTopics
-from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, SchedulePlan, copy_topic
+from window_consumer.simulator.schedule import GROUP, copy_topic
+from window_consumer.simulator.shared import SharedSimulation, WatchedSink, WatchedSource
 from window_consumer.simulator.slots import Handler, SteppedSlots
-from window_consumer.simulator.system_under_test import SystemUnderTest
-from window_consumer.simulator.watches.audit import AuditWatch
 from window_consumer.simulator.watches.calls import CallWatch
-from window_consumer.simulator.watches.commits import CommitWatch
-from window_consumer.simulator.watches.copies import CopyWatch
 from window_consumer.simulator.watches.pace import WanderingLimiter
-from window_consumer.simulator.watches.results import ResultWatch
 from window_consumer.simulator.watches.turn import SimulatedTurns
-from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fakes.broker import FakeBroker
-from window_consumer.testing.fakes.log import FakeMessage
-from window_consumer.testing.fakes.sink import FakeSink
-from window_consumer.testing.fakes.source import FakeSource
 
 _SILENT = logging.getLogger("window_consumer.simulated")
 _SILENT.setLevel(logging.CRITICAL + 1)
-
-
-class SharedSimulation:
-    """What the members of one simulation share. Owner: one thread."""
-
-    def __init__(self, plan: SchedulePlan, rng: Random, subject: SystemUnderTest):
-        self.plan = plan
-        self.rng = rng
-        self.subject = subject
-        self.clock = ManualClock(now=1.0)
-        self.broker = FakeBroker()
-        self.broker.group(GROUP, incremental=plan.incremental)
-        self.ladder = LadderTopics(plan, self.broker, subject.reads_on)
-        retry_levels = self.ladder.retry_levels
-        self.history = SimulationHistory(
-            plan, self.broker, self.clock.now, self.clock.wall_ms, retry_levels
-        )
-        self.commits = CommitWatch(self.history)
-        self.calls = CallWatch(self.history)
-        self.copies = CopyWatch(self.calls)
-        self.results = ResultWatch(self.calls)
-        self.audit = AuditWatch(self.history)
-
-
-class WatchedSource(FakeSource):
-    """A fake Source that reports its traffic to the history."""
-
-    def __init__(self, scene: SharedSimulation):
-        super().__init__(scene.broker.topics, scene.broker.group(GROUP))
-        self.member: Any = None
-        self.largest_batch = 0
-        """The most bytes that one poll has returned."""
-        self._scene = scene
-
-    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
-        """Return records and serve the listener."""
-        self.record_assignment()
-        batches = super().poll(max_records, timeout_s)
-        self.record_assignment()
-        size = 0
-        for batch in batches:
-            self._scene.history.delivered(self.member, batch.name, batch.messages)
-            size += sum(map(len, batch.messages))
-        self.largest_batch = max(self.largest_batch, size)
-        return batches
-
-    def _give_up(
-        self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
-    ) -> None:
-        if not self._group.has(self):
-            self._scene.calls.kept.losing(self.member, names)
-        super()._give_up(tell, names)
-
-    def record_assignment(self) -> None:
-        """Show the history what the Engine has been assigned."""
-        for name in self.held:
-            self._scene.history.tenure(self.member, name)
-
-    def commit(self, commits: Sequence[Commit]) -> None:
-        """Send commits."""
-        self._scene.commits.sending(self.member, commits)
-        super().commit(commits)
-
-    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
-        """Send commits and wait for the answers."""
-        self._scene.commits.sending(self.member, commits)
-        return super().commit_now(commits, timeout_s)
-
-    def seek(self, name: TopicPartition, offset: int) -> None:
-        """Continue reading elsewhere."""
-        self._scene.history.sought(self.member, name, offset)
-        super().seek(name, offset)
-
-
-class WatchedSink(FakeSink):
-    """A fake Sink that reports its copies and results to the history."""
-
-    def __init__(self, scene: SharedSimulation):
-        super().__init__(scene.broker.topics, scene.broker.fate)
-        self.member: Any = None
-        self._scene = scene
-
-    def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy or a result."""
-        super().write(copy, self._watch(copy).writing(self.member, copy, on_delivery))
-
-    def _watch(self, copy: Copy) -> CopyWatch | ResultWatch:
-        return self._scene.results if copy.topic in RESULT_TOPICS else self._scene.copies
-
-    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        """Append it, and report it to the history."""
-        message = super().append(name, copy)
-        self._watch(copy).written(name, copy, message)
-        return message
 
 
 class MemberCallLog(CallLog):

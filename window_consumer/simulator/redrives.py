@@ -24,7 +24,7 @@ from window_consumer.testing.fakes.sink import FakeSink, FateOf
 from window_consumer.testing.fakes.topics import FakeTopics
 
 if TYPE_CHECKING:
-    from window_consumer.simulator.member import SharedSimulation
+    from window_consumer.simulator.shared import SharedSimulation
 
 Matches = Callable[[Message], bool]
 

@@ -7,25 +7,20 @@ from collections.abc import Callable
 from random import Random
 
 from window_consumer.engine.engine import Engine
-from window_consumer.model import headers as names
-from window_consumer.model.protocols import Clock, Commit, Headers
+from window_consumer.model.protocols import Clock
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.freeze_detector import FREEZE_S
 from window_consumer.runtime.mailbox import MailboxRequest
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.simulator.fault_plan import FaultPlan
-from window_consumer.simulator.member import SharedSimulation, SimulatedMember
+from window_consumer.simulator.member import SimulatedMember
 from window_consumer.simulator.redrives import Redrives
 from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, Action, SchedulePlan
+from window_consumer.simulator.shared import SharedSimulation
+from window_consumer.simulator.source_logs import SourceLogs
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.limits import check_bounds
-from window_consumer.testing.fakes.log import FakeLog
 from window_consumer.testing.fakes.source import FakeSource
-
-MOST_DEADLY = 3
-"""The most records that end their process: each ends a handful of them."""
-
-_FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
 
 
 class Simulation:
@@ -37,22 +32,20 @@ class Simulation:
         self.plan = plan
         self.rng = rng
         self.scene = scene = SharedSimulation(plan, rng, subject)
-        self.clock = scene.clock
-        self.broker = scene.broker
-        self.history = scene.history
+        self.clock, self.broker, self.history = scene.clock, scene.broker, scene.history
         self.fault_plan = fault_plan
         fault_plan.wall_ms = self.clock.wall_ms
         self.members: list[SimulatedMember] = []
         self.unnoticed: list[FakeSource] = []
         """Killed members that the group still counts."""
+        self.logs = SourceLogs(scene)
         self.redrives = Redrives(scene, fault_plan, self._meanwhile)
         self._born = 0
         self._most_members = plan.members
-        self._deadly = 0
         self._actions: dict[Action, Callable[[], None]] = {
             "turn": self._turn,
             "work": self._work,
-            "produce": self._produce,
+            "produce": self.logs.write,
             "wait": self._wait,
             "acks": self._acks,
             "news": self.deliver_news,
@@ -63,11 +56,11 @@ class Simulation:
             "stop": self._stop,
             "move_offset": self._move_offset,
             "halt": self._halt,
-            "holes": self._holes,
-            "retention": self._retention,
-            "cut": self._cut,
+            "holes": self.logs.make_holes,
+            "retention": self.logs.delete_oldest,
+            "cut": self.logs.truncate,
             "remake": self._remake,
-            "widen": self._widen,
+            "widen": self.logs.widen,
             "levels": self._edit_levels,
             "weather": self._change_fault_plan,
             "redrive": self._redrive,
@@ -244,92 +237,12 @@ class Simulation:
 
         member.completions.put(MailboxRequest(ask))
 
-    # ---- records and logs
-
-    def _produce(self) -> None:
-        rng = self.rng
-        log = self._any_log()
-        for _ in range(1 + int(rng.random() * 8)):
-            if rng.random() < 0.1 and "holes" in self.plan.actions:
-                log.skip(1 + int(rng.random() * 3))
-            self.produce(log, self.plan.keys[int(rng.random() * len(self.plan.keys))])
-
-    def produce(self, log: FakeLog, key: bytes | None) -> None:
-        """Write a record."""
-        rng = self.rng
-        size = int(rng.random() * (self.plan.max_value + 1))
-        value: bytes | None = b"x" * size
-        if self.plan.values:
-            value = self.plan.values[int(rng.random() * len(self.plan.values))]
-        if rng.random() < 0.05:
-            value = None
-        message = log.append(key, value, self._headers(), 1_700_000_000_000)
-        deadly = self._deadly < MOST_DEADLY and rng.random() < self.plan.handlers.deadly
-        self._deadly += deadly
-        poison = rng.random() < self.plan.handlers.poison
-        self.history.produced(log, message, poison=poison, deadly=deadly)
-
-    def _headers(self) -> Headers:
-        if self.rng.random() < 0.7:
-            return ()
-        if self.rng.random() < 0.3:
-            # A producer's repeated headers, and records redriven elsewhere.
-            return ((names.TAGS, b"a"), (names.TAGS, b"b"), (names.REDRIVES, b"1"), (names.ID, b""))
-        return (
-            ("trace", b"1"),
-            ("trace", None),
-            (names.ATTEMPTS, b"99"),
-            (names.TAGS, b"vip"),
-            (names.REASON, b"MANUAL"),
-        )
-
-    def _any_log(self) -> FakeLog:
-        topics = self.plan.sources
-        topic = topics[int(self.rng.random() * len(topics))]
-        logs = self.broker.topics.by_name[topic].logs
-        return logs[int(self.rng.random() * len(logs))]
-
-    def _holes(self) -> None:
-        log = self._any_log()
-        if self.rng.random() < 0.5:
-            log.skip(1 + int(self.rng.random() * 3))
-            self.history.record(f"{log.name} ends at {log.end} with markers")
-        else:
-            gone = {m.offset() for m in log.messages if self.rng.random() < 0.3}
-            log.compact(gone)
-            self.history.sweep(self.history.ledger(log))
-            self.history.record(f"{log.name} is compacted")
-
-    def _retention(self) -> None:
-        log = self._any_log()
-        log.delete_before(log.start + int(self.rng.random() * (log.end - log.start + 1)))
-        self.history.sweep(self.history.ledger(log))
-        self.history.record(f"{log.name} begins at {log.start} now")
-
-    def _cut(self) -> None:
-        log = self._any_log()
-        end = log.end
-        self.scene.audit.tampered.add(log.name.topic)
-        log.truncate(log.end - int(self.rng.random() * 8))
-        self.history.cut(log, end)
+    # ---- topics
 
     def _remake(self) -> None:
-        topic = self.rng.choice(self.plan.sources)
-        partitions = self.broker.topics.partitions(topic) + (self.rng.random() < 0.3)
-        self.scene.ladder.widen(topic, partitions)
-        self.scene.audit.tampered.add(topic)
-        self.broker.remake_topic(topic, partitions)
-        self.history.record(f"{topic} is deleted and recreated")
+        self.logs.remake()
         if self.rng.random() < 0.5:
             self._rebalance()
-
-    def _widen(self) -> None:
-        topic = self.rng.choice(self.plan.sources)
-        partitions = self.broker.topics.partitions(topic)
-        if partitions < 6:
-            self.scene.ladder.widen(topic, partitions + 1)
-            self.broker.add_partitions(topic, partitions + 1)
-            self.history.record(f"{topic} has {partitions + 1} partitions now")
 
     def _edit_levels(self) -> None:
         """Change the configured levels, and restart one member or all of them."""
@@ -369,15 +282,7 @@ class Simulation:
         if self.members:
             return
         self.notice_the_dead()
-        log = self._any_log()
-        self.scene.audit.tampered.add(log.name.topic)
-        group = self.broker.group(GROUP)
-        before = group.committed(log.name)
-        offset = log.start + int(self.rng.random() * (log.end - log.start + 1))
-        texts = (*_FOREIGN, before.metadata if before.next_offset != offset else "")
-        commit = Commit(log.name, offset, self.rng.choice(texts))
-        self.broker.move_offset(GROUP, commit)
-        self.history.record(f"an administrator moves {log.name} to {offset}")
+        self.logs.move_offset()
         self.scene.commits.catch_up()
         self.start()
 
@@ -389,11 +294,8 @@ class Simulation:
 
     def _change_fault_plan(self) -> None:
         rng = self.rng
-        fault_plan, topics = self.fault_plan, self.broker.topics
-        fault_plan.commits_fail = rng.random() < 0.4
-        fault_plan.copies_fail = rng.random() < 0.4
-        fault_plan.outage = rng.random() < 0.3
-        topics.answering = rng.random() < 0.7
+        self.fault_plan.change()
+        self.broker.topics.answering = rng.random() < 0.7
         group = self.broker.group(GROUP)
         if rng.random() < 0.1:
             self.scene.commits.metadata_is_cut = True
@@ -405,7 +307,6 @@ class Simulation:
         """End all faults for good."""
         self.history.record("---- the faults end")
         self.fault_plan.calm = True
-        self.fault_plan.commits_fail = self.fault_plan.copies_fail = False
         self.broker.topics.answering = True
         for member in self.members:
             member.source.answers_held = False

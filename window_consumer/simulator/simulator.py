@@ -95,7 +95,7 @@ class ScheduleRun:
         self._judge()
         for log in self._logs(self.plan.sources):
             for key in self.plan.keys[:3]:
-                self.simulation.produce(log, key)
+                self.simulation.logs.produce(log, key)
         self._drain()
         for member in list(self.simulation.members):
             self.simulation.stop(member)
