@@ -798,9 +798,9 @@ class Engine:
         if rules.batch is None:
             longest = 1 if leases else rules.batch_records
             return Dispatcher(rules.slots, longest, ahead, *queues)
-        halves = BatchBisection(self.failed_records)
+        bisection = BatchBisection(self.failed_records)
         sizes = rules.slots, rules.batch_records, ahead
-        return BatchDispatcher(*sizes, *queues, rules.batch, halves)
+        return BatchDispatcher(*sizes, *queues, rules.batch, bisection)
 
     def _demand(self) -> FetchDemand:
         """Return what decides how many records are requested."""

@@ -99,11 +99,11 @@ class BatchDispatcher(Dispatcher):
         new: StartQueue,
         copies: StartQueue,
         rules: BatchRules,
-        halves: BatchBisection,
+        bisection: BatchBisection,
     ):
         super().__init__(slots, max_slice_records, slices_per_slot, new, copies)
         self._rules = rules
-        self._halves = halves
+        self._bisection = bisection
         self._gathered: dict[Partition, Gathering] = {}
 
     @property
@@ -128,7 +128,7 @@ class BatchDispatcher(Dispatcher):
     def remove(self, partition: Partition) -> None:
         """Stop scheduling a partition; its batches in progress stay known until they return."""
         super().remove(partition)
-        self._halves.remove(partition)
+        self._bisection.remove(partition)
         batch = self._gathered.pop(partition, None)
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
@@ -146,20 +146,20 @@ class BatchDispatcher(Dispatcher):
 
     def release_all_gathered(self) -> None:
         """Put the records of all undispatched batches back."""
-        for partition in [*self._gathered, *self._halves.partitions()]:
+        for partition in [*self._gathered, *self._bisection.partitions()]:
             self.release_gathered(partition)
 
     def bisect(self, slice_: Slice) -> None:
         """Send the halves of a batch on which its process died."""
-        self._halves.bisect(slice_)
+        self._bisection.bisect(slice_)
 
     def next_half(self, now: float) -> Slice | None:
         """Make a batch of the next half that may go out; None if none may."""
-        half = self._halves.next(self.rates)
+        half = self._bisection.next(self.rates)
         if half is None:
             return None
         if half.again:
-            self._halves.start(half)
+            self._bisection.start(half)
             return super().again(half.again, now)
         size = sum(map(len, half.messages))
         slice_ = Slice(half.partition, half.messages, half.seqs, size, half.hold)
@@ -167,7 +167,7 @@ class BatchDispatcher(Dispatcher):
 
     def release_halves(self, partition: Partition) -> None:
         """Let the records of halves wait again: others that are put back go before them."""
-        self._halves.dissolve(partition)
+        self._bisection.dissolve(partition)
         for each in (partition, *partition.siblings):
             self.wake(each)
 
