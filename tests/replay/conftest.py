@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.commands import Commands, kafka_of
 from tests.conftest import MakeTopic
 from tests.replay.shop import ReplayShop
@@ -18,9 +21,10 @@ PARTITIONS = 2
 @pytest.fixture
 def shop(commands: Commands, embedded: EmbeddedBroker) -> ReplayShop:
     """A shop on the embedded broker, without records."""
-    shop = ReplayShop(kafka_of(embedded), "orders", "shop", commands)
+    create = partial(embedded.create_topic, partitions=PARTITIONS)
+    shop = ReplayShop(kafka_of(embedded), "orders", "shop", commands, create)
     for name in (shop.source, shop.entry):
-        embedded.create_topic(name, PARTITIONS)
+        create(name)
     shop.configure()
     return shop
 
@@ -31,6 +35,12 @@ def kafka_shop(
 ) -> ReplayShop:
     """A shop on Kafka, without records and without an entry topic."""
     where = {"bootstrap.servers": kafka.bootstrap}
-    shop = ReplayShop(where, make_topic("orders", PARTITIONS), unique_name("shop"), commands)
+    admin = AdminClient({**where})
+
+    def create(name: str) -> None:
+        topics.make(admin, NewTopic(name, PARTITIONS, 1))
+
+    source = make_topic("orders", PARTITIONS)
+    shop = ReplayShop(where, source, unique_name("shop"), commands, create)
     shop.configure()
     return shop

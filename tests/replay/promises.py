@@ -38,6 +38,39 @@ def from_offsets_of_some_partitions(shop: ReplayShop) -> None:
     assert shop.replayed() == sorted([*offsets(0, [9]), *offsets(1, [7, 8, 9, 9])])
 
 
+def a_killed_run_over_two_topics_copies_none_twice(shop: ReplayShop) -> None:
+    first, second = shop.source, shop.with_another_topic()
+    for topic, count in ((first, 20), (second, 200)):
+        shop.source = topic
+        shop.produce(count)
+    command = shop.start("--from", at(0), "--rate", "40/s")
+    shop.wait_for_copies(10)  # of the second topic; the first was copied before
+    shop.kill(command)
+    found = shop.replay("--from", at(0))
+    assert found["resumed"]
+    assert len({each["run"] for each in found["topics"]}) == 1
+    assert set(shop.times()) == set(offsets(0, range(200)))
+    shop.source = first
+    assert shop.replayed() == offsets(0, range(20))
+    assert not shop.replay("--from", at(0))["resumed"]
+
+
+def by_ids_of_two_topics(shop: ReplayShop) -> None:
+    first, second = shop.source, shop.with_another_topic()
+    shop.produce(5)
+    shop.source = second
+    shop.produce(5)
+    shop.produce(1, headers=[("wc-id", b"a business id")])
+    (shop.commands.directory / "ids").write_text(f"{first}/0/3\n{second}/0/1\na business id\n")
+    found = shop.replay("--ids", "ids")
+    assert [each["replayed"] for each in found["topics"]] == [1, 2]
+    assert [each["missing_ids"] for each in found["topics"]] == [[], []]
+    (shop.commands.directory / "ids").write_text(f"{second}/0/1\n{second}/0/77")
+    found = shop.run("--ids", "ids", "--json").json
+    assert [each["read"] for each in found["topics"]] == [0, 5], "the other topic is not read"
+    assert [each["missing_ids"] for each in found["topics"]] == [[], [f"{second}/0/77"]]
+
+
 def by_ids(shop: ReplayShop) -> None:
     shop.produce(10)
     shop.produce(1, partition=1, headers=[("wc-id", b"a business id")])
@@ -166,12 +199,14 @@ PROMISES: tuple[Promise, ...] = (
     up_to_a_time_which_is_exclusive,
     from_offsets_of_some_partitions,
     by_ids,
+    by_ids_of_two_topics,
     where_a_condition_holds,
     a_dry_run_counts_and_writes_nothing,
     a_copy_is_its_record_byte_for_byte,
     with_new_ids_a_copy_is_another_record,
     a_finished_run_is_over_and_the_same_command_copies_again,
     a_killed_run_resumes_loses_nothing_and_repeats_one_batch_at_most,
+    a_killed_run_over_two_topics_copies_none_twice,
     a_run_that_is_stopped_says_how_to_go_on,
     restart_starts_over,
     the_same_run_twice_at_once_is_noticed,

@@ -42,6 +42,8 @@ class ReplayShop:
     source: str
     group: str
     commands: Commands
+    create: Callable[[str], None]
+    """Creates a topic."""
 
     @property
     def entry(self) -> str:
@@ -54,6 +56,14 @@ class ReplayShop:
     def configure(self, **worker: Any) -> None:
         charge = {"topics": [self.source], "group": self.group, **worker}
         self.commands.configure({"kafka": self.kafka, "workers": {"charge": charge}})
+
+    def with_another_topic(self) -> str:
+        """Let the worker read a second topic, with an entry topic, and return its name."""
+        another = f"{self.source}-2"
+        for name in (another, f"{self.group}.{another}.retry.now"):
+            self.create(name)
+        self.configure(topics=[self.source, another])
+        return another
 
     def produce(
         self,

@@ -60,6 +60,19 @@ def test_what_is_deleted_while_a_run_is_cut_short_is_named_when_it_resumes(
     assert shop.replayed() == offsets(0, [*range(position), *range(200, 300)])
 
 
+def test_a_run_whose_rest_is_deleted_is_over(shop: ReplayShop, embedded: EmbeddedBroker) -> None:
+    shop.produce(100)
+    command = shop.start("--from-offset", "0:0", "--rate", "20/s")
+    shop.wait_for_copies(5)
+    shop.kill(command)
+    embedded.delete_records(shop.source, 0, before=100)
+    found = shop.replay("--from-offset", "0:0")
+    assert (found["resumed"], found["read"], deleted(found)[0][1]) == (True, 0, 100)
+    shop.produce(5, begin=100)
+    found = shop.replay("--from-offset", "0:0")
+    assert (found["resumed"], found["replayed"]) == (False, 5)
+
+
 def test_a_compacted_topic_is_replayed_as_it_is_and_its_holes_are_no_loss(
     kafka_shop: ReplayShop, make_topic: MakeTopic
 ) -> None:

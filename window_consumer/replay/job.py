@@ -25,13 +25,14 @@ from window_consumer.replay.conditions import holds
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget
 from window_consumer.replay.log_times import offsets_at
 from window_consumer.replay.ranges import (
+    LastRun,
     Ranges,
     ReplayRange,
     RunMark,
     Selection,
     WantedIds,
+    last_run,
     planned,
-    unfinished,
 )
 from window_consumer.replay.replay import Replay, ReplayCounts, ReplayRules
 from window_consumer.runtime.worker import SystemClock
@@ -69,6 +70,8 @@ class ReplayJob:
     """The limit of the entry topic, if the cluster reports it."""
     group: str
     """The consumer group that holds the progress: named after topic, selection and condition."""
+    ids: WantedIds
+    """Those of the selection."""
     run: str = ""
     """The name of the run, in the header of its copies."""
     resumed: bool = False
@@ -76,57 +79,76 @@ class ReplayJob:
     counts: ReplayCounts = field(factory=ReplayCounts)
     deleted: dict[int, list[Span]] = field(factory=dict)
     """What retention has taken away of the range, by partition."""
-    missing_ids: list[str] = field(factory=list)
     complete: bool = False
+    last: LastRun | None = field(init=False, default=None)
+    """The run before, which may have been cut short."""
+    _logs: Mapping[TopicPartition, Span] = field(init=False, factory=dict)
+
+    @property
+    def missing_ids(self) -> list[str]:
+        """The ids that a whole pass has not found."""
+        return self.ids.missing() if self.complete and not self.resumed else []
 
     @property
     def topic_id(self) -> str:
         """The id of the source topic; empty if the cluster does not tell it."""
         return self.source.topic_id or ""
 
-    def plan(self) -> None:
-        """Find the range, or that of a run that was cut short. Raises UsageError."""
-        with self._reader() as reader, self._progress() as progress:
-            self._resume_or_begin(reader, progress)
-
-    def _resume_or_begin(self, reader: TopicReader, progress: GroupProgress) -> None:
-        logs = reader.spans(self.source.name)
-        left = {}
+    def inspect(self) -> None:
+        """Ask the cluster for the topic's log and the last run. Raises what the cluster denies."""
+        with self._reader() as reader:
+            self._logs = reader.spans(self.source.name)
         if not self.request.restart:
-            commits = (
-                (name, each.offset, RunMark.parse(each.mark))
-                for name, each in progress.standing(logs).items()
+            with self._progress() as progress:
+                standing = progress.standing(self._logs)
+            marks = (
+                (name, each.offset, RunMark.parse(each.mark)) for name, each in standing.items()
             )
-            left = unfinished(commits, self.topic_id)
-        if left:
-            self.resumed = True
-            self.run = next(mark.run for _, mark in left.values())
+            self.last = last_run(marks, self.topic_id)
+
+    def plan(self, run: str, *, resumes: bool) -> None:
+        """Find the range; of a run that is resumed, what it has left. Raises UsageError."""
+        self.run, self.resumed = run, resumes
+        if resumes and self.last is not None and self.last.name == run:
+            left = self.last.left.items()
             self.ranges = {
-                name: _after(Span(offset, mark.span.end), logs[name])
-                for name, (offset, mark) in left.items()
-                if name in logs
+                name: _after(span, self._logs[name]) for name, span in left if name in self._logs
             }
         else:
-            now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
-            self.run = f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
-            self.ranges = self._planned(reader, logs)
+            self.ranges = self._planned()
         for name, each in self.ranges.items():
             if each.deleted is not None:
                 self.deleted[name.partition] = [each.deleted]
 
-    def _planned(self, reader: TopicReader, logs: Mapping[TopicPartition, Span]) -> Ranges:
-        selection = self.request.selection
+    def _planned(self) -> Ranges:
+        selection, logs = self.request.selection, self._logs
         first, last = selection.from_ms, selection.to_ms
-        begins = {} if first is None else offsets_at(reader, logs, first)
-        ends = {} if last is None else offsets_at(reader, logs, last)
-        return planned(selection, self.source.name, logs, begins, ends)
+        with self._reader() as reader:
+            begins = {} if first is None else offsets_at(reader, logs, first)
+            ends = {} if last is None else offsets_at(reader, logs, last)
+        return planned(selection, self.source.name, logs, begins, ends, self.ids)
+
+    def claim(self) -> None:
+        """Commit where the range begins: from now on the run can be resumed."""
+        if self.ranges and not self.request.dry_run:
+            with self._progress() as progress:
+                progress.claim(self._spans, self._marks)
+
+    @property
+    def _spans(self) -> Mapping[TopicPartition, Span]:
+        return {name: each.span for name, each in self.ranges.items()}
+
+    @property
+    def _marks(self) -> Mapping[TopicPartition, str]:
+        spans = self._spans.items()
+        return {name: str(RunMark(self.topic_id, self.run, span)) for name, span in spans}
 
     def replay(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
         """Copy the range; ``complete`` says whether all of it was. Raises what fails."""
-        clients = self.clients
-        spans = {name: each.span for name, each in self.ranges.items()}
-        marks = {name: str(RunMark(self.topic_id, self.run, span)) for name, span in spans.items()}
-        ids = WantedIds(self.request.selection.ids, self.source.name)
+        if not self.ranges:
+            self.complete = True
+            return
+        clients, spans, marks = self.clients, self._spans, self._marks
         with ExitStack() as opened:
             reader = opened.enter_context(self._reader())
             progress = opened.enter_context(self._progress())
@@ -145,7 +167,7 @@ class ReplayJob:
                 rules=ReplayRules(
                     spans={name.partition: span for name, span in spans.items()},
                     copy=ReplayCopies(self._target()).copy,
-                    matches=self._condition(ids),
+                    matches=self._condition(),
                     rate=self.request.rate,
                 ),
                 records=progress,
@@ -158,8 +180,6 @@ class ReplayJob:
             )
             self.complete = replay.run(stop_asked=stop_asked)
         self._check_same_topic()
-        if self.complete and not self.resumed:
-            self.missing_ids = ids.missing()
 
     def _check_same_topic(self) -> None:
         now = self.clients.cluster.topics([self.source.name]).get(self.source.name)
@@ -180,8 +200,8 @@ class ReplayJob:
             new_ids=self.request.new_ids,
         )
 
-    def _condition(self, ids: WantedIds) -> Callable[[Message], bool] | None:
-        where, now_ms = self.request.where, SystemClock().wall_ms()
+    def _condition(self) -> Callable[[Message], bool] | None:
+        where, ids, now_ms = self.request.where, self.ids, SystemClock().wall_ms()
         wants_ids = bool(self.request.selection.ids)
         if where is None:
             return ids.__contains__ if wants_ids else None
@@ -197,6 +217,12 @@ class ReplayJob:
     def _progress(self) -> GroupProgress:
         clients = self.clients
         return GroupProgress(clients.consumer, self.group, clients.log, clients.oauth_token)
+
+
+def new_run() -> str:
+    """Return the name of a run that begins now; later ones are greater."""
+    now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
+    return f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
 
 
 def _after(left: Span, log: Span) -> ReplayRange:

@@ -45,16 +45,18 @@ def planned(
     logs: Mapping[TopicPartition, Span],
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    ids: WantedIds,
 ) -> Ranges:
     """Return the range of each partition of a topic that is wanted.
 
-    ``begins`` and ``ends`` are the first offsets at or after the two times, where these are given.
+    ``begins`` and ``ends`` are the first offsets at or after the two times, where these are given,
+    ``ids`` those of the selection.
     Raises UsageError for a partition that the topic does not have.
     """
     if selection.offsets:
         firsts = _by_offset(selection, topic, logs)
     elif selection.ids:
-        firsts = WantedIds(selection.ids, topic).spans(logs)
+        firsts = ids.spans(logs)
     else:
         firsts = {name: Span(begins[name], log.end) for name, log in logs.items()}
     found = {}
@@ -87,22 +89,30 @@ def _by_offset(
 
 @define
 class WantedIds:
-    """Records by their ids: ``topic/partition/offset``, or what ``wc-id`` says."""
+    """Records of one topic by their ids: ``topic/partition/offset``, or what ``wc-id`` says."""
 
     _ids: frozenset[str]
     _topic: str
+    _siblings: frozenset[str] = frozenset()
+    """Topics that are searched as well: a place in one of them is looked for there only."""
+    found: set[str] = field(factory=set)
+    """Those that were seen; topics that are searched together share it."""
     _places: dict[tuple[int, int], str] = field(init=False)
     _others: frozenset[str] = field(init=False)
-    found: set[str] = field(init=False, factory=set)
-    """Those that were seen in the topic."""
 
     def __attrs_post_init__(self) -> None:
-        self._places = {}
+        self._places, others = {}, set()
         for each in self._ids:
             match = _PLACE.fullmatch(each)
             if match is not None and match[1] == self._topic:
                 self._places[int(match[2]), int(match[3])] = each
-        self._others = self._ids - set(self._places.values())
+            elif match is None or match[1] not in self._siblings:
+                others.add(each)
+        self._others = frozenset(others)
+
+    def missing(self) -> list[str]:
+        """Return those that may be in the topic, and were seen nowhere; sorted."""
+        return sorted(self._others.union(self._places.values()) - self.found)
 
     def spans(self, logs: Mapping[TopicPartition, Span]) -> dict[TopicPartition, Span]:
         """Return where to look: from the first to the last place, or everywhere for other ids."""
@@ -129,10 +139,6 @@ class WantedIds:
         self.found.add(known)
         return True
 
-    def missing(self) -> list[str]:
-        """Return the ids that were not seen, sorted."""
-        return sorted(self._ids - self.found)
-
 
 @frozen
 class RunMark:
@@ -158,19 +164,31 @@ _VERSION: Final = "wcp1"
 _PARTS: Final = 5
 
 
-def unfinished(
-    commits: Iterable[tuple[TopicPartition, int, RunMark | None]], topic_id: str
-) -> dict[TopicPartition, tuple[int, RunMark]]:
-    """Return position and mark of each partition of a run that was cut short; empty without one.
+@frozen
+class LastRun:
+    """The latest run over a topic that commits know."""
 
-    The latest run counts. One of an earlier topic of the same name is over.
-    """
+    name: str
+    left: Mapping[TopicPartition, Span]
+    """What it has not copied yet of each of its partitions."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was copied."""
+        return not any(span.count for span in self.left.values())
+
+
+def last_run(
+    commits: Iterable[tuple[TopicPartition, int, RunMark | None]], topic_id: str
+) -> LastRun | None:
+    """Return the latest run; one over an earlier topic of the same name does not count."""
     marked = [
         (name, offset, mark)
         for name, offset, mark in commits
         if mark is not None and mark.topic_id == topic_id
     ]
-    latest = max((mark.run for _, _, mark in marked), default="")
-    run = {name: (offset, mark) for name, offset, mark in marked if mark.run == latest}
-    is_over = all(offset >= mark.span.end for offset, mark in run.values())
-    return {} if is_over else run
+    if not marked:
+        return None
+    run = max(mark.run for _, _, mark in marked)
+    left = {name: Span(offset, mark.span.end) for name, offset, mark in marked if mark.run == run}
+    return LastRun(run, left)

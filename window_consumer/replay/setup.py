@@ -15,7 +15,8 @@ from window_consumer.plan.clients import Clients
 from window_consumer.plan.ladder_topics import DEFAULT_MAX_MESSAGE_BYTES, Model, new_entry
 from window_consumer.plan.topics.command_topics import CommandTopics
 from window_consumer.plan.topics.patterns import matching_topics
-from window_consumer.replay.job import ReplayJob, ReplayRequest
+from window_consumer.replay.job import ReplayJob, ReplayRequest, new_run
+from window_consumer.replay.ranges import WantedIds
 
 
 def worker_of(loaded: LoadedConfig, name: str) -> WorkerConfig:
@@ -73,16 +74,27 @@ def replay_jobs(
     clients = Clients.connect(loaded, config, oauth_token, timeout_s)
     sources = sources_of(loaded, config, clients, topics)
     if len(sources) > 1 and request.selection.offsets:
-        names = ", ".join(each.name for each in sources)
-        raise UsageError(f"--from-offset: {worker} reads {names}: choose one with --topic")
-    jobs = [_job(loaded, config, clients, source, request) for source in sources]
+        listed = ", ".join(each.name for each in sources)
+        raise UsageError(f"--from-offset: {worker} reads {listed}: choose one with --topic")
+    wanted, names = request.selection.ids, frozenset(each.name for each in sources)
+    found: set[str] = set()
+    jobs = [
+        _job(loaded, config, clients, source, request, WantedIds(wanted, source.name, names, found))
+        for source in sources
+    ]
     for job in jobs:
-        job.plan()
-    if not any(each.span.count for job in jobs for each in job.ranges.values()):
+        job.inspect()
+    cut_short = [job.last.name for job in jobs if job.last is not None and not job.last.is_over]
+    run = max(cut_short, default=new_run())
+    for job in jobs:
+        job.plan(run, resumes=bool(cut_short))
+    # What a run has left may have been deleted: then it is over.
+    if not cut_short and not any(each.span.count for job in jobs for each in job.ranges.values()):
         raise UsageError("\n".join(["the range is empty:", *map(_emptiness, jobs)]))
     if not request.dry_run:
         for job in jobs:
-            _make_entry(job)
+            if job.ranges:
+                _make_entry(job)
     return jobs
 
 
@@ -92,6 +104,7 @@ def _job(
     clients: Clients,
     source: Topic,
     request: ReplayRequest,
+    ids: WantedIds,
 ) -> ReplayJob:
     entry = worker.retry_topic(source.name, ENTRY, loaded.config.topics)
     named: list[Any] = [source.name, entry, request.name, str(request.where or ""), request.new_ids]
@@ -108,6 +121,7 @@ def _job(
         source.partitions,
         DEFAULT_MAX_MESSAGE_BYTES,
         group,
+        ids,
     )
 
 

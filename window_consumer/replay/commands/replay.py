@@ -175,6 +175,8 @@ def _run(jobs: Sequence[ReplayJob], features: FeatureList, *, as_json: bool) -> 
     signals = Signals.install()
     try:
         for job in jobs:
+            job.claim()
+        for job in jobs:
             if not signals.stop.is_set():
                 begun = "resumes" if job.resumed else "begins"
                 way = f"{begun} run {job.run}, progress in {job.group}"
