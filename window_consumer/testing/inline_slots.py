@@ -16,14 +16,16 @@ from typing import Any, ClassVar
 
 from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import CallAgain, NotCalled, Skip
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import Message
-from window_consumer.runtime.calls.batch_calls import call_batch
+from window_consumer.model.produce import results_of
+from window_consumer.model.record import Message, Record
+from window_consumer.runtime.calls.batch_calls import HeldResults, call_batch, failed_of
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import Slot, current_slot
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
-from window_consumer.testing.journal import Journal, watched, watched_batches
+from window_consumer.testing.journal import Journal
 
 
 class InlineSlots:
@@ -47,8 +49,8 @@ class InlineSlots:
         """``loop`` is given where the handler makes coroutines."""
         handler: Any = caller.handler if loop is None else loop.running(caller.handler)
         describe = _kept(caller.describe)
-        self._caller = Caller(watched(handler, worker, journal), describe)
-        self._batch_caller = Caller(watched_batches(handler, worker, journal), describe)
+        self._caller = Caller(_watched(handler, worker, journal), describe)
+        self._batch_caller = Caller(_watched_batches(handler, worker, journal), describe)
         self._on_stored = journal.storing(worker)
         self._completions = completions
         self._state = state
@@ -100,6 +102,58 @@ class InlineSlots:
         slice_.elapsed = self._now() - started
         self._completions.put(slice_)
         return True
+
+
+def _watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> Any:
+    """Return a handler whose calls are recorded in the journal."""
+
+    def call(record: Record) -> object:
+        handling = journal.of(worker, record._message)  # noqa: SLF001 - the record that it wraps
+        noted = handling.called(record.attempt)
+        try:
+            returned = handler(record)
+            results_of(returned)  # raises what the slot is about to raise
+        except BaseException as error:
+            if _is_uncalled(error):
+                handling.calls.remove(noted)
+            else:
+                noted.error = error
+            raise
+        else:
+            return returned
+
+    return call
+
+
+def _watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal: Journal) -> Any:
+    """Return a batch handler that records a call for each record in the journal."""
+
+    def call(records: list[Record]) -> object:
+        handlings = [journal.of(worker, each._message) for each in records]  # noqa: SLF001 - the record that it wraps
+        noted = [h.called(r.attempt) for h, r in zip(handlings, records, strict=True)]
+        places = {id(record): place for place, record in enumerate(records)}
+        try:
+            returned = handler(records)
+            results_of(returned)  # raises what the slot is about to raise
+        except BaseException as error:
+            for record, reason in failed_of(error, records):
+                place = places[id(record)]
+                if _is_uncalled(reason):
+                    handlings[place].calls.remove(noted[place])
+                else:
+                    noted[place].error = reason
+            raise
+        else:
+            return returned
+
+    return call
+
+
+def _is_uncalled(error: BaseException) -> bool:
+    """Return whether a layer around the handler raised this instead of calling it."""
+    if isinstance(error, Skip) and not error.outcome.calls_handler:
+        return True
+    return isinstance(error, NotCalled | CallAgain | HeldResults)
 
 
 def _kept(

@@ -10,18 +10,16 @@ import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field, frozen
 
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.model.copy_headers import attempts_before
-from window_consumer.model.errors import CallAgain, NotCalled, Skip, UsageError
+from window_consumer.model.errors import UsageError
 from window_consumer.model.outcome import OUTCOMES, Outcome
-from window_consumer.model.produce import Produce, results_of
+from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call as CallFacts
 from window_consumer.model.record import Message, OnStored, Record
-from window_consumer.runtime.calls.batch_calls import HeldResults, failed_of
 
 
 class SentState(Enum):
@@ -67,13 +65,6 @@ _NOT_THE_USERS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 UNFINISHED = frozenset({WAITING, RETRYING, MOVED})
 
 _STATES = {row: SentState(row.words) for row in OUTCOMES if row.is_progress}
-
-
-def _is_uncalled(error: BaseException) -> bool:
-    """Return whether a layer around the handler raised this instead of calling it."""
-    if isinstance(error, Skip) and not error.outcome.calls_handler:
-        return True
-    return isinstance(error, NotCalled | CallAgain | HeldResults)
 
 
 @frozen
@@ -287,48 +278,3 @@ class Journal:
     def with_outcome(self, *outcomes: SentState) -> list[Handling]:
         """Return the handlings with one of these outcomes."""
         return [each for each in self if each.outcome in outcomes]
-
-
-def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> Any:
-    """Return a handler whose calls are recorded in the journal."""
-
-    def call(record: Record) -> object:
-        handling = journal.of(worker, record._message)  # noqa: SLF001 - the record that it wraps
-        noted = handling.called(record.attempt)
-        try:
-            returned = handler(record)
-            results_of(returned)  # raises what the slot is about to raise
-        except BaseException as error:
-            if _is_uncalled(error):
-                handling.calls.remove(noted)
-            else:
-                noted.error = error
-            raise
-        else:
-            return returned
-
-    return call
-
-
-def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal: Journal) -> Any:
-    """Return a batch handler that records a call for each record in the journal."""
-
-    def call(records: list[Record]) -> object:
-        handlings = [journal.of(worker, each._message) for each in records]  # noqa: SLF001 - the record that it wraps
-        noted = [h.called(r.attempt) for h, r in zip(handlings, records, strict=True)]
-        places = {id(record): place for place, record in enumerate(records)}
-        try:
-            returned = handler(records)
-            results_of(returned)  # raises what the slot is about to raise
-        except BaseException as error:
-            for record, reason in failed_of(error, records):
-                place = places[id(record)]
-                if _is_uncalled(reason):
-                    handlings[place].calls.remove(noted[place])
-                else:
-                    noted[place].error = reason
-            raise
-        else:
-            return returned
-
-    return call

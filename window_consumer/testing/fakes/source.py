@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from window_consumer.engine.offsets import after
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     CommitFailedError,
     GivenUpError,
-    MissingTopicError,
     RunError,
     WindowConsumerError,
 )
-from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import (
     Batch,
     Commit,
@@ -28,59 +25,12 @@ from window_consumer.model.protocols import (
     SourceListener,
     TopicFacts,
 )
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fakes.fetcher import FakeFetcher
 from window_consumer.testing.fakes.group import FakeGroup
-from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 from window_consumer.testing.fakes.topics import FakeTopics
 
 Results = dict[TopicPartition, CommitFailedError | None]
-
-PREFETCH = 20
-"""Records of a partition that are fetched at once. They are delivered whatever happens to the log
-meanwhile.
-"""
-
-
-class SourcePosition:
-    """Where a source reads one partition. Owner: its source."""
-
-    __slots__ = ("fetch_from", "fetched", "paused", "position", "reads_on", "stands")
-
-    def __init__(self, offset: int | None):
-        self.fetched: deque[FakeMessage] = deque()
-        self.fetch_from = 0
-        self.reads_on = 0
-        """The position once everything that was fetched is delivered."""
-        self.position: int | None = None
-        self.paused = False
-        self.stands = False
-        """Out of range, or without a topic: nothing is read until a seek."""
-        self.go_to(offset)
-
-    def go_to(self, offset: int | None) -> None:
-        """Read from an offset; None pauses until it is known."""
-        self.fetched.clear()
-        self.position = None
-        self.paused = offset is None
-        self.stands = False
-        self.fetch_from = self.reads_on = offset or 0
-
-    def fetch(self, log: FakeLog) -> None:
-        """Fetch the next records; markers alone move the position, too."""
-        messages, self.reads_on = log.read(self.fetch_from, PREFETCH)
-        if not messages and self.reads_on > self.fetch_from:
-            self.position = self.reads_on
-        self.fetched.extend(messages)
-        self.fetch_from = self.reads_on
-
-    def deliver(self, offset: int) -> None:
-        """Record that the record at this offset was delivered, and all before it."""
-        self.position = after(offset) if self.fetched else self.reads_on
-
-    def pause(self) -> None:
-        """Deliver nothing until the next ``go_to``."""
-        self.paused = True
-        self.fetched.clear()
 
 
 class FakeSource:
@@ -97,24 +47,19 @@ class FakeSource:
         self._cluster = topics
         self._group = group
         self._listener: SourceListener | None = None
-        self._readings: dict[TopicPartition, SourcePosition] = {}
+        self._fetcher = FakeFetcher(topics)
         self._sent: deque[Commit] = deque()
         self._answers: deque[Results] = deque()
-        self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
         self._raised: BaseException | None = None
-        self._moved: set[TopicPartition] = set()
-        """Partitions whose reading position changed since the current poll took its records."""
-        self._next = 0
 
     @property
     def held(self) -> Sequence[TopicPartition]:
         """The assigned partitions, as far as this member knows."""
-        return list(self._readings)
+        return list(self._fetcher.assigned)
 
     def is_out_of_range(self, name: TopicPartition) -> bool:
         """Return whether reading has stopped because the position is outside the log."""
-        reading = self._readings.get(name)
-        return reading is not None and reading.stands
+        return self._fetcher.stands(name)
 
     # ---- membership
 
@@ -124,7 +69,7 @@ class FakeSource:
         if list(topics) != list(self.topics):
             self.topics = list(topics)
             # An evicted member joins again after it was told what it lost.
-            if self._group.has(self) or not self._readings:
+            if self._group.has(self) or not self._fetcher.assigned:
                 self._group.join(self)
 
     def _rebalance(self, listener: SourceListener) -> None:
@@ -135,7 +80,7 @@ class FakeSource:
         elif leaving := self._group.to_give_up(self):
             self._give_up(listener.on_revoked, leaving)
         elif (names := self._group.to_take(self)) is not None:
-            self._readings.update((name, SourcePosition(None)) for name in names)
+            self._fetcher.assign(names)
             self._call_listener(listener.on_assigned, names)
 
     def _give_up(
@@ -143,8 +88,7 @@ class FakeSource:
     ) -> None:
         if names:
             self._call_listener(tell, names)
-        for name in names:
-            self._readings.pop(name, None)
+        self._fetcher.release(names)
         self._group.release(self, names)
 
     def _call_listener(
@@ -169,7 +113,9 @@ class FakeSource:
         if listener is None:
             raise RunError("the source is closed, or has not subscribed yet")
         limit = max(1, max_records)
-        batches = self._take(limit if self.max_batch is None else min(limit, self.max_batch))
+        batches = self._fetcher.take(
+            limit if self.max_batch is None else min(limit, self.max_batch)
+        )
         self._flush()
         self._rebalance(listener)
         if self._raised is not None:
@@ -178,79 +124,36 @@ class FakeSource:
             raise raised
         while self._answers and not self.answers_held:
             listener.on_committed(self._answers.popleft())
-        self._moved.clear()
+        self._fetcher.moved.clear()
         self._report_errors(listener)
-        return [batch for batch in batches if batch.name not in self._moved]
+        return [batch for batch in batches if batch.name not in self._fetcher.moved]
 
     def _report_errors(self, listener: SourceListener) -> None:
-        while self._errors:
-            name, error = self._errors.popleft()
+        while self._fetcher.errors:
+            name, error = self._fetcher.errors.popleft()
             if error is not None:
                 listener.on_error(error)
-            elif name in self._readings and self._readings[name].stands:
+            elif self._fetcher.stands(name):
                 listener.on_out_of_range(name)
-
-    def _take(self, limit: int) -> list[Batch]:
-        """Deliver what was fetched, starting with another partition each time."""
-        batches: list[Batch] = []
-        names = list(self._readings)
-        self._next += 1
-        for index in range(len(names)):
-            name = names[(self._next + index) % len(names)]
-            reading = self._readings[name]
-            if reading.paused or reading.stands or not limit:
-                continue
-            if not reading.fetched:
-                self._fetch(name, reading)
-            messages: list[Message] = []
-            while reading.fetched and len(messages) < limit:
-                messages.append(reading.fetched.popleft())
-            if messages:
-                limit -= len(messages)
-                batch = Batch.of(name, messages)
-                lost = (each for each in messages if type(each.headers()) is LostHeaders)
-                batch.unreadable.extend(each.offset() for each in lost)
-                batches.append(batch)
-                reading.deliver(messages[-1].offset() or 0)
-        return batches
-
-    def _fetch(self, name: TopicPartition, reading: SourcePosition) -> None:
-        log = self._cluster.log(name)
-        if name in self._cluster.leaderless:
-            return
-        if log is None:
-            reading.stands = True
-            self._errors.append((name, MissingTopicError(f"{name}: unknown topic or partition")))
-        elif not log.holds(reading.fetch_from):
-            reading.stands = True
-            self._errors.append((name, None))
-        else:
-            reading.fetch(log)
 
     # ---- positions
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Start reading assigned partitions at these offsets; those with None stay paused."""
         for name, offset in offsets.items():
-            self._go_to(name, offset)
+            self._fetcher.go_to(name, offset)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Continue reading a partition at this offset, also where it was paused."""
-        self._go_to(name, offset)
+        self._fetcher.go_to(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
         """Deliver nothing of these partitions; discard what was prefetched."""
-        for name in names:
-            if name in self._readings:
-                self._readings[name].pause()
+        self._fetcher.pause(names)
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return how far each partition was read since its last start or seek."""
-        return {
-            name: reading.position
-            for name in names
-            if (reading := self._readings.get(name)) and reading.position is not None
-        }
+        return self._fetcher.positions(names)
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the ends of the logs; works during faults, as it needs no broker."""
@@ -285,13 +188,6 @@ class FakeSource:
         found = {topic: self._cluster.facts(topic) for topic in topics}
         return {topic: facts for topic, facts in found.items() if facts is not None}
 
-    def _go_to(self, name: TopicPartition, offset: int | None) -> None:
-        reading = self._readings.get(name)
-        if reading is None:
-            raise RunError(f"{name} cannot be read: it is not assigned")
-        reading.go_to(offset)
-        self._moved.add(name)
-
     # ---- commits
 
     def commit(self, commits: Sequence[Commit]) -> None:
@@ -312,9 +208,9 @@ class FakeSource:
         self._flush()
         results = self._write(commits)
         if commits and self._listener is not None and not self.in_callback:
-            before = set(self._readings)
+            before = set(self._fetcher.assigned)
             self._rebalance(self._listener)
-            for name in before.difference(self._readings).intersection(results):
+            for name in before.difference(self._fetcher.assigned).intersection(results):
                 if results[name] is not None:
                     results[name] = GivenUpError()
         return results
@@ -343,7 +239,7 @@ class FakeSource:
         """Leave the group; the listener is not called, as with the real client."""
         self._flush()
         self._listener = None
-        self._readings.clear()
+        self._fetcher.assigned.clear()
         self._group.leave(self)
         return True
 
@@ -351,4 +247,4 @@ class FakeSource:
         """End abruptly, as by kill -9: the group notices when it evicts the member."""
         self._listener = None
         self._sent.clear()
-        self._readings.clear()
+        self._fetcher.assigned.clear()
