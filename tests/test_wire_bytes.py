@@ -7,7 +7,7 @@ from tests.model.test_trace_batch import CONSTANTS, one_by_one
 from window_consumer.audit import count as audit_count
 from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive_state import Resolution
-from window_consumer.engine.commit_metadata import CommitNote, encode
+from window_consumer.engine.commits.commit_metadata import CommitNote, encode
 from window_consumer.model.key_forms import as_text
 from window_consumer.trace.event_batch import AnyColumn, KeyColumn, OffsetColumn, encoded
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from window_consumer.engine.commit_metadata import CommitNote, decode, encode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode, encode
 
 WINDOW = 32 * 500
 BASE = 1_000_000

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from window_consumer.audit.commands.kafka_state import GroupOffsets, HeldRun, beyond, standing
 from window_consumer.audit.commands.progress import clipped
-from window_consumer.engine.commit_metadata import CommitNote, encode
+from window_consumer.engine.commits.commit_metadata import CommitNote, encode
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.testing.real_kafka import RealKafka
 

@@ -16,7 +16,7 @@ from tests.cli.test_health import address_of
 from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
 from tests.telemetry.asking import asked
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent

@@ -22,7 +22,7 @@ from window_consumer.cli.main import cli
 from window_consumer.config import config_page
 from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.pipeline import PipelineConfig
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.model import headers
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

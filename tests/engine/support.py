@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from window_consumer.engine.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.protocols import Commit

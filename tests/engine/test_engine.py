@@ -5,7 +5,7 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, failure, notes, spent_after
 from tests.golden_texts import Golden
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.failed_record import Detail
 from window_consumer.model.errors import (

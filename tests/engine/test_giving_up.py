@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.engine.driver import Driven
 from tests.engine.support import ONE_BY_ONE, ORDERS, OTHERS, notes, spent_after
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.decisions import Assigned
 
 

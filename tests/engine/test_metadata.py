@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.engine.commit_metadata import (
+from window_consumer.engine.commits.commit_metadata import (
     MAX_BYTES,
     MAX_CRASHES,
     CommitNote,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS
-from window_consumer.engine.commit_metadata import CommitNote, encode
-from window_consumer.engine.start_offset import (
+from window_consumer.engine.commits.commit_metadata import CommitNote, encode
+from window_consumer.engine.commits.start_offset import (
     Found,
     NoOffsetError,
     Start,

@@ -9,7 +9,8 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, Note, note_of, notes
 from tests.golden_texts import Golden
-from window_consumer.engine.commit_metadata import CommitNote, encode
+from window_consumer.engine.commits.commit_metadata import CommitNote, encode
+from window_consumer.engine.commits.start_offset import Found, resolve
 from window_consumer.engine.decisions import Assigned, Decisions
 from window_consumer.engine.guards.crash_history import (
     FIRST_SUSPECTS,
@@ -19,7 +20,6 @@ from window_consumer.engine.guards.crash_history import (
 )
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.engine.start_offset import Found, resolve
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.headers import LostHeaders, Reason
 from window_consumer.model.protocols import Batch, Commit, CommittedOffset

@@ -28,7 +28,7 @@ from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
 from tests.logged import lines_of
 from window_consumer import App, Record
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.kafka.errors import translate

@@ -16,7 +16,7 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import DEADLINE_S
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.guards.crash_history import most_ends
 from window_consumer.model import headers as names
 from window_consumer.testing.events import Ended

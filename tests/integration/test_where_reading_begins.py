@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.shop import fails_on
-from window_consumer.engine.commit_metadata import decode, encode
+from window_consumer.engine.commits.commit_metadata import decode, encode
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.reader import Reader
-from window_consumer.engine.start_offset import NoOffsetError, OnNoOffset
+from window_consumer.engine.commits.start_offset import NoOffsetError, OnNoOffset
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition

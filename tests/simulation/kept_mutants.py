@@ -5,7 +5,11 @@ from __future__ import annotations
 from attrs import evolve
 
 from window_consumer.audit.consumer import ConsumerAudit
-from window_consumer.engine.lost_partitions import KeptOutcomes, LostPartition, PartitionOutcomes
+from window_consumer.engine.commits.lost_partitions import (
+    KeptOutcomes,
+    LostPartition,
+    PartitionOutcomes,
+)
 from window_consumer.engine.partition import Partition
 from window_consumer.model.protocols import CommittedOffset
 

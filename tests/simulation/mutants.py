@@ -35,7 +35,7 @@ class CommitsPastAnOpenCell(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        honest = self.housekeeping.commit
+        honest = self.guarantee.commit
 
         def commit(partition: Partition, now: float, *, clean: bool) -> Commit | None:
             made = honest(partition, now, clean=clean)
@@ -44,7 +44,7 @@ class CommitsPastAnOpenCell(Engine):
             delivered = partition.window.offsets.next_offset
             return Commit(made.name, max(made.next_offset, delivered), "")
 
-        self.housekeeping.commit = commit  # type: ignore[method-assign] # a planted bug
+        self.guarantee.commit = commit  # type: ignore[method-assign] # a planted bug
 
 
 class ForgetsTheEpoch(Engine):
@@ -105,7 +105,7 @@ class CommitsRangesOfAnotherBase(Engine):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         texts: dict[TopicPartition, str] = {}
-        honest = self.housekeeping.commit
+        honest = self.guarantee.commit
 
         def commit(partition: Partition, now: float, *, clean: bool) -> Commit | None:
             made = honest(partition, now, clean=clean)
@@ -115,7 +115,7 @@ class CommitsRangesOfAnotherBase(Engine):
             texts[made.name] = made.metadata
             return Commit(made.name, made.next_offset, text)
 
-        self.housekeeping.commit = commit  # type: ignore[method-assign] # a planted bug
+        self.guarantee.commit = commit  # type: ignore[method-assign] # a planted bug
 
 
 class DealsTheRunningRecordAgain(Engine):

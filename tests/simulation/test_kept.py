@@ -7,7 +7,7 @@ import pytest
 from tests.simulation import kept_mutants as mutants
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import lost_partitions
-from window_consumer.engine.lost_partitions import KeptOutcomes
+from window_consumer.engine.commits.lost_partitions import KeptOutcomes
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve, frozen
 
 from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, GroupTimes, group_times
-from window_consumer.engine.commit_metadata import MAX_BYTES
+from window_consumer.engine.commits.commit_metadata import MAX_BYTES
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.event_topics import event_place

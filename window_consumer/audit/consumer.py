@@ -25,8 +25,8 @@ from window_consumer.audit.sums import (
     Timestamp,
     id_hashes,
 )
-from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.lost_partitions import PartitionOutcomes
+from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition

@@ -7,10 +7,10 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
 from window_consumer.engine.guards.crash_history import UncleanExits
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled, StallRules
-from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import RetryRules

@@ -36,7 +36,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from window_consumer.engine.commits import CommitState
+from window_consumer.engine.commits.commit_state import CommitState
+from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import (
     Assigned,
@@ -119,6 +120,9 @@ class Engine:
     start_queue_type: Callable[[], StartQueue] = ArrivalOrder
     """Makes the two that decide which new records and copies get the next free slot."""
 
+    guarantee_type: MakeGuarantee = AtLeastOnce
+    """Makes what decides when records may start and what is committed."""
+
     def __init__(
         self,
         rules: EngineRules,
@@ -151,6 +155,7 @@ class Engine:
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
+        self.guarantee = self.guarantee_type(self.partitions, self.counters, self.dispatcher.wake)
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
         self.completion = Completion(
             self.breaker, self.dispatcher, self.retry_queue, self.output, self.counters
@@ -185,6 +190,7 @@ class Engine:
             self.partitions,
             self.budget,
             self.completion,
+            self.guarantee,
             HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
         )
         self.lane_ownership = LaneOwnership(
@@ -235,7 +241,7 @@ class Engine:
     def _report_to(self, observers: Iterable[Observer]) -> None:
         told = [each for each in observers if does_anything(each)]
         observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
-        self.observer = self.completion.observer = self.housekeeping.observer = observer
+        self.observer = self.completion.observer = self.guarantee.observer = observer
 
     # ---- events
 
@@ -287,6 +293,7 @@ class Engine:
                 partition.ordering.belongs_to(partition)
             if self._asks_always:
                 self._ask_turns(partition)
+            self.guarantee.begin(partition)
             partition.topic_id = assigned.topic_id
             partition.recalled = assigned.kept
             if self.stopping:
@@ -437,20 +444,8 @@ class Engine:
         self.completion.produced(production, index, error, now)
 
     def on_committed(self, results: CommitResults, now: float) -> None:
-        """Process the results of commits; a refused commit is recreated when it is next due."""
-        for name, error in results.items():
-            partition = self.partitions.get(name)
-            if partition is None or not partition.commit.in_flight:
-                continue
-            if error is None:
-                partition.commit.acked()
-                self.counters.commits += 1
-                self.counters.commits_s += max(0.0, now - partition.commit.sent_at)
-                continue
-            if error.metadata_too_large:
-                self.housekeeping.write_less(partition.commit.bytes_in_flight)
-            partition.commit.refused()
-            self.counters.commit_failures += 1
+        """Process the results of commits."""
+        self.guarantee.answered(results, now)
 
     def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         """Record the client's positions: transaction markers may follow the last record."""
@@ -510,17 +505,13 @@ class Engine:
         or its suspects have not passed, its commit makes no claim about crashes. Otherwise members
         that come and go would clear a record that ends one process after another.
         """
-        commits = []
-        owned = [name for name in names if name in self.partitions]
-        for name in owned:
-            partition = self.partitions[name]
+        owned = [self.partitions[name] for name in names if name in self.partitions]
+        for partition in owned:
             crash_history = partition.commit.crash_history
             if crash_history is not None and partition.has_run_freely and not partition.slices:
                 crash_history.absolve()
-            commit = self.housekeeping.commit(partition, now, clean=True)
-            if commit is not None:
-                commits.append(commit)
-        return commits, self.on_lost(owned, now)
+        commits = self.guarantee.last(owned, now)
+        return commits, self.on_lost([each.name for each in owned], now)
 
     def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
         """Release partitions without a commit; return the calls that are still running.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from window_consumer.engine.commit_metadata import MAX_BYTES
+from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee
 from window_consumer.engine.decisions import Decisions, HeadOfLineBlocked
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 
@@ -61,10 +59,6 @@ class HeadOfLineWatch:
 HOUSEKEEPING_S = 0.005
 """How often commits, pauses and heads of line are checked."""
 
-_SMALLEST_METADATA = 32
-"""The smallest metadata limit. Offset and suspect must fit: a suspect waits for the ack of its
-commit."""
-
 
 class Housekeeping:
     """Keeps an Engine's partitions in order. Owner: poll thread."""
@@ -74,14 +68,14 @@ class Housekeeping:
         partitions: Mapping[TopicPartition, Partition],
         budget: MemoryBudget,
         completion: Completion,
+        guarantee: DeliveryGuarantee,
         hover_watch: HeadOfLineWatch,
     ):
         self._partitions = partitions
         self._budget = budget
         self._completion = completion
+        self._guarantee = guarantee
         self._hover_watch = hover_watch
-        self.observer: Observer | None = None
-        self._metadata_bytes = MAX_BYTES
         self._due_at = 0.0
         self.next_due = float("inf")
         """When the next buffered copy is due."""
@@ -97,14 +91,6 @@ class Housekeeping:
     def remove(self, name: TopicPartition) -> None:
         """Remove a released partition."""
         self._hover_watch.remove(name)
-
-    def write_less(self, refused_bytes: int) -> None:
-        """Record that a broker refused a commit's metadata of ``refused_bytes`` as too large.
-
-        Several commits refused together say the same: the limit is halved once.
-        """
-        less = max(_SMALLEST_METADATA, refused_bytes // 2)
-        self._metadata_bytes = min(self._metadata_bytes, less)
 
     def let_in(self, now: float) -> None:
         """Move copies into their windows when their wait is over."""
@@ -122,14 +108,14 @@ class Housekeeping:
         self._due_at = now + HOUSEKEEPING_S
         for partition in self._partitions.values():
             if partition.is_assigned:
-                self._check_partition(partition, decisions, now, may_commit=may_commit)
+                self._check_partition(partition, decisions, now)
             hovering = self._hover_watch.check(partition, now)
             if hovering is not None and not partition.is_suspended:
                 decisions.hovering.append(hovering)
+        if may_commit:
+            decisions.commit.extend(self._guarantee.commits(now))
 
-    def _check_partition(
-        self, partition: Partition, decisions: Decisions, now: float, *, may_commit: bool
-    ) -> None:
+    def _check_partition(self, partition: Partition, decisions: Decisions, now: float) -> None:
         everyone = self._partitions.values()
         name = partition.name
         if partition.buffered:
@@ -140,32 +126,8 @@ class Housekeeping:
         elif self._budget.should_resume(partition, everyone):
             partition.set_hold(HoldReason.BACKPRESSURE, held=False)
             decisions.resume.append((name, partition.next_delivery))
-        if may_commit and partition.commit.due(now):
-            commit = self.commit(partition, now, clean=False)
-            if commit is not None:
-                decisions.commit.append(commit)
 
     def _refill(self, partition: Partition, now: float) -> None:
         self._completion.advance(partition, now)
         if partition.next_due > now:
             self.wait_for(partition)
-
-    def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
-        """Take one snapshot of offset and ranges; None if the broker already has it.
-
-        The client's position counts only if the window is empty and everything up to it was taken
-        in: transaction markers may follow the last record.
-        """
-        next_offset = partition.window.next_offset
-        if partition.idle and not partition.window.cells:
-            next_offset = max(next_offset, partition.end_of_taken)
-        beyond = (
-            each if each.start >= next_offset else range(next_offset, each.stop)
-            for each in partition.finished_ranges()
-            if each.stop > next_offset
-        )
-        commit = partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
-        partition.set_hold(HoldReason.METADATA_FULL, held=partition.commit.tight)
-        if commit is not None and self.observer is not None:
-            self.observer.committing(partition, commit, now)
-        return commit

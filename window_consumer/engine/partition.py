@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from window_consumer.engine.commits import CommitState
+from window_consumer.engine.commits.commit_state import CommitState
 from window_consumer.engine.deliveries import Holes
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.offsets import after, is_contiguous, runs_of
@@ -26,7 +26,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import AssignmentEpoch, Message, TopicPartition
 
 if TYPE_CHECKING:
-    from window_consumer.engine.lost_partitions import PartitionOutcomes
+    from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 
 FindStrays = Callable[["Partition", RecordRun], Collection[int]]
 """Takes over the strays of a run and returns their sequence numbers; normally there are none."""

@@ -1,6 +1,7 @@
 """The outlet: where a worker's copies, results and commits go, and in which order.
 
-The Engine decides what is written; the outlet decides what is written together.
+A delivery guarantee has two halves. ``DeliveryGuarantee`` in the engine decides which records a
+commit covers; the outlet decides what is written together.
 """
 
 from __future__ import annotations

@@ -11,19 +11,19 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from window_consumer.engine.commits.lost_partitions import KeptOutcomes
+from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
-from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.engine.turn import TurnRule
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel

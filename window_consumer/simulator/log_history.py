@@ -10,7 +10,7 @@ from zlib import crc32
 
 from attrs import frozen
 
-from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.commits.commit_metadata import CommitNote
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition

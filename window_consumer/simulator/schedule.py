@@ -7,9 +7,9 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
-from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.runtime.poll_loop import LoopRules
 

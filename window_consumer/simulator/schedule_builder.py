@@ -12,6 +12,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stuck_calls import StallRules
@@ -21,7 +22,6 @@ from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import Per, RateRules
-from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.simulator.schedule import (
     DELAYS_S,

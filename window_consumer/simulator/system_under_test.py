@@ -11,8 +11,8 @@ from attrs import frozen
 
 from window_consumer.audit.consumer import AuditRules, WriteRows
 from window_consumer.dlq.redrive import Redrive
+from window_consumer.engine.commits.lost_partitions import KeptOutcomes
 from window_consumer.engine.engine import Engine, MakeEngine
-from window_consumer.engine.lost_partitions import KeptOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import FailedRecord

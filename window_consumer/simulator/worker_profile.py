@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.batch_calls import failed_of

@@ -18,8 +18,8 @@ from window_consumer.app.limits.warnings import (
 )
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.ttl import ttl_kind
-from window_consumer.engine.commit_metadata import MAX_BYTES, worst_case_bytes
-from window_consumer.engine.commits import MAX_BYTES_PER_S
+from window_consumer.engine.commits.commit_metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.engine.commits.commit_state import MAX_BYTES_PER_S
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.backpressure import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.engine.guards.crash_history import most_ends

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.engine.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster

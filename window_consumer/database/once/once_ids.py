@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from window_consumer.database.dialects.dialect import EffectKey
-from window_consumer.engine.commit_metadata import topic_hash
+from window_consumer.engine.commits.commit_metadata import topic_hash
 from window_consumer.model import headers as names
 from window_consumer.model.errors import Fatal, WindowConsumerError
 from window_consumer.model.record import Record

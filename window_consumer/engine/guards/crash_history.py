@@ -22,7 +22,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.commits.commit_metadata import CommitNote
 
 SUSPECT_AFTER = 2
 """Unclean ends at one offset that make suspects: a single one is a killed pod or a lost machine."""

@@ -71,7 +71,7 @@ class PartitionProgress:
     committed: int
     """Negative if nothing is committed."""
     metadata: str | None
-    """The commit's metadata, see ``engine.commit_metadata``."""
+    """The commit's metadata, see ``engine.commits.commit_metadata``."""
     start: int
     """First offset of the log."""
     end: int

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from window_consumer.engine.commit_metadata import topic_hash
-from window_consumer.engine.decisions import Assigned
-from window_consumer.engine.lost_partitions import KeptOutcomes
-from window_consumer.engine.start_offset import (
+from window_consumer.engine.commits.commit_metadata import topic_hash
+from window_consumer.engine.commits.lost_partitions import KeptOutcomes
+from window_consumer.engine.commits.start_offset import (
     Found,
     OnNoOffset,
     needs_log,
     partitions_known,
     resolve,
 )
+from window_consumer.engine.decisions import Assigned
 from window_consumer.model.errors import MissingTopicError, WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import CommittedOffset, Source, TopicFacts

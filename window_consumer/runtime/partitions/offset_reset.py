@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal
 
-from window_consumer.engine.commit_metadata import topic_hash
+from window_consumer.engine.commits.commit_metadata import topic_hash
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
 from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError

@@ -19,8 +19,8 @@ from window_consumer.audit.balance import Sum, effective
 from window_consumer.audit.consumer import TIERS, AuditRules
 from window_consumer.audit.count import AuditCount, CountTier, signed64
 from window_consumer.audit.sums import id_hash
-from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.lost_partitions import PartitionOutcomes
+from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import MAX_SKEW_S
 from window_consumer.model.errors import RetryLater

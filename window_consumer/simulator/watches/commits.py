@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from window_consumer.engine.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.model.protocols import Commit
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import LogLedger, Member, Tenure

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from window_consumer.engine.commit_metadata import decode
-from window_consumer.engine.commits import REMEMBERED_COMMITS
-from window_consumer.engine.lost_partitions import KEPT_S
+from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.commit_state import REMEMBERED_COMMITS
+from window_consumer.engine.commits.lost_partitions import KEPT_S
 from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from window_consumer.engine import commit_metadata as metadata
-from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.commits import commit_metadata as metadata
+from window_consumer.engine.commits.commit_metadata import CommitNote
 from window_consumer.engine.guards.crash_history import HURRY_S, CrashHistory
 from window_consumer.model.membership import MembershipProof
 from window_consumer.model.protocols import Commit
@@ -126,14 +126,16 @@ class CommitState:
             self._perhaps.append(commit)
         return commit
 
-    def acked(self) -> None:
-        """Record that the broker accepted the commit in flight."""
-        self._acked = self._known = self._in_flight
-        self._in_flight = None
+    def acked(self) -> Commit:
+        """Record that the broker accepted the commit in flight, and return it."""
+        commit, self._in_flight = self._in_flight, None
+        assert commit is not None  # answers come only for a commit in flight
+        self._acked = self._known = commit
         self.membership.accepted()
         self._perhaps.clear()
         if self.crash_history is not None:
             self.crash_history.acked()
+        return commit
 
     def refused(self) -> None:
         """Record that the commit in flight failed; the next one carries at least as much.

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from window_consumer.engine.commits import CommitState
+from window_consumer.engine.commits.commit_state import CommitState
 from window_consumer.engine.window import Window
 from window_consumer.model.offset_ranges import Ranges, united, without
 from window_consumer.model.protocols import CommittedOffset

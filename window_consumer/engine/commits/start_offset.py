@@ -7,10 +7,10 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from window_consumer.engine.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.crash_history import SUSPECT_AFTER, UncleanExits, unclean_ends
-from window_consumer.engine.lost_partitions import PartitionOutcomes
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommittedOffset

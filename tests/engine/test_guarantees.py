@@ -1,0 +1,435 @@
+"""Other delivery guarantees fit behind the engine's seam and the runtime's outlet.
+
+Each run is a random schedule with crashes. The guarantees here are small, but they run through the
+real Engine: at least once loses nothing, at most once calls nothing twice, and one transaction for
+outputs and offsets shows each output once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pytest
+from attrs import define, field
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.driver import COPIES, NO_LEVELS
+from tests.engine.producing import ProducingDriven, invoice
+from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
+from window_consumer.engine.commits.delivery_guarantee import (
+    AtLeastOnce,
+    DeliveryGuarantee,
+    MakeGuarantee,
+)
+from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.engine.retry.output import Production
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
+from window_consumer.engine.scheduling.lanes import LaneHold
+from window_consumer.engine.scheduling.ordering import Ordering, Taken
+from window_consumer.engine.scheduling.record_queue import RecordRun
+from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
+from window_consumer.model.errors import CommitFailedError
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+NAMES = (ORDERS, OTHERS)
+KEYS = (b"a", b"b", b"c")
+RECORDS = 12
+"""Of each partition."""
+
+Place = tuple[TopicPartition, int]
+
+
+# ---- at most once
+
+
+class StartsWhenCommitted(WrappedOrdering):
+    """Holds delivered records until the commit that counts them as finished is acked."""
+
+    def __init__(self, inner: Ordering, partition: Partition):
+        super().__init__(inner)
+        self._partition = partition
+        self._pending: deque[RecordRun] = deque()
+
+    def take(self, count: int) -> Taken | None:
+        return self._inner.take(count)
+
+    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
+        return self._inner.take_more(count, hold)
+
+    def add(self, run: RecordRun) -> None:
+        self._pending.append(run)
+        self._partition.commit.changed = True
+
+    def start_before(self, next_offset: int) -> None:
+        while self._pending and self._pending[0].messages[0].offset() < next_offset:
+            super().add(self._pending.popleft())
+
+    def waiting(self) -> Iterator[tuple[int, Any]]:
+        yield from super().waiting()
+        for run in self._pending:
+            yield from zip(run.seqs, run.messages, strict=True)
+
+    def clear(self) -> None:
+        super().clear()
+        self._pending.clear()
+
+
+class AtMostOnce(DeliveryGuarantee):
+    """Commits what has been delivered, and lets it start then."""
+
+    def begin(self, partition: Partition) -> None:
+        partition.ordering = StartsWhenCommitted(partition.ordering, partition)
+
+    def commits(self, now: float) -> list[Commit]:
+        due = [
+            each
+            for each in self._partitions.values()
+            if each.is_assigned and each.commit.changed and not each.commit.in_flight
+        ]
+        return self._commits(due, now, clean=False)
+
+    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
+        return partition.window.offsets.next_offset, iter(())
+
+    def acked(self, partition: Partition, commit: Commit) -> None:
+        assert isinstance(partition.ordering, StartsWhenCommitted)
+        partition.ordering.start_before(commit.next_offset)
+        self._wake(partition)
+
+
+# ---- outputs and offsets in one transaction
+
+
+class OneTransaction(AtLeastOnce):
+    """Commits all partitions together, since one transaction holds the outputs of all."""
+
+    def commits(self, now: float) -> list[Commit]:
+        partitions = self._partitions.values()
+        if any(each.commit.in_flight or not each.is_assigned for each in partitions):
+            return []
+        return self._commits([each for each in partitions if each.commit.changed], now, clean=False)
+
+    def last(self, released: Sequence[Partition], now: float) -> list[Commit]:
+        others = [each for each in self._partitions.values() if each not in released]
+        return super().last(released, now) + self._commits(others, now, clean=False)
+
+
+# ---- what the broker keeps, and the outlets that write to it
+
+
+def output_of(sent: FailedRecord | Production) -> list[Place]:
+    if isinstance(sent, FailedRecord):
+        return [(sent.partition.name, sent.message.offset())]
+    return [(sent.partition.name, message.offset()) for message in sent.messages]
+
+
+@define
+class Log:
+    """What survives a crash: committed offsets, and the outputs that readers see."""
+
+    committed: dict[TopicPartition, Commit] = field(factory=dict)
+    visible: list[Place] = field(factory=list)
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        self.committed.update({each.name: each for each in commits})
+
+
+class SteppedOutlet(Protocol):
+    """An outlet whose broker answers when the test says so."""
+
+    def send(self, decisions: Decisions) -> None: ...
+    def answer(self, *, refuse: bool = False) -> None: ...
+    def commit_now(self, commits: Sequence[Commit]) -> None: ...
+    def crash(self) -> None: ...
+
+
+class Apart:
+    """Copies and results are written as they come, offsets by themselves."""
+
+    def __init__(self, driven: Guaranteed):
+        self._driven = driven
+        self._outputs: list[FailedRecord | Production] = []
+        self._commits: list[Commit] = []
+
+    def send(self, decisions: Decisions) -> None:
+        self._outputs += [*decisions.publish, *decisions.produce]
+        self._commits += decisions.commit
+
+    def answer(self, *, refuse: bool = False) -> None:
+        outputs, self._outputs = self._outputs, []
+        for each in outputs:
+            self._driven.log.visible += output_of(each)
+            self._driven.acked(each)
+        commits, self._commits = self._commits, []
+        if not refuse:
+            self._driven.log.commit(commits)
+        error = CommitFailedError("no answer") if refuse else None
+        results = dict.fromkeys((each.name for each in commits), error)
+        self._driven.engine.on_committed(results, self._driven.now)
+
+    def commit_now(self, commits: Sequence[Commit]) -> None:
+        self._driven.log.commit(commits)
+
+    def crash(self) -> None:
+        self._outputs, self._commits = [], []
+
+
+class Together:
+    """A transaction holds outputs, and the offsets of exactly the records they belong to."""
+
+    def __init__(self, driven: Guaranteed):
+        self._driven = driven
+        self._open: list[Place] = []
+        self._ending: tuple[list[Place], Sequence[Commit]] | None = None
+        """Outputs and offsets of the transaction that is being committed."""
+
+    def send(self, decisions: Decisions) -> None:
+        if decisions.commit:
+            # It does not cover the outputs of the same tick: they are in the next transaction.
+            assert self._ending is None
+            self._ending, self._open = (self._open, decisions.commit), []
+        outputs: list[FailedRecord | Production] = [*decisions.publish, *decisions.produce]
+        for each in outputs:
+            self._open += output_of(each)
+            self._driven.acked(each)
+
+    def answer(self, *, refuse: bool = False) -> None:
+        if self._ending is None:
+            return
+        if refuse:
+            self._driven.rewind()
+            return
+        (outputs, commits), self._ending = self._ending, None
+        self._driven.log.visible += outputs
+        self._driven.log.commit(commits)
+        results = {each.name: None for each in commits}
+        self._driven.engine.on_committed(results, self._driven.now)
+
+    def commit_now(self, commits: Sequence[Commit]) -> None:
+        assert self._ending is None
+        self._ending, self._open = (self._open, commits), []
+        self.answer()
+
+    def crash(self) -> None:
+        self._open, self._ending = [], None
+
+
+# ---- the run
+
+
+class Guaranteed(ProducingDriven):
+    """An Engine with a guarantee, the log that it reads, and what survives a crash."""
+
+    def __init__(self, guarantee: MakeGuarantee, outlet: type[Apart | Together], **rules: Any):
+        self._guarantee = guarantee
+        self.log = Log({name: Commit(name, 0, "") for name in NAMES})
+        self.outlet: SteppedOutlet = outlet(self)
+        self.calls: Counter[Place] = Counter()
+        self.delivered = dict.fromkeys(NAMES, 0)
+        super().__init__(names=NAMES, **rules)
+
+    def make(  # type: ignore[override] # the guarantee is this object's
+        self, rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS
+    ) -> Engine:
+        class GuaranteedEngine(Engine):
+            guarantee_type = staticmethod(self._guarantee)
+
+        return GuaranteedEngine(rules, lambda: 0.0, retry_levels, COPIES.copy)
+
+    def read(self, name: TopicPartition, count: int = 1) -> None:
+        first = self.delivered[name]
+        self.delivered[name] = min(RECORDS, first + count)
+        found = [Note(at, KEYS[at % len(KEYS)]) for at in range(first, self.delivered[name])]
+        if found:
+            self.deliver(*found, name=name)
+
+    def step(self, seconds: float = 0.01) -> None:
+        self.outlet.send(self.tick(seconds))
+
+    def acked(self, sent: FailedRecord | Production) -> None:
+        if isinstance(sent, FailedRecord):
+            self.engine.on_published(sent, None, self.now)
+            return
+        for index in sent.to_send:
+            self.engine.on_produced(sent, index, None, self.now)
+
+    def run_slice(self, number: int, *, fails: bool = False) -> None:
+        """Let a slot call the records of a slice: all of them fail, or each returns a result."""
+        if not self.out:
+            return
+        slice_ = self.out[number % len(self.out)]
+        name = slice_.partition.name
+        offsets = [message.offset() for message in slice_.messages]
+        if fails:
+            self.fail(slice_, *offsets)
+        else:
+            self.produce(slice_, {each: [invoice(each)] for each in offsets})
+        held = set() if fails else {offsets[index] for index in slice_.results().held}
+        self.calls.update((name, each) for each in offsets if each not in held)
+
+    def begin_call(self, number: int) -> None:
+        """Let a slot begin a call that it does not finish before the crash."""
+        if self.out:
+            slice_ = self.out[number % len(self.out)]
+            name = slice_.partition.name
+            self.calls.update((name, message.offset()) for message in self.claim(slice_, 1))
+
+    def rewind(self, names: Sequence[TopicPartition] = NAMES) -> None:
+        """Lose partitions and read them again from what is committed."""
+        self.outlet.crash()
+        self.engine.on_lost(names, self.now)
+        for slice_ in list(self.out):
+            self.finish(slice_)  # too late: it changes nothing
+        self.begin_again(names)
+
+    def begin_again(self, names: Sequence[TopicPartition]) -> None:
+        for name in names:
+            commit = self.log.committed[name]
+            finished = tuple(note_of(commit).finished) if commit.metadata else ()
+            committed = commit.next_offset, commit.metadata
+            self.engine.on_assigned(
+                [Assigned(name, commit.next_offset, finished, committed=committed)], self.now
+            )
+            self.delivered[name] = commit.next_offset
+
+    def settle(self) -> None:
+        for _ in range(200):
+            for name in NAMES:
+                self.read(name, RECORDS)
+            self.step(0.1)
+            while self.out:
+                self.run_slice(0)
+            self.outlet.answer()
+            is_all = all(each.next_offset == RECORDS for each in self.log.committed.values())
+            if is_all and not self.engine.unfinished():
+                return
+        raise AssertionError(self.log.committed)
+
+
+STEPS = st.lists(
+    st.sampled_from(["read", "read", "step", "step", "call", "fail", "answer", "refuse", "crash"]),
+    max_size=60,
+)
+
+
+def follow(driven: Guaranteed, steps: Sequence[str]) -> Guaranteed:
+    for number, step in enumerate(steps):
+        match step:
+            case "read":
+                driven.read(NAMES[number % 2], 1 + number % 3)
+            case "step":
+                driven.step()
+            case "call" | "fail":
+                driven.run_slice(number, fails=step == "fail")
+            case "answer" | "refuse":
+                driven.outlet.answer(refuse=step == "refuse")
+            case _:
+                driven.begin_call(number)
+                driven.rewind()
+    driven.settle()
+    return driven
+
+
+def at_least_once() -> Guaranteed:
+    return Guaranteed(AtLeastOnce, Apart, ordering="key", retry=spent_after(1))
+
+
+def at_most_once() -> Guaranteed:
+    retry = spent_after(1, when_spent="drop")
+    return Guaranteed(AtMostOnce, Apart, ordering="key", retry=retry)
+
+
+def exactly_once() -> Guaranteed:
+    return Guaranteed(OneTransaction, Together, ordering="key", retry=spent_after(1))
+
+
+ALL = {(name, offset) for name in NAMES for offset in range(RECORDS)}
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_at_least_once_loses_nothing(steps: Sequence[str]) -> None:
+    assert set(follow(at_least_once(), steps).log.visible) == ALL
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_at_most_once_calls_nothing_twice(steps: Sequence[str]) -> None:
+    driven = follow(at_most_once(), steps)
+    assert max(driven.calls.values(), default=1) == 1
+    crashes = steps.count("crash")
+    assert crashes or driven.calls.keys() == ALL
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_one_transaction_shows_each_output_once_and_in_order(steps: Sequence[str]) -> None:
+    driven = follow(exactly_once(), steps)
+    assert Counter(driven.log.visible) == Counter(ALL)
+    for name in NAMES:
+        for key in range(len(KEYS)):
+            lane = [at for where, at in driven.log.visible if where == name and at % 3 == key]
+            assert lane == sorted(lane)
+
+
+def test_a_record_starts_when_the_commit_that_counts_it_is_acked() -> None:
+    driven = at_most_once()
+    driven.read(ORDERS, 4)
+    driven.step()
+    assert (driven.running_offsets, driven.committable) == ([], 0)
+    driven.outlet.answer(refuse=True)
+    driven.step()
+    assert driven.running_offsets == []
+    driven.outlet.answer()
+    driven.step()
+    assert driven.log.committed[ORDERS].next_offset == 4
+    assert driven.running_offsets == [0, 1, 2]  # the fourth has the key of the first
+
+
+def test_a_lane_is_free_when_its_output_is_in_the_open_transaction() -> None:
+    driven = exactly_once()
+    driven.read(ORDERS, 4)  # the first and the last have the same key
+    driven.step()
+    while driven.out:
+        driven.run_slice(0)
+    driven.step()
+    driven.step()
+    assert driven.running_offsets == [3]
+    assert (driven.log.visible, driven.log.committed[ORDERS].next_offset) == ([], 0)
+    driven.outlet.answer()
+    assert [at for _, at in driven.log.visible] == [0, 1, 2]
+    assert note_of(driven.log.committed[ORDERS]).finished == (range(3),)
+
+
+def test_the_last_commit_of_a_partition_ends_the_transaction_for_all() -> None:
+    driven = exactly_once()
+    for name in NAMES:
+        driven.read(name, 3)
+    driven.step()
+    while driven.out:
+        driven.run_slice(0)
+    driven.step()
+    driven.outlet.answer()
+    driven.engine.on_revoking([OTHERS], driven.now)
+    commits, outlived = driven.engine.on_revoked([OTHERS], driven.now)
+    driven.outlet.commit_now(commits)
+    assert outlived == []
+    assert {each: at.next_offset for each, at in driven.log.committed.items()} == {
+        ORDERS: 3,
+        OTHERS: 3,
+    }
+    assert len(driven.log.visible) == 6
+
+
+@pytest.mark.parametrize("make", [at_least_once, at_most_once, exactly_once])
+def test_every_guarantee_commits_all_that_it_has_read(make: Any) -> None:
+    driven: Guaranteed = make()
+    driven.settle()
+    assert driven.calls == Counter(ALL)

@@ -1,0 +1,1 @@
+"""Commits: when a partition is committed, what the commit says, and where reading begins."""

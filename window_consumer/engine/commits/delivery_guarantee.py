@@ -1,0 +1,136 @@
+"""The delivery guarantee: when records may start, and which of them the next commit covers.
+
+This is the engine's half. Where copies and results go, and when their answers free lanes and finish
+records, is the matter of the other half, ``runtime/outlet``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.commits.commit_metadata import MAX_BYTES
+from window_consumer.engine.partition_state import HoldReason
+from window_consumer.model.protocols import Commit, CommitResults
+from window_consumer.model.record import TopicPartition
+
+if TYPE_CHECKING:
+    from window_consumer.engine.counters import Counters
+    from window_consumer.engine.observer import Observer
+    from window_consumer.engine.partition import Partition
+
+_SMALLEST_METADATA = 32
+"""The smallest metadata limit. Offset and suspect must fit: a suspect waits for the ack of its
+commit."""
+
+
+class DeliveryGuarantee(ABC):
+    """Decides about the starts and commits of one worker. Owner: poll thread.
+
+    The methods that are not abstract are the same for most guarantees.
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        counters: Counters,
+        wake: Callable[[Partition], None],
+    ):
+        self._partitions = partitions
+        """The assigned partitions, those that are being revoked included."""
+        self._counters = counters
+        self._wake = wake
+        """Called when records of a partition may start that could not before."""
+        self._metadata_bytes = MAX_BYTES
+        self.observer: Observer | None = None
+
+    def begin(self, partition: Partition) -> None:  # noqa: B027 - most let records start at once
+        """Take a new partition before its first record arrives.
+
+        A guarantee that delays starts puts an ordering around the partition's own.
+        """
+
+    @abstractmethod
+    def commits(self, now: float) -> list[Commit]:
+        """Return what is committed in this tick; asked every few milliseconds."""
+
+    @abstractmethod
+    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
+        """Return the next offset to commit, and the ranges at or beyond it that are finished."""
+
+    def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        """Take one snapshot of offset and ranges; None if the broker already has it.
+
+        ``clean`` says that the partition is released and nothing of it is in progress.
+        """
+        next_offset, finished = self.progress(partition)
+        commit = partition.commit.make(
+            next_offset, finished, now, self._metadata_bytes, clean=clean
+        )
+        partition.set_hold(HoldReason.METADATA_FULL, held=partition.commit.tight)
+        if commit is not None and self.observer is not None:
+            self.observer.committing(partition, commit, now)
+        return commit
+
+    def last(self, released: Sequence[Partition], now: float) -> list[Commit]:
+        """Return the final commits when these partitions are about to be released."""
+        return self._commits(released, now, clean=True)
+
+    def _commits(self, partitions: Iterable[Partition], now: float, *, clean: bool) -> list[Commit]:
+        commits = (self.commit(each, now, clean=clean) for each in partitions)
+        return [each for each in commits if each is not None]
+
+    def answered(self, results: CommitResults, now: float) -> None:
+        """Process the results of commits; a refused commit is recreated when it is next due."""
+        for name, error in results.items():
+            partition = self._partitions.get(name)
+            if partition is None or not partition.commit.in_flight:
+                continue
+            if error is None:
+                self._counters.commits += 1
+                self._counters.commits_s += max(0.0, now - partition.commit.sent_at)
+                self.acked(partition, partition.commit.acked())
+                continue
+            if error.metadata_too_large:
+                # Several commits refused together say the same: the limit is halved once.
+                less = max(_SMALLEST_METADATA, partition.commit.bytes_in_flight // 2)
+                self._metadata_bytes = min(self._metadata_bytes, less)
+            partition.commit.refused()
+            self._counters.commit_failures += 1
+
+    def acked(self, partition: Partition, commit: Commit) -> None:  # noqa: B027 - most ignore it
+        """Process the broker's ack of a commit."""
+
+
+class AtLeastOnce(DeliveryGuarantee):
+    """Records start at once, and are committed periodically once they are finished."""
+
+    def commits(self, now: float) -> list[Commit]:
+        """Commit each partition that has changed, every ``commit_interval``."""
+        due = [
+            each for each in self._partitions.values() if each.is_assigned and each.commit.due(now)
+        ]
+        return self._commits(due, now, clean=False)
+
+    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
+        """Return what has its final outcome.
+
+        The client's position counts only if the window is empty and everything up to it was taken
+        in: transaction markers may follow the last record.
+        """
+        next_offset = partition.window.next_offset
+        if partition.idle and not partition.window.cells:
+            next_offset = max(next_offset, partition.end_of_taken)
+        finished = (
+            each if each.start >= next_offset else range(next_offset, each.stop)
+            for each in partition.finished_ranges()
+            if each.stop > next_offset
+        )
+        return next_offset, finished
+
+
+MakeGuarantee = Callable[
+    [Mapping[TopicPartition, "Partition"], "Counters", Callable[["Partition"], None]],
+    DeliveryGuarantee,
+]
