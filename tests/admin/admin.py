@@ -53,11 +53,11 @@ class MadeUpBoard:
         return at.worker == "charge"
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
-        self.asked.append(f"{at.worker} breaker {'release' if release else 'hold'}")
+        self.asked.append(f"{at.worker} breaker: {'release' if release else 'hold'}")
         return self.answer if at.worker == "charge" else BreakerAnswer.NO_SUCH_WORKER
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
-        self.asked.append(f"{wanted} {at.worker} {at.partition}@{at.offset}")
+        self.asked.append(f"{wanted}: {at.worker} {at.partition}@{at.offset}")
         return self.verdict
 
     def take_samples(self) -> None:

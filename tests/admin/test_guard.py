@@ -161,7 +161,7 @@ def test_who_decides_about_the_breaker_is_answered_and_written_down(
     assert (answered.status, answered.json.get("result")) == (status, result)
     assert ("error" in answered.json) == (status != 200)
     worker, _, wanted = path.split("/")
-    assert board.asked == [f"{worker} breaker {wanted}"]
+    assert board.asked == [f"{worker} breaker: {wanted}"]
     fields = fields_of(caplog, LogEvent.ADMIN_BREAKER_DECIDED)
     assert (fields["worker"], fields["client"]) == (worker, "127.0.0.1")
     assert (fields["wanted"], fields["result"]) == (wanted, result)
@@ -295,7 +295,7 @@ def test_what_became_of_a_record_is_told_by_status_and_in_words(
     assert (answer.status, other.status) == (status, status)
     assert answer.json.get("verdict") == verdict
     assert ("error" in answer.json) is (status != 200)
-    assert board.asked == ["skip charge orders[0]@7", "dead-letter charge orders[0]@7"]
+    assert board.asked == ["skip: charge orders[0]@7", "dead-letter: charge orders[0]@7"]
 
 
 def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(

@@ -138,10 +138,10 @@ def test_bad_records_that_fill_all_windows_are_released_in_two_steps(look: Look)
         " --hold if"
     )
     page.get_by_role("button", name="Release held records").click()
-    assert "charge breaker release" not in looking.board.asked
+    assert "charge breaker: release" not in looking.board.asked
     page.get_by_role("button", name="Really release?").click()
     expect(page.locator("#news")).to_contain_text("charge: records that failed leave")
-    assert "charge breaker release" in looking.board.asked
+    assert "charge breaker: release" in looking.board.asked
 
 
 @in_two_steps
@@ -320,7 +320,7 @@ def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> Non
     alert = page.locator("#details").get_by_role("alert")
     expect(alert).to_contain_text("Offset 7: its call is running")
     asked = [each for each in board.asked if "@7" in each]
-    assert asked == ["skip charge orders[0]@7", "dead-letter charge orders[0]@7"]
+    assert asked == ["skip: charge orders[0]@7", "dead-letter: charge orders[0]@7"]
     looking.complaints.clear()  # Chromium's, of the answer 409
 
 

@@ -65,7 +65,7 @@ def failing(record: Record) -> None:
     if record.value == b"skip":
         raise Skip("not wanted")
     if record.value == b"bad":
-        raise ValueError(f"no such order {record.offset}")
+        raise ValueError(f"unknown order {record.offset}")
     if record.value == b"twice" and record.attempt < 3:
         raise ConnectionError("later")
 

@@ -134,7 +134,7 @@ def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Plac
     assert [(row.outcome, row.reason, row.attempts) for row in failed] == [
         ("dead_lettered", "RETRIES_EXHAUSTED", 2)
     ] * 3
-    assert all(row.error == f"ValueError: no such order {row.offset}" for row in failed)
+    assert all(row.error == f"ValueError: unknown order {row.offset}" for row in failed)
     assert (unreadable.outcome, unreadable.reason) == ("dead_lettered", "DECODE")
     assert len(place.rows(spark)) == 61
 

@@ -64,7 +64,7 @@ def test_a_task_whose_last_200_records_fail_ends_with_an_error_that_names_them(
         outcomes(plan_of(tmp_path, attempts=attempts), good_then_bad(1000, 200))
     text, without_error = str(ended.value), ended.value.without_error
     assert "--at-end leave" in text
-    assert "ValueError: no such order 1" in text
+    assert "ValueError: unknown order 1" in text
     assert "ValueError" not in without_error
     for each in (text, without_error):
         assert "orders[0]@" in each

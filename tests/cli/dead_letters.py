@@ -19,7 +19,7 @@ app = App("shop", version="7")
 @app.handler("orders")
 def charge(order: Record) -> None:
     if order.json()["amount"] <= 0:
-        raise ValueError(f"nothing to charge for {order.key!r}")
+        raise ValueError(f"no amount: {order.key!r}")
     print(f"charged {order.offset}", flush=True)
 """
 
@@ -51,7 +51,7 @@ def headers_of(offset: int, **changed: str | None) -> Headers:
         "wc-attempts": "3",
         "wc-first-failure": failed_at,
         "wc-last-failure": failed_at,
-        "wc-error-message": "nothing to charge",
+        "wc-error-message": "no amount",
         "wc-error-stack": "ValueError:\n  in charge\n",
         **{f"wc-{name.replace('_', '-')}": value for name, value in changed.items()},
     }

@@ -23,7 +23,7 @@ app = App("shop")
 
 @app.handler("orders", group="shop", retry={"attempts": 1, "when_spent": "stop"})
 def charge(order: Record) -> None:
-    text = f"charged {order.text()} in {os.environ['WINDOW_CONSUMER_PROCESS']}\\n"
+    text = f"charged {order.text()}: {os.environ['WINDOW_CONSUMER_PROCESS']}\\n"
     os.write(1, text.encode())  # in one piece: others write to the same pipe
     if order.text() == "broken":
         raise ValueError
@@ -50,8 +50,8 @@ def test_copies_share_the_work_are_replaced_and_drained_together(
         command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, process=process, partitions=2)
     for partition in range(4):
         embedded.produce("orders", b"one", partition=partition)
-    command.wait_for("charged one in 1\n", times=2)
-    command.wait_for("charged one in 2\n", times=2)
+    command.wait_for("charged one: 1\n", times=2)
+    command.wait_for("charged one: 2\n", times=2)
     os.kill(pids_of(command)[0], signal.SIGKILL)
     command.wait_for_event(LogEvent.REPLICA_CRASHED, replica=1, exit_code=-signal.SIGKILL)
     command.wait_for_event(LogEvent.REPLICA_STARTED, replica=1, times=2)

@@ -30,7 +30,7 @@ def test_what_a_worker_gives_up_is_counted_shown_and_becomes_a_test(
 
     shown = commands.run("dlq", "show", kind["latest"], "--json").json
     assert (shown["id"], shown["fingerprint"]) == ("orders/0/1", fingerprint)
-    assert shown["error_message"] == "nothing to charge for b'c9'"
+    assert shown["error_message"] == "no amount: b'c9'"
     assert "in charge" in shown["error_stack"]
     assert shown["value"]["json"] == {"amount": 0}
 

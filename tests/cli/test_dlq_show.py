@@ -33,7 +33,7 @@ def test_all_that_a_dead_letter_tells_is_shown(shop: Commands, embedded: Embedde
     assert fields["record"].split()[::2] == ["orders/0/17,", "2023-11-14T22:13:20.000Z"]
     assert fields["reason"].startswith("RETRIES_EXHAUSTED, ")
     assert fields["reason"].endswith(" 3")
-    assert fields["error"] == "ValueError: nothing to charge"
+    assert fields["error"] == "ValueError: no amount"
     assert "  tenant: eu" in lines
     assert "  raw: 0xff00" in lines
     assert "  none: null" in lines
@@ -227,7 +227,7 @@ def test_a_dead_letter_becomes_a_test_that_fails_until_the_handler_is_mended(
     assert (ended.code, ended.said) == (0, "")
     failed = run_pytest(shop)
     assert failed.returncode == 1
-    assert "nothing to charge for b'c1'" in failed.stdout
+    assert "no amount: b'c1'" in failed.stdout
     check = (
         f"    assert order.value == {value!r}\n    assert order.headers == {own!r}\n"
         "    assert (order.topic, order.partition, order.offset) == ('orders', 0, 17)\n"

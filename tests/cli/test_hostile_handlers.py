@@ -55,7 +55,7 @@ def raise_(error):
 ACTS = {
     "BaseException": lambda: raise_(BaseException("odd")),
     "sys.exit": lambda: sys.exit(3),
-    "sys.exit with a text": lambda: sys.exit("good bye"),
+    "sys.exit(text)": lambda: sys.exit("good bye"),
     "KeyboardInterrupt": lambda: raise_(KeyboardInterrupt()),
     "TimeoutError": lambda: raise_(TimeoutError("slow")),
     "StopIteration": lambda: raise_(StopIteration("spent")),
@@ -86,7 +86,7 @@ def charge(order: Record) -> None:
 LEAVES: dict[str, tuple[str, int, str]] = {
     "BaseException": ("BaseException", 2, "odd"),
     "sys.exit": ("SystemExit", 2, "3"),
-    "sys.exit with a text": ("SystemExit", 2, "good bye"),
+    "sys.exit(text)": ("SystemExit", 2, "good bye"),
     "KeyboardInterrupt": ("KeyboardInterrupt", 2, ""),
     "TimeoutError": ("TimeoutError", 2, "slow"),
     "StopIteration": ("StopIteration", 2, "spent"),
@@ -212,7 +212,7 @@ def test_secrets_are_nowhere(outcome: Outcome, secret: str) -> None:
 
 def test_failures_of_one_kind_at_one_place_have_one_fingerprint(outcome: Outcome) -> None:
     found = {act: outcome.header(act, names.ERROR_FINGERPRINT) for act in LEAVES}
-    assert found["sys.exit"] == found["sys.exit with a text"]
+    assert found["sys.exit"] == found["sys.exit(text)"]
     classes = {error_class for error_class, _, _ in LEAVES.values()}
     assert len(set(found.values())) == len(classes)
 

@@ -35,7 +35,7 @@ class Maven:
             'for each in "$@"; do\n'
             'case "$each" in -DoutputDirectory=*) to="${each#*=}";; esac\n'
             "done\n"
-            f'test -e "{directory}/fails" && {{ echo "no route to the repository"; exit 1; }}\n'
+            f'test -e "{directory}/fails" && {{ echo "no route"; exit 1; }}\n'
             f'mkdir -p "$to" && cp "{self.brings}"/* "$to"\n'
         )
         self.program.chmod(0o755)
@@ -92,7 +92,7 @@ def test_other_bytes_than_the_lock_names_are_not_taken_over(maven: Maven, tmp_pa
 
 def test_what_maven_says_is_passed_on(maven: Maven, tmp_path: Path) -> None:
     (tmp_path / "fails").touch()
-    with pytest.raises(JarsNotFetchedError, match="no route to the repository"):
+    with pytest.raises(JarsNotFetchedError, match="no route"):
         jars.fetch(tmp_path / "jars", LOCKED)
     assert maven.times == 1
 

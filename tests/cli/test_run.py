@@ -27,7 +27,7 @@ def charge(order: Record) -> None:
     log.warning("charging %s", order.text())
     if order.text() == "poison":
         raise ValueError("no card")
-    if order.text() == "second try" and order.attempt == 1:
+    if order.text() == "again" and order.attempt == 1:
         raise ValueError("not yet")
 
 
@@ -131,9 +131,9 @@ def test_an_embedded_broker_needs_nothing_else(commands: Commands) -> None:
 def test_json_lines_name_the_record_that_a_handler_logs_about(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    embedded.produce("orders", b"second try", partition=1)
+    embedded.produce("orders", b"again", partition=1)
     running = shop.start("run", "shop:app", "--log-format", "json")
-    running.wait_for("charging second try", times=2)
+    running.wait_for("charging again", times=2)
     running.wait_for("shipping parcel 1")
     running.stop()
     said = lines(running)
@@ -141,7 +141,7 @@ def test_json_lines_name_the_record_that_a_handler_logs_about(
     places = [
         (line["topic"], line["partition"], line["offset"], line["attempt"])
         for line in said
-        if line["message"] == "charging second try"
+        if line["message"] == "charging again"
     ]
     assert places == [("orders", 1, 0, 1), ("orders", 1, 0, 2)]
     (failure,) = (line for line in said if line.get("event") == LogEvent.CALL_FAILED)

@@ -36,7 +36,7 @@ def resources():
 @app.handler("orders", group="shop", ordering="key")
 def charge(order: Record) -> None:
     if order.value is not None and order.json()["amount"] == 0:
-        print("called with", order.state)
+        print("called:", order.state)
         raise Fatal("nothing to charge")
 
 
@@ -88,14 +88,14 @@ def test_handlers_are_called_with_the_values_of_a_file(shop: Commands) -> None:
     assert ended.code == 0, ended.said
     lines = ended.out.splitlines()
     assert (lines[0], lines[-1]) == ("opened", "closed")
-    assert "called with the pool" in lines
+    assert "called: the pool" in lines
 
 
 def test_an_interrupt_tells_what_was_found_so_far(shop: Commands) -> None:
     (shop.directory / "values.txt").write_text('{"amount": 0}\n')
     options = ["--seeds", "1000000", "--call-handlers", "--values", "values.txt"]
     running = shop.start("simulate", "shop:app", *options)
-    running.wait_for("called with")
+    running.wait_for("called:")
     running.signal(signal.SIGINT)
     ended = running.wait()
     assert ended.code == 130
@@ -270,11 +270,11 @@ def test_batch_handlers_are_simulated_and_called_with_lists(commands: Commands) 
         "app = App('shop')\n"
         "@app.batch_handler('clicks', group='shop', max_records=5, min_records=2)\n"
         "def store(records):\n"
-        "    print('called with', type(records).__name__)\n"
+        "    print('called:', type(records).__name__)\n"
         "    raise PartialFailure(failed=records[1:])\n"
     )
     commands.configure("kafka: {bootstrap.servers: nowhere}\nworkers: {store: {}}\n")
     ended = commands.run("simulate", "shop:app", "--seeds", "5", "--call-handlers")
     assert ended.code == 0, ended.said
-    assert "called with list" in ended.out
+    assert "called: list" in ended.out
     assert kept(ended.out) == {"store": 5}

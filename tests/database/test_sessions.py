@@ -146,7 +146,7 @@ def test_helpers_use_the_scoped_session_of_the_call_which_is_gone_after_it(shop:
     sessions: list[Session] = []
 
     def helper(value: str) -> None:
-        scoped.execute(sa.insert(shop.orders).values(value=f"{value} by a helper"))
+        scoped.execute(sa.insert(shop.orders).values(value=f"{value}, helped"))
         shop.outbox.add(scoped, "placed", b"k")
 
     def behave(order: Record) -> None:
@@ -162,7 +162,7 @@ def test_helpers_use_the_scoped_session_of_the_call_which_is_gone_after_it(shop:
         until(lambda: running.counters["place"].finished == 3)
         assert running.counters["place"].dead_lettered == 1
     assert len(set(map(id, sessions))) == len(sessions)
-    assert shop.placed == ["a", "a by a helper", "b", "b by a helper"]
+    assert shop.placed == ["a", "a, helped", "b", "b, helped"]
     assert len(shop.rows(shop.outbox.table)) == 2
     assert shop.engine.pool.checkedout() == 0  # type: ignore[attr-defined] # a QueuePool
 

@@ -268,10 +268,10 @@ def test_in_a_transaction_a_copy_that_is_too_large_ends_the_run_and_is_named(sho
     limited = NewTopic(shop.entry, 2, 1, config={"max.message.bytes": "50000"})
     topics.make(shop.admin, limited)
     shop.fail(20, value=b"x" * 1_000)
-    shop.fail(1, ("wc-id", b"the large one"), value=b"x" * 100_000)
+    shop.fail(1, ("wc-id", b"large"), value=b"x" * 100_000)
     ended = shop.run("--transactional")
     assert ended.code == 1
-    assert re.search(rf"\bthe large one: .*{re.escape(shop.entry)}", ended.err)
+    assert re.search(rf"\blarge: .*{re.escape(shop.entry)}", ended.err)
     assert "max.message.bytes" in ended.err
     assert "--transactional" in ended.err
     assert shop.read(shop.entry) == shop.read(shop.state) == []

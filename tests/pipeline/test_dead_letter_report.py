@@ -181,7 +181,7 @@ def test_examples_are_the_latest_and_the_first(spark: SparkSession) -> None:
     (cause,) = report(spark, *letters).causes
     ages = [(NOW_MS - (each.failed_ms or 0)) // HOUR_MS for each in cause.examples]
     assert ages == [1, 2, 10]
-    assert cause.error_message == "nothing to charge"
+    assert cause.error_message == "no amount"
 
 
 def test_examples_are_the_same_where_only_the_ends_are_read(spark: SparkSession) -> None:

@@ -197,7 +197,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
     has_rows: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     def fail(*_: object) -> Any:
-        raise RunError("no such column")
+        raise RunError("unknown column")
 
     plan, count = pipeline.plan(), 0
     if has_rows:
@@ -207,7 +207,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
     pipeline.write(batch(2), batch(3))
     ids = {pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)}
     how = jobs.JobOptions(origin=JobSource(topics=ids), restart=has_rows)
-    with pytest.raises(RunError, match="no such column"):
+    with pytest.raises(RunError, match="unknown column"):
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(4))
@@ -343,11 +343,11 @@ def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -
 
 def test_a_batch_that_fails_ends_the_job_with_its_own_error(pipeline: Pipeline) -> None:
     def rows(*_: object) -> Any:
-        raise RunError("no such column")
+        raise RunError("unknown column")
 
     plan = pipeline.plan()
     pipeline.write(batch(1))
-    with pytest.raises(RunError, match=r"^no such column$"):
+    with pytest.raises(RunError, match=r"^unknown column$"):
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=rows)).wait()
     assert counted(plan)["rows"] == 0
     pipeline.run(plan)

@@ -59,7 +59,7 @@ class Equip:
 
 @contextlib.contextmanager
 def _lifespan(trouble: str) -> Iterator[str]:
-    if trouble == "exit in lifespan":
+    if trouble == "exit late":
         os._exit(8)
     what, _, path = trouble.partition(" ")
     if what == "once" and not Path(path).exists():

@@ -275,7 +275,7 @@ def test_the_start_fails_with_the_first_child_that_does_not_become_ready(
     if message is not None:
         it.table.on_message(0, message, it.now)
     assert (it.table.not_begun, it.table.failure) == (1, None)
-    assert it.exit(0, "ended with exit code 7") == []
+    assert it.exit(0, "code 7") == []
     assert type(it.table.failure) is kind
     assert it.use(2) == []
     it.table.stop()
@@ -351,7 +351,7 @@ def test_a_child_that_is_needed_again_while_it_leaves_is_replaced_at_once(play: 
     it.submit(0)
     it.submit(1)
     assert it.offsets(1) == []
-    assert it.exit(1, "ended with exit code 0") == [StartChild(1, 0.0)]
+    assert it.exit(1, "code 0") == [StartChild(1, 0.0)]
 
 
 def test_a_stop_ends_all_children_after_their_work_and_starts_nothing(play: Any) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from tests.golden_texts import Golden
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -157,13 +158,13 @@ def test_a_failure_cancels_the_other_preparations_of_its_partition() -> None:
     assert [other.futures[name].cancelled() for name in NAMES] == [True, False]
 
 
-def test_what_takes_long_is_named_once(scene: Scene) -> None:
+def test_what_takes_long_is_named_once(scene: Scene, golden: Golden) -> None:
     scene.index.futures[NAMES[1]].set_result(None)
     scene.starts(SLOW_S + 1)
     scene.starts(SLOW_S + 2)
     ((event, text),) = scene.warnings
     assert event is LogEvent.PARTITION_POSTPONED
-    assert text == "orders[0]: cannot begin yet, waits for the index"
+    golden(text)
 
 
 def test_the_end_of_the_worker_cancels_everything(scene: Scene) -> None:

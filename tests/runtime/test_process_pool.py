@@ -519,7 +519,7 @@ def test_log_lines_of_children_are_the_parents(
             "the process wc-work-slot-0 ended with exit code 7 while it imported the application",
         ),
         (
-            "exit in lifespan",
+            "exit late",
             RunError,
             "ended with exit code 8 while it entered the application's lifespan",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import shutil
 import stat
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden_texts import Golden
 from tests.logged import events_in, lines_of
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
@@ -318,11 +320,11 @@ print([journal.write([row]) for _ in range(4)])
     assert sum(count.lost for count in topic.counts) + sum(written) <= 4
 
 
-def test_a_directory_that_cannot_be_written_to_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_to_is_refused_at_the_start(
+    tmp_path: Path, golden: Golden
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        UsageError, match=r"audit\.directory: cannot write to .*; choose a directory"
-    ):
+    with golden.raises(UsageError):
         JournalDirectory(tmp_path / "file", "0001")
 
 
@@ -367,15 +369,15 @@ def test_workers_start_on_a_full_disk_but_not_with_a_directory_that_is_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="Not a directory"):
+    with pytest.raises(UsageError, match=os.strerror(errno.ENOTDIR)):
         begun(AuditSettings(directory=tmp_path / "file" / "x", app="shop"), Topic)
 
     def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "mkdir", full)
     assert begun(AuditSettings(directory=tmp_path / "audit", app="shop"), Topic) is None
-    assert "No space left on device" in caplog.text  # the system's own words
+    assert os.strerror(errno.ENOSPC) in caplog.text
     assert events_in(caplog) == [LogEvent.AUDIT_DISABLED]
 
 

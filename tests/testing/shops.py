@@ -22,7 +22,7 @@ class Shop:
         said = order.json() if order.value is not None else "tombstone"
         self.seen.append(said)
         if self.down or said == "fail":
-            raise ConnectionError("database away")
+            raise ConnectionError("away")
         if said == "poison":
             raise Fatal("no such customer")
         if said == "later":

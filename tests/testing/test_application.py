@@ -118,7 +118,7 @@ def test_a_failed_record_waits_for_its_retry_and_tells_what_it_raised(shop: Shop
         assert result.error.__traceback__ is not None
         shown = repr(result)
         assert re.search(r"\bRETRYING .*\b1 call\b", shown)
-        assert "ConnectionError: database away at" in shown
+        assert "ConnectionError: away at" in shown
         assert "shops.py:" in shown
 
 
@@ -196,7 +196,7 @@ def test_what_never_settles_is_told(shop: Shop) -> None:
         assert (behind.outcome, beside.outcome) == (WAITING, DONE)
         with pytest.raises(AssertionError, match=r"\b2 records .*\b60s") as told:
             wc_app.run_until_settled("60s")
-        assert "database away" in str(told.value)
+        assert "away" in str(told.value)
 
 
 def test_an_outage_opens_the_breaker_and_what_waits_is_done_after_it(shop: Shop) -> None:
@@ -598,10 +598,10 @@ def test_verdicts_of_the_test_framework_pass_through_a_handler() -> None:
 
     @app.handler("orders", group="shop")
     def charge(_order: Record) -> None:
-        pytest.fail("never to be called")
+        pytest.fail("called")
 
     failed = pytest.fail.Exception
-    with TestApp(app, config(charge={})) as wc_app, pytest.raises(failed, match="never to be"):
+    with TestApp(app, config(charge={})) as wc_app, pytest.raises(failed, match="called"):
         wc_app.send("orders", 1)
     assert current_record() is None
 
