@@ -15,6 +15,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.dlq.feature:DlqFeature",
         "window_consumer.replay.feature:ReplayFeature",
         "window_consumer.parking.feature:ParkingFeature",
+        "window_consumer.delay.feature:DelayFeature",
         "window_consumer.topics.feature:TopicsFeature",
         "window_consumer.spark.feature:SparkFeature",
         "window_consumer.trace.feature:TraceFeature",

@@ -87,6 +87,7 @@ def check(
     problems = [
         problem
         for worker in config.workers.values()
+        if worker.own_topics is None  # else its section is checked
         for problem in _worker(worker, without_handlers=without_handlers)
     ]
     if not running and "workers" not in broken:

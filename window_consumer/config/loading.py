@@ -65,6 +65,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     without_handlers: bool = False,
     sections: Sequence[Section] = (),
     only_section: str | None = None,
+    only_built_in: bool = False,
     cores: Callable[[], int] = usable_cores,
 ) -> LoadedConfig:
     """Read a configuration file and merge it with decorators and ``--set``.
@@ -78,6 +79,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     ``without_handlers`` is for commands without an application: then keys that its decorators may
     give, topics and ``on_failure``, may be missing. ``sections`` are those of features;
     ``only_section`` is the name of one whose commands need nothing of workers: see ``_of_section``.
+    ``only_built_in`` leaves out the workers of the file: those that sections add are left.
 
     Raises ConfigError with all problems found, secrets masked.
     """
@@ -88,17 +90,21 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     tree = _with_overrides(tree, overrides, sections, problems)
     if only_section is not None:
         tree = _of_section(tree, only_section)
+    if only_built_in:
+        tree = tree.without(("workers",))
     interpolation = Interpolation(environ, path.parent)
     tree, not_filled_in = interpolation.apply(tree)
     tree = with_handler_defaults(tree, handler_defaults, problems)
     secrets = frozenset(interpolation.secrets | set(_secret_values(tree, sections))) - {""}
     config, not_structured = structure(tree, sections)
     config = _with_cores(config, tree, cores)
+    config = _with_built_in(config, sections, problems)
     problems += [*not_filled_in, *not_structured]
     without_handlers = without_handlers or only_section is not None
     problems += check(config, tree, problems, sections, without_handlers=without_handlers)
     alone = (each.works_alone(config.section(each.kind)) for each in sections)
-    if only_section is not None or (without_handlers and any(alone)):
+    adds_workers = any(each.workers and tree.get((each.name,)) for each in sections)
+    if only_section is not None or adds_workers or (without_handlers and any(alone)):
         problems = [problem for problem in problems if problem.path != ("workers",)]
     if problems:
         problems = explained(problems, tree, handler_defaults)
@@ -129,6 +135,19 @@ def _of_section(tree: Tree, only: str) -> Tree:
                 tree = tree.without(("workers", name, key))
         tree = Tree({"workers": {name: {"group": name}}}, {}).over(tree)  # every worker has one
     return tree
+
+
+def _with_built_in(config: Config, sections: Sequence[Section], problems: list[Problem]) -> Config:
+    """Add the workers of sections that are right by themselves."""
+    workers = dict(config.workers)
+    for section in sections:
+        added = section.workers(config.section(section.kind)) if section.workers else ()
+        for worker in added:
+            if worker.name in workers:
+                message = f"is the name of the worker of {section.name}: choose another one"
+                problems.append(Problem(("workers", worker.name), message))
+            workers[worker.name] = worker
+    return evolve(config, workers=workers)
 
 
 def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:

@@ -47,6 +47,8 @@ class Section:
     """
     works_alone: Callable[[Any], bool] = lambda _section: False
     """Returns whether its commands have something to do although there is no worker."""
+    workers: Callable[[Any], Iterable[Any]] | None = None
+    """Returns the ``WorkerConfig`` of each worker that it adds to those of the file."""
 
 
 def about(

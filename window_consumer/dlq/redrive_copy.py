@@ -17,7 +17,9 @@ from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
 
-_HONOURED_ANYWHERE = (names.KEPT_ON_FOREIGN_TOPICS - {names.REDRIVES}) | {names.HEADERS_LOST}
+_HONOURED_ANYWHERE = (
+    (names.KEPT_ON_FOREIGN_TOPICS - {names.REDRIVES}) | {names.HEADERS_LOST} | names.DELIVERY
+)
 _IDENTITY_AND_HISTORY = _HONOURED_ANYWHERE | {
     names.ORIGINAL_TOPIC,
     names.ORIGINAL_PARTITION,

@@ -126,9 +126,14 @@ class DeadLetterSource:
         return found
 
 
+_NONE = re.compile("(?!)")
+
+
 def _form(worker: WorkerConfig, config: Config) -> re.Pattern[str]:
     """Return the pattern of a worker's dead-letter topic names; the source is its group."""
     first, *rest = map(re.escape, worker.dlq_topic("/", config.topics).split("/"))
+    if not rest:
+        return _NONE  # its name does not contain the source's
     return re.compile(first + "(.+)" + r"\1".join(rest))
 
 

@@ -40,6 +40,15 @@ VALUE_REF = "wc-value-ref"
 TAGS = "wc-tags"
 SENT_AT = "wc-sent-at"
 HEADERS_LOST = "wc-headers-lost"
+DELIVER_TO = "wc-deliver-to"
+"""The topic that the delay service delivers a record to."""
+DELIVER_AT = "wc-deliver-at"
+"""When it does, in milliseconds since 1970."""
+DELAY = "wc-delay"
+"""The same, in milliseconds after the record's timestamp."""
+
+DELIVERY = frozenset({DELIVER_TO, DELIVER_AT, DELAY})
+"""What senders ask of the delay service; it stays in all copies."""
 
 FORMAT_VERSION = b"1"
 
@@ -70,6 +79,16 @@ class Reason(StrEnum):
     """No handler's condition held."""
     PARKED = "PARKED"
     """It waits in the park topic behind an earlier record of its key."""
+    DELAYED = "DELAYED"
+    """It is not due: it waits in a level of the delay service."""
+    DELAY_UNREADABLE = "DELAY_UNREADABLE"
+    """The headers that say when to deliver it are no numbers."""
+    DELAY_TOO_LONG = "DELAY_TOO_LONG"
+    """It is to be delivered later than the delay service allows."""
+    TARGET_NOT_ALLOWED = "TARGET_NOT_ALLOWED"
+    """The delay service may not deliver to its topic."""
+    TARGET_IS_OURS = "TARGET_IS_OURS"
+    """It is to be delivered to a retry, dead-letter or delay topic."""
     MANUAL = "MANUAL"
     """A user moved it."""
 

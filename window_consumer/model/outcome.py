@@ -29,6 +29,7 @@ class Outcome:
     FILTERED: ClassVar[Outcome]
     DEDUPLICATED: ClassVar[Outcome]
     PARKED: ClassVar[Outcome]
+    DELAYED: ClassVar[Outcome]
     DROPPED: ClassVar[Outcome]
     EARLIER: ClassVar[Outcome]
 
@@ -219,6 +220,22 @@ Outcome.PARKED = add(
         calls_handler=False,
     )
 )
+# It is not due: a copy in a level of the delay service was acked.
+Outcome.DELAYED = add(
+    Outcome(
+        number=11,
+        name="delayed",
+        words="delayed",
+        cell_words="moved to a level of the delay service",
+        counter="delayed",
+        metric="records.delayed",
+        help="Records of the delay service whose copy in a level was acked.",
+        step="delayed",
+        tier="retried",
+        end="moved",
+        calls_handler=False,
+    )
+)
 Outcome.DROPPED = add(
     Outcome(
         number=4,
@@ -266,5 +283,6 @@ if TYPE_CHECKING:
         skipped: int = 0
         deduplicated: int = 0
         parked: int = 0
+        delayed: int = 0
         dropped: int = 0
         earlier: int = 0

@@ -81,7 +81,7 @@ class AppDefinition:
             only=only,
             overrides=overrides,
             for_cluster=for_cluster,
-            sections=self.features.sections,
+            features=self.features,
         )
         refuse_layers(plan.workers, self._middleware)
         return plan

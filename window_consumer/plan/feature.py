@@ -24,6 +24,7 @@ from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
+from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
@@ -166,6 +167,11 @@ class Feature:
     """The key of its findings in the JSON of ``check``."""
 
     # ---- before a start, and in commands
+
+    def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
+        """Return the handlers of the workers that its section adds."""
+        del config
+        return {}
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for what no start could use; asks nothing outside this machine."""

@@ -26,6 +26,7 @@ from window_consumer.plan.feature import (
     Pages,
     RunningFeature,
 )
+from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
@@ -129,6 +130,10 @@ class FeatureList:
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics of the features' figures."""
         return tuple(metric for each in self.each for metric in each.metrics)
+
+    def handlers(self, config: Config) -> dict[str, HandlerSpec]:
+        """Return the handlers of the workers that features add."""
+        return {name: spec for each in self.each for name, spec in each.handlers(config).items()}
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for what no start could use."""

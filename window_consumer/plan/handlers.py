@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar
 from attrs import field, frozen
 
 from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.engine.retry.copy_record import TargetOf
+from window_consumer.engine.turn import TurnRule
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
@@ -61,6 +63,8 @@ class HandlerSpec:
     """The function's parameters."""
     once: Transactional | None = None
     """Calls run in its transactions."""
+    rule_of: Callable[[TargetOf], TurnRule] | None = None
+    """Makes the rule for the records of a built-in worker."""
 
     @property
     def is_batch(self) -> bool:

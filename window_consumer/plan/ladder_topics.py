@@ -12,8 +12,14 @@ from typing import Self
 from attrs import frozen
 
 from window_consumer.config import ENTRY, TopicsConfig, WorkerConfig, format_duration
+from window_consumer.config.sections.worker import OwnTopics
 from window_consumer.engine.retry.retry_topics import Level, state_topic
-from window_consumer.kafka.cluster.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
+from window_consumer.kafka.cluster.topics import (
+    BROKERS_REPLICATION,
+    COPY_HEADROOM_BYTES,
+    NewCopyTopic,
+    Topic,
+)
 
 LEVEL_RETENTION_S = 14 * 86400.0
 """How long a retry topic keeps its records, or twice its delay where that is longer."""
@@ -134,6 +140,16 @@ def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> New
         return model.copies(wanted.name, topics.dlq_retention)
     delay_s = 0.0 if wanted.level is None else wanted.level.delay_s
     return model.copies(wanted.name, max(LEVEL_RETENTION_S, 2 * delay_s))
+
+
+def own_model(own: OwnTopics) -> Model:
+    """Return the settings of a built-in worker's source where it has to be created."""
+    return Model(own.partitions, BROKERS_REPLICATION)
+
+
+def new_own_source(name: str, own: OwnTopics) -> NewCopyTopic:
+    """Return the source of a built-in worker, as it must be created."""
+    return own_model(own).copies(name, LEVEL_RETENTION_S)
 
 
 def new_entry(

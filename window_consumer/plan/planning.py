@@ -16,11 +16,11 @@ from window_consumer.config import (
     effective_kafka,
     load,
 )
-from window_consumer.config.options import Section
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.handlers import HandlerSpec, planned_routes
 from window_consumer.plan.kafka_properties import kafka_problems, missing_brokers
 from window_consumer.plan.ladder_topics import levels_of
@@ -64,19 +64,24 @@ def check_batches(
 def make_plan(
     *,
     config: Path,
-    handlers: Mapping[str, HandlerSpec],
+    handlers: Mapping[str, HandlerSpec] | None,
     only: Sequence[str] = (),
     overrides: Sequence[str] = (),
     for_cluster: bool = False,
-    sections: Sequence[Section] = (),
+    features: FeatureList,
 ) -> AppPlan:
     """Load the configuration and find each worker's handler; ConfigError names all problems.
 
-    ``for_cluster`` is for plans that will connect: it requires brokers. ``sections`` are those of
-    features.
+    ``for_cluster`` is for plans that will connect: it requires brokers. Where ``handlers`` is None,
+    there is no application: the workers of the file are left out, and those that features add stay.
     """
+    without_app = handlers is None
+    handlers = handlers or {}
     defaults = {name: spec.defaults for name, spec in handlers.items()}
-    loaded = load(config, defaults, overrides, sections=sections)
+    loaded = load(
+        config, defaults, overrides, sections=features.sections, only_built_in=without_app
+    )
+    handlers = {**handlers, **features.handlers(loaded.config)}
     mask = Mask(loaded.secrets)
     problems = list(_problems(loaded, handlers, only))
     if problems:

@@ -26,6 +26,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.ladder_topics import new_own_source
 from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 from window_consumer.plan.topics.copy_topics import CopyTopics, Ladder, missing_right
 from window_consumer.plan.topics.orphan_topics import OrphanTopic, leftovers
@@ -270,7 +271,7 @@ class Preparation:
         return matching_topics(self._plan.config, self._worker.config, self._cluster.topic_names())
 
     def _readable(self, names: Sequence[str]) -> dict[str, Topic]:
-        topics = self._describe(names)
+        topics = self._described_or_made(names)
         missing = [name for name in names if name not in topics]
         if missing:
             place = self._plan.where("workers", self._worker.name, "topics")
@@ -282,6 +283,16 @@ class Preparation:
             if topic.operations is not None and "READ" not in topic.operations:
                 raise NotPermittedError(self._lacks("READ", f"topic {topic.name}"))
         return topics
+
+    def _described_or_made(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Describe topics; a built-in worker creates its own."""
+        topics = self._describe(names)
+        own = self._worker.config.own_topics
+        missing = [name for name in names if name not in topics]
+        if own is None or not missing:
+            return topics
+        new = [new_own_source(name, own) for name in missing]
+        return {**topics, **self._copy_topics.make(f"topic {', '.join(missing)}", new)}
 
     def _describe(self, names: Sequence[str]) -> dict[str, Topic]:
         try:

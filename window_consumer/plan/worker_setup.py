@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-from window_consumer.engine.retry.copy_record import CopyOrigin
+from window_consumer.engine.retry.copy_record import CopyOrigin, Target
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.engine.turn import TurnRule
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.plan.app_plan import AppPlan
@@ -45,6 +47,15 @@ def setup_of(
     for layer in layers:
         layer.refuse(planned.form)
     tools = CallTools(copy_test(planned, plan.config.topics), clock.wall_ms, warn, faults)
+
+    def target_of(source: str, level: Level | None) -> Target:
+        return worker.ladders[source].target(level)
+
+    rules: list[TurnRule] = []
+    if planned.expiry.expires_any:
+        rules.append(ExpiryTurns(planned.expiry, tools))
+    made = (route.handler.rule_of for route in planned.routes)
+    rules += [make(target_of) for make in made if make is not None]
     return WorkerSetup(
         name=config.name,
         origin=CopyOrigin(config.group, planned.handler_names, app.version, socket.gethostname()),
@@ -55,7 +66,7 @@ def setup_of(
             stop_timeout_s=config.stop_timeout,
         ),
         handler=app.calls_of(planned, tools, layers),
-        target_of=lambda source, level: worker.ladders[source].target(level),
+        target_of=target_of,
         retry_levels=worker.retry_levels,
         ask_topics=lambda: preparation.refresh(worker),
         ask_ends=worker.cluster.log_ends,
@@ -68,7 +79,7 @@ def setup_of(
         logger=LOGGER,
         clock=clock,
         is_async=planned.is_async,
-        turn_rules=(ExpiryTurns(planned.expiry, tools),) if planned.expiry.expires_any else (),
+        turn_rules=tuple(rules),
     )
 
 

@@ -12,7 +12,9 @@ from window_consumer.model.protocols import Copy
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
 from window_consumer.model.record_identity import RecordOrigin, given_id
 
-_KEPT = names.KeptHeaders(frozenset({names.TAGS, names.SENT_AT, names.HEADERS_LOST}))
+_KEPT = names.KeptHeaders(
+    frozenset({names.TAGS, names.SENT_AT, names.HEADERS_LOST}) | names.DELIVERY
+)
 
 
 @frozen

@@ -29,11 +29,13 @@ from window_consumer.plan.event_topics import event_properties
 from window_consumer.plan.feature import AclRule
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.ladder_topics import (
+    LEVEL_RETENTION_S,
     Model,
     copy_topics,
     new_copy_topic,
     new_entry,
     new_state,
+    own_model,
     writes_dead_letters,
 )
 from window_consumer.plan.topics.patterns import matching_topics
@@ -249,7 +251,9 @@ class Planner:
                     " match: leave out --partitions and --replication-factor so that it is asked,"
                     " or choose other workers with --only"
                 )
-            model = Model(self.sizes.partitions, self.sizes.replication)
+            own = worker.own_topics
+            partitions = self.sizes.partitions if own is None else own.partitions
+            model = Model(partitions, self.sizes.replication)
             return dict.fromkeys(worker.topics, model)
         assert cluster is not None  # without sizes it is asked
         return self._asked(worker, cluster, plan)
@@ -266,6 +270,9 @@ class Planner:
         there = self._described(worker, names, cluster)
         models = {}
         for name in names:
+            if name not in there and worker.own_topics is not None:
+                models[name] = own_model(worker.own_topics)
+                continue
             theirs = cluster.topic_config(name)
             models[name] = Model.of(there[name], theirs)
             if not theirs:
@@ -286,7 +293,7 @@ class Planner:
                 f" {', '.join(names)} ({error}): ask with other rights, or {_OFFLINE}"
             ) from error
         missing = [name for name in names if name not in there]
-        if missing:
+        if missing and worker.own_topics is None:
             raise MissingTopicError(
                 f"{where}: workers.{worker.name}: the cluster at {cluster.bootstrap} has no topic"
                 f" {', '.join(missing)}: create it, correct the name, or {_OFFLINE}"
@@ -298,6 +305,8 @@ class Planner:
     def _of_source(self, worker: WorkerConfig, source: str, model: Model) -> Iterator[PlannedTopic]:
         topics = self.loaded.config.topics
         dead_letters = self.workers[worker.name]
+        if worker.own_topics is not None:
+            yield PlannedTopic(model.copies(source, LEVEL_RETENTION_S), f"read by {worker.name}")
         for each in copy_topics(worker, topics, source, dead_letters=dead_letters):
             what = "parked records" if each.is_park else "dead letters"
             if each.level is not None:

@@ -28,12 +28,25 @@ MINUTE_S = 60.0
 HOUR_S = 3600.0
 
 
+@frozen
+class OwnTopics:
+    """The topics of a built-in worker, which creates its source and names its ladder itself."""
+
+    retry: str
+    """The template of its retry topics, with ``{delay}``."""
+    dlq: str
+    partitions: int
+    """Those of its source where it has to be created."""
+
+
 @frozen(kw_only=True)
 class WorkerConfig:
     """A subscription, the handler for its records, and the bounds on memory and retries."""
 
     name: str = ""
     """The worker's key in the file; the loader fills it in."""
+    own_topics: OwnTopics | None = None
+    """Set for a built-in worker, which a section declares."""
     enabled: bool = field(
         default=True,
         metadata=about(
@@ -272,14 +285,15 @@ class WorkerConfig:
 
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""
-        return _filled(topics_config.dlq, group=self.group, topic=topic)
+        template = topics_config.dlq if self.own_topics is None else self.own_topics.dlq
+        return _filled(template, group=self.group, topic=topic)
 
     def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
         """Return the name of the retry topic of a delay such as ``10s``.
 
         With ENTRY, it is the topic that gets redriven dead letters.
         """
-        return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
+        return _filled(self._retry(topics_config), group=self.group, topic=topic, delay=delay)
 
     def park_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the topic where the records of a topic are parked."""
@@ -294,6 +308,9 @@ class WorkerConfig:
         )
         patterns = (".+".join(map(re.escape, each.split(mark))) for each in examples)
         return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+    def _retry(self, topics_config: TopicsConfig) -> str:
+        return topics_config.retry if self.own_topics is None else self.own_topics.retry
 
 
 def _filled(template: str, **names: str) -> str:

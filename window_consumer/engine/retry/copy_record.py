@@ -18,7 +18,9 @@ from window_consumer.model.copy_headers import Hop
 from window_consumer.model.protocols import Copy
 
 _GOES_ALONG = names.KeptHeaders(
-    (names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST, names.REPLAY}
+    (names.KEPT_ON_FOREIGN_TOPICS - {names.ID})
+    | {names.HEADERS_LOST, names.REPLAY}
+    | names.DELIVERY
 )
 
 
@@ -43,6 +45,10 @@ class Target:
     source_partitions: int
 
 
+TargetOf = Callable[[str, Level | None], Target]
+"""Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic for
+None."""
+
 MakeCopy = Callable[[FailedRecord, float], Copy]
 """Makes the copy of a record that leaves; the number turns monotonic seconds into milliseconds
 since 1970."""
@@ -53,9 +59,7 @@ class CopyMaker:
     """Makes the copies of one worker's records."""
 
     origin: CopyOrigin
-    target_of: Callable[[str, Level | None], Target]
-    """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
-    for None."""
+    target_of: TargetOf
 
     def copy(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
         """Return the copy of a record for the topic that it leaves for."""

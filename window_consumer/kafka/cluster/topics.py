@@ -19,6 +19,9 @@ _REBALANCING = frozenset(
 COPY_HEADROOM_BYTES = 64 * 1024
 """How much larger than its source record a copy may be, for our headers."""
 
+BROKERS_REPLICATION = -1
+"""The replication of a new topic that the brokers choose, see default.replication.factor."""
+
 
 @frozen
 class Topic:
@@ -73,6 +76,7 @@ class NewCopyTopic:
     name: str
     partitions: int
     replication: int
+    """BROKERS_REPLICATION leaves it to the brokers."""
     config: Mapping[str, str]
 
     def command(self, bootstrap: str) -> str:
@@ -84,10 +88,13 @@ class NewCopyTopic:
         settings = [
             word for key, value in self.config.items() for word in ("--config", f"{key}={value}")
         ]
+        replication = ["--replication-factor", str(self.replication)]
+        if self.replication == BROKERS_REPLICATION:
+            replication = []
         return [
             *("kafka-topics.sh", "--bootstrap-server", bootstrap, "--create", "--topic", self.name),
             *("--partitions", str(self.partitions)),
-            *("--replication-factor", str(self.replication)),
+            *replication,
             *settings,
         ]
 

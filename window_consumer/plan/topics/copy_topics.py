@@ -86,7 +86,7 @@ class CopyTopics:
         missing = [each for each in wanted if each.name not in there]
         if missing:
             new = [self.new(each, topics[each.source]) for each in missing]
-            there.update(self._make(missing, new))
+            there.update(self.make(_named(missing), new))
         for each in wanted:
             self._check_rights(there[each.name], each)
             if each.is_read:
@@ -170,11 +170,9 @@ class CopyTopics:
                 continue
         return found
 
-    def _make(
-        self, wanted: Sequence[CopyTopic], missing: Sequence[NewCopyTopic]
-    ) -> dict[str, Topic]:
+    def make(self, what: str, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
+        """Create topics, which ``what`` describes, and return them once they are there."""
         commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
-        what = _named(wanted)
         is_one = len(missing) == 1
         by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
         lacks = f"{what} {'is' if is_one else 'are'} missing"

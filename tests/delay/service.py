@@ -1,0 +1,67 @@
+"""The delay service of a test: its configuration, senders from outside, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define
+from confluent_kafka import Producer
+
+from tests import reading
+from tests.commands import DEADLINE_S, Command, Commands
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.record import Message
+
+LEVELS = ("1s", "2s")
+
+
+@define
+class DelayService:
+    """A service that delivers to ``orders`` and to topics that begin with ``reminders-``."""
+
+    kafka: Mapping[str, Any]
+    commands: Commands
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return ("wc.delay", *(f"wc.delay.{each}" for each in LEVELS), "wc.delay.dlq")
+
+    @property
+    def client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.kafka["bootstrap.servers"], "log_level": 0}
+
+    def configure(self, workers: Mapping[str, Any] | None = None, **section: Any) -> None:
+        delay = {"to": ["orders", "reminders-*"], "levels": list(LEVELS), **section}
+        more = {} if workers is None else {"workers": workers}
+        self.commands.configure({"kafka": self.kafka, "delay": delay, **more})
+
+    def start(self) -> Command:
+        """Run the service; return once it reads its topics."""
+        running = self.commands.start("delay", "run", "--log-format", "json")
+        running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED)
+        return running
+
+    def send(self, *keys: str, to: str | None = "orders", **headers: str | int) -> None:
+        """Write records as a client in any language does; ``_`` in names is a dash."""
+        pairs: list[tuple[str, str | bytes | None]] = []
+        if to is not None:
+            pairs.append(("wc-deliver-to", to))
+        pairs += [(name.replace("_", "-"), str(value)) for name, value in headers.items()]
+        producer = Producer(self.client)
+        for key in keys:
+            producer.produce("wc.delay", b"value", key.encode(), headers=pairs)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def wait_for(self, topic: str, count: int) -> dict[str, Message]:
+        """Return the records of a topic by key, once it holds so many keys."""
+        deadline = time.monotonic() + DEADLINE_S
+        while len(found := self._by_key(topic)) < count:
+            assert time.monotonic() < deadline, f"{topic} has {len(found)} records of {count}"
+            time.sleep(0.05)
+        assert len(found) == count
+        return found
+
+    def _by_key(self, topic: str) -> dict[str, Message]:
+        return {each.key().decode(): each for each in reading.read_all(self.client, topic)}

@@ -1,0 +1,1 @@
+"""``window-consumer delay`` and its commands."""

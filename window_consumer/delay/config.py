@@ -1,0 +1,160 @@
+"""The section ``delay``, and the worker that it adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import BreakerConfig, RetryConfig, WorkerConfig, format_duration, kinds
+from window_consumer.config.names import wrong_name
+from window_consumer.config.options import about
+from window_consumer.config.problems import Problem
+from window_consumer.config.sections.worker import OwnTopics
+
+WORKER: Final = "delay"
+"""The name of the built-in worker, as in ``dlq -w delay``."""
+
+HANDLER: Final = "window_consumer.delay"
+"""The name of its handler, which no function of an application can have."""
+
+_DAY_S: Final = 86_400.0
+_LEVELS: Final = (5, 10, 30, 60, 120, 300, 600, 1200, 1800, 2700, 3600, 7200)
+_SLOTS: Final = 4
+"""A call only says where its record goes, and threads share one interpreter."""
+
+_ATTEMPTS: Final = 1000
+"""Calls fail only where the target refuses the record; then it is tried again for more than an
+hour before it goes on to the levels."""
+
+
+def _wrong_target(text: str) -> str | None:
+    if text.count("*") > 1 or "*" in text[:-1]:
+        return "has a * that is not its last character"
+    return wrong_name(text.removesuffix("*") or "x")
+
+
+@frozen(kw_only=True)
+class DelayConfig:
+    """The delay service."""
+
+    to: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The topics that it may deliver to; a * at the end stands for any ending. Without "
+            "this list, everybody who may write to its own topic could write anywhere.",
+            kind=kinds.list_of(
+                kinds.text("a topic's name, or its beginning and a *", _wrong_target),
+                "names of topics",
+            ),
+            default="none: required where there is a section delay",
+        ),
+    )
+    levels: tuple[float, ...] = field(
+        default=tuple(map(float, _LEVELS)),
+        metadata=about(
+            "The delays of the topics in which records wait, the shortest first.",
+            kind=kinds.list_of(kinds.duration(1.0, 365 * _DAY_S), "durations"),
+            reason="two days take some 30 hops, and a record waits in memory for the last 5s alone",
+        ),
+    )
+    precision: Literal["exact", "level"] = field(
+        default="exact",
+        metadata=about(
+            "exact: a record takes the longest level that ends in time, again and again, and is "
+            "delivered when it is due. level: it waits once, in the shortest level that is long "
+            "enough, so 17s wait 30s.",
+            kind=kinds.choice("exact", "level"),
+            reason="what senders expect; level costs a single hop",
+        ),
+    )
+    max: float = field(
+        default=30 * _DAY_S,
+        metadata=about(
+            "How far away the time of a delivery may be. Later ones are dead letters.",
+            kind=kinds.duration(1.0, 3650 * _DAY_S),
+            reason="longer than most reminders; a mistake in the unit should not wait for years",
+        ),
+    )
+    partitions: int = field(
+        default=12,
+        metadata=about(
+            "The partitions of the topic if it has to be created. Its levels have as many.",
+            kind=kinds.whole_number(1, 10_000),
+            reason="suits up to twelve processes",
+        ),
+    )
+    topic: str = field(
+        default="wc.delay",
+        metadata=about(
+            "The topic that senders write to. The names of its levels and of its dead-letter "
+            "topic begin with it, so each team can have its own.",
+            kind=kinds.kafka_name("topic"),
+            reason="what senders in all languages can rely on",
+        ),
+    )
+    group: str | None = field(
+        default=None,
+        metadata=about(
+            "The consumer group.", kind=kinds.kafka_name("group"), default="the topic's name"
+        ),
+    )
+    run: bool = field(
+        default=True,
+        metadata=about(
+            "Whether `window-consumer run` runs it, too. `delay run` runs it alone.",
+            kind=kinds.boolean(),
+            reason="a service of its own is only needed for many messages",
+        ),
+    )
+
+    @property
+    def worker(self) -> WorkerConfig:
+        """The worker that delivers records."""
+        return WorkerConfig(
+            name=WORKER,
+            enabled=self.run,
+            handler=HANDLER,
+            topics=(self.topic,),
+            own_topics=OwnTopics(f"{self.topic}.{{delay}}", f"{self.topic}.dlq", self.partitions),
+            group=self.group or self.topic,
+            concurrency=_SLOTS,
+            retry=RetryConfig(
+                attempts=_ATTEMPTS,
+                attempts_per_level=_ATTEMPTS,
+                levels=self.levels,
+                on_failure="overtake",
+            ),
+            # A target that refuses its records must not hold up those for others.
+            breaker=BreakerConfig(enabled=False),
+        )
+
+
+def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong although each key is right."""
+    if given and not section.to:
+        yield Problem(("to",), "is missing: a list of the topics that it may deliver to")
+    for index, (before, level) in enumerate(pairwise(section.levels), start=1):
+        if level <= before:
+            delay, after = format_duration(level), format_duration(before)
+            message = f"{delay} comes after {after}: write the shortest first"
+            yield Problem(("levels", index), message)
+    ours = re.compile(rf"{re.escape(section.topic)}(\..+)?")
+    for index, target in enumerate(section.to):
+        if ours.fullmatch(target):
+            message = f"{target} is a topic of the delay service itself: name those of consumers"
+            yield Problem(("to", index), message)
+    for level in section.levels:
+        wrong = wrong_name(f"{section.topic}.{format_duration(level)}")
+        if wrong is not None:
+            yield Problem(("topic",), f"the topic of a level {wrong}: choose a shorter name")
+            break
+
+
+def workers(section: DelayConfig) -> Iterator[WorkerConfig]:
+    """Yield the worker, if there is one."""
+    if section.to:
+        yield section.worker

@@ -1,0 +1,58 @@
+"""The delay service as a feature: its section, its worker, and what that needs on the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+from window_consumer.config import Config
+from window_consumer.config.options import Section
+from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts, workers
+from window_consumer.delay.waiting import DelayRule
+from window_consumer.delay.wish import Targets, delivered
+from window_consumer.plan.feature import AclRule, Feature
+from window_consumer.plan.handlers import HandlerSpec
+
+
+class DelayFeature(Feature):
+    """The delay service."""
+
+    name = "delay"
+    section = Section(
+        "delay",
+        DelayConfig,
+        "The delay service: records that are delivered to their topic at a time.",
+        conflicts,
+        workers=workers,
+    )
+    commands: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"delay": "window_consumer.delay.cli:delay_group"}
+    )
+
+    def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
+        """Return the handler that delivers records, and the rule that lets them wait."""
+        section = config.section(DelayConfig)
+        if not section.to:
+            return {}
+        targets = Targets.of(config)
+        spec = HandlerSpec(
+            HANDLER,
+            lambda record: delivered(record, targets),
+            {},
+            rule_of=lambda target_of: DelayRule(section, targets, target_of),
+        )
+        return {HANDLER: spec}
+
+    def rights(self, config: Config) -> Iterator[AclRule]:
+        """Yield WRITE on the targets, and its levels if its group has another name."""
+        section = config.section(DelayConfig)
+        for target in section.to:
+            name, is_prefix = target.removesuffix("*"), target.endswith("*")
+            why = f"{WORKER} delivers to it"
+            yield AclRule("topic", name, ("WRITE", "DESCRIBE"), why, is_prefix)
+        if section.to and section.group not in {None, section.topic}:
+            create = ("CREATE", "ALTER") if config.topics.create else ()
+            operations = ("READ", "WRITE", "DESCRIBE", *create)
+            why = f"copies of the records of {WORKER}"
+            yield AclRule("topic", f"{section.topic}.", operations, why, is_prefix=True)

@@ -1,0 +1,152 @@
+"""What a sender asks for: a target and a time, read from a record's headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+from window_consumer.config import Config
+from window_consumer.delay.config import DelayConfig
+from window_consumer.model import headers as names
+from window_consumer.model.errors import NotCalled
+from window_consumer.model.header_values import count, text
+from window_consumer.model.headers import Reason
+from window_consumer.model.produce import Produce
+from window_consumer.model.record import Record
+
+_LADDER: Final = re.compile(r".+\.(dlq|dlq\.state|park|retry\.[^.]+)")
+"""Names of the ladder topics of any group, by their usual templates."""
+
+_SHOWN: Final = 60
+
+
+class DelayUnreadable(NotCalled):
+    """A record does not say when to deliver it, or not as a number."""
+
+    reason = Reason.DELAY_UNREADABLE
+
+
+class DelayTooLong(NotCalled):
+    """A record is to be delivered later than ``delay.max`` allows."""
+
+    reason = Reason.DELAY_TOO_LONG
+
+
+class TargetNotAllowed(NotCalled):
+    """A record names no target, or one that ``delay.to`` does not list."""
+
+    reason = Reason.TARGET_NOT_ALLOWED
+
+
+class TargetIsOurs(NotCalled):
+    """A record is for a retry, dead-letter or delay topic."""
+
+    reason = Reason.TARGET_IS_OURS
+
+
+@frozen
+class Wish:
+    """Where and when a record is to be delivered."""
+
+    target: str
+    at_ms: int
+    """In milliseconds since 1970."""
+
+
+@frozen
+class Targets:
+    """The topics that records may be delivered to."""
+
+    allowed: tuple[str, ...]
+    """Names; a * at the end stands for any ending."""
+    own: str
+    """The delay service's own topic, with which the names of its others begin."""
+    ladders: frozenset[str]
+    """The ladder topics of the configuration's workers."""
+    _known: dict[str, NotCalled | None] = field(init=False, factory=dict, eq=False)
+
+    @classmethod
+    def of(cls, config: Config) -> Targets:
+        """Return the targets of a configuration."""
+        section = config.section(DelayConfig)
+        ladders = {
+            name
+            for worker in config.workers.values()
+            for topic in worker.topics
+            for name in worker.ladder_topics(topic, config.topics)
+        }
+        return cls(section.to, section.topic, frozenset(ladders))
+
+    def check(self, target: str) -> None:
+        """Raise TargetIsOurs or TargetNotAllowed for a topic that gets no records."""
+        if target not in self._known:
+            problem = self._problem(target)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[target] = problem
+        problem = self._known[target]
+        if problem is not None:
+            raise problem
+
+    def _problem(self, target: str) -> NotCalled | None:
+        if target == self.own or target.startswith(f"{self.own}.") or target in self.ladders:
+            return TargetIsOurs(f"{target} is a topic of ours, which gets no delayed records")
+        if _LADDER.fullmatch(target):
+            return TargetIsOurs(f"{target} has the name of a retry or dead-letter topic")
+        if not any(_matches(each, target) for each in self.allowed):
+            return TargetNotAllowed(f"{target:.300} is not among the topics of delay.to")
+        return None
+
+
+_REMEMBERED: Final = 10_000
+
+
+def _matches(pattern: str, target: str) -> bool:
+    if pattern.endswith("*"):
+        return target.startswith(pattern[:-1])
+    return target == pattern
+
+
+def wish_of(found: Mapping[str, bytes | None], timestamp: int | None, targets: Targets) -> Wish:
+    """Return what headers ask for; raise what makes their record a dead letter.
+
+    ``timestamp`` is the record's own, in milliseconds since 1970.
+    """
+    target = text(found.get(names.DELIVER_TO))
+    if target is None:
+        raise TargetNotAllowed(f"the record has no header {names.DELIVER_TO}")
+    targets.check(target)
+    if names.DELIVER_AT in found:
+        return Wish(target, _number(names.DELIVER_AT, found[names.DELIVER_AT]))
+    if names.DELAY not in found:
+        raise DelayUnreadable(f"the record has neither {names.DELIVER_AT} nor {names.DELAY}")
+    if timestamp is None:
+        raise DelayUnreadable(f"{names.DELAY} counts from the record's timestamp: it has none")
+    return Wish(target, timestamp + _number(names.DELAY, found[names.DELAY]))
+
+
+def _number(name: str, value: bytes | None) -> int:
+    number = count(value)
+    if number is None:
+        shown = (value or b"")[:_SHOWN]
+        raise DelayUnreadable(f"{name} is no whole number of milliseconds: {shown!r}")
+    return number
+
+
+def delivered(record: Record, targets: Targets) -> Produce:
+    """Return the record to deliver: key, value and the user's headers stay, and the id.
+
+    Raises what makes it a dead letter.
+    """
+    headers = record.headers
+    found = dict(headers)
+    first = count(found.get(names.ORIGINAL_TIMESTAMP)) if record.is_copy else record.timestamp
+    wish = wish_of(found, first, targets)
+    kept = names.each_once(_DELIVERED.of(headers))
+    return Produce(wish.target, record.key, record.value, headers=[*kept, (names.ID, record.id)])
+
+
+_DELIVERED: Final = names.KeptHeaders(frozenset({names.TAGS, names.SENT_AT}))
