@@ -26,6 +26,7 @@ from window_consumer.config import (
 )
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import options, subsections
+from window_consumer.config.sections.guards import NewFailureConfig
 
 Load = Callable[..., LoadedConfig]
 
@@ -61,9 +62,10 @@ def test_the_example_loads(loaded: Load) -> None:
 
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
-    left_out = {"enabled", "patterns", "kafka", "routes", "batch", "once"}
+    left_out = {"enabled", "patterns", "kafka", "routes", "batch", "once", "on_new_failure"}
     assert set(options(WorkerConfig)) - set(shown) == left_out
-    assert all(f"{key}: " in example() for key in options(BatchConfig)), "in a comment"
+    for section in (BatchConfig, NewFailureConfig):
+        assert all(f"{key}: " in example() for key in options(section)), "in a comment"
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])
     assert set(options(StallConfig)) == set(shown["stall"])

@@ -20,7 +20,10 @@ from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.testing import TestApp
 
 README = ROOT / "README.md"
-WITH_HANDLERS = [ROOT / "docs" / name for name in ("concurrency.md", "handlers.md", "routing.md")]
+WITH_HANDLERS = [
+    ROOT / "docs" / name
+    for name in ("concurrency.md", "handlers.md", "new-failures.md", "routing.md")
+]
 EXAMPLES = ROOT / "examples"
 
 SHOP = (

@@ -12,7 +12,7 @@ from attrs import evolve
 from tests.simulation.planted import Planted
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.manual_pause import ManualPauses
+from window_consumer.engine.guards.pauses import Pauses
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.simulator.schedule import Action, SchedulePlan
@@ -63,7 +63,7 @@ class ForgetsWhoWaited(Engine):
         self.failed_records.call_held = lambda partition: None  # type: ignore[method-assign] # noqa: ARG005 - a planted bug
 
 
-class _ByNameOnly(ManualPauses):
+class _ByNameOnly(Pauses):
     def assigned(self, partition: Partition) -> None:
         partition.set_hold(HoldReason.MANUAL, held=False)
 
@@ -73,13 +73,13 @@ class StartsWhatComesNew(Watched):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.manual_pauses = _ByNameOnly(
-            self.partitions, self.dispatcher, self.failed_records, self.completion
+        self.pauses = _ByNameOnly(
+            self.partitions, self.dispatcher, self.retry_queue, self.completion
         )
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:
         decisions = super().on_tick(now, wall_ms)
-        started = decisions.dispatch if self.manual_pauses.worker else ()
+        started = decisions.dispatch if self.pauses.worker else ()
         assert not started, "the worker is paused and starts"
         return decisions
 

@@ -13,6 +13,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.metrics.otel.feature:OpenTelemetryFeature",
         "window_consumer.demo.feature:DemoFeature",
         "window_consumer.dlq.feature:DlqFeature",
+        "window_consumer.new_failures.feature:NewFailuresFeature",
         "window_consumer.replay.feature:ReplayFeature",
         "window_consumer.parking.feature:ParkingFeature",
         "window_consumer.delay.feature:DelayFeature",

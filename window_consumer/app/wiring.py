@@ -48,6 +48,7 @@ def wire(
                 setup,
                 observers=features.observers_of(each),
                 turn_rules=(*setup.turn_rules, *features.turn_rules_of(each)),
+                pause_rules=features.pause_rules_of(each),
                 preparations=features.preparations_of(each),
             )
             child_spec = child_specs.get(name)

@@ -14,6 +14,7 @@ from window_consumer.config.options import Section
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
 from window_consumer.config.sections import ParkConfig, TopicsConfig
+from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.listening import ListenAddress, ListenSection
 from window_consumer.config.sections.worker import WorkerConfig
@@ -61,6 +62,15 @@ _SCATTERS: Final = """\
 by dlq redrive, could be assigned to another member than its partition, and would wait there forever
   to keep the order, leave {key} out: its default is range
   to keep {value}, write ordering: unordered"""
+
+_NO_ACTION: Final = """\
+looks for nothing without an action; choose:
+  action: pause: nothing more starts or leaves until somebody resumes the worker
+  action: alert: it is only reported"""
+
+_NO_DEAD_LETTERS: Final = """\
+needs dead letters, which say how other versions failed, and retry.when_spent is {when_spent}: \
+write retry.when_spent: dead_letter, or leave on_new_failure out"""
 
 _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
@@ -159,6 +169,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     yield from _levels(worker)
     yield from _parking(worker)
     yield from _slots(worker)
+    yield from _new_failure(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
@@ -178,6 +189,16 @@ def _slots(worker: WorkerConfig) -> Iterator[Problem]:
     if most is not None and worker.slots > most:
         message = _TOO_MANY.format(given=worker.concurrency, pool=worker.pool, most=most)
         yield Problem(("workers", worker.name, "concurrency"), message)
+
+
+def _new_failure(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "on_new_failure")
+    watch, when_spent = worker.on_new_failure, worker.retry.when_spent
+    if watch.action is None:
+        if watch != NewFailureConfig():
+            yield Problem(path, _NO_ACTION)
+    elif when_spent != "dead_letter":
+        yield Problem(path, _NO_DEAD_LETTERS.format(when_spent=when_spent))
 
 
 def _levels(worker: WorkerConfig) -> Iterator[Problem]:

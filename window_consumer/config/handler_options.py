@@ -112,6 +112,9 @@ class HandlerOptions(TypedDict, total=False):
     stall: Mapping[str, Any] | None
     """What happens to handler calls that do not return."""
 
+    on_new_failure: Mapping[str, Any] | None
+    """What happens when a new version fails as no other one did."""
+
     on_no_offset: Literal["earliest", "latest", "fail"] | None
     """Where a group without a committed offset begins. Partitions that are added later always begin
     at their earliest record, and so do topics that appear while the worker runs and match a

@@ -57,7 +57,8 @@ from window_consumer.engine.guards.interventions import (
     InterventionResult,
     Interventions,
 )
-from window_consumer.engine.guards.manual_pause import ManualPauses
+from window_consumer.engine.guards.pause_rule import PauseRule
+from window_consumer.engine.guards.pauses import Pauses
 from window_consumer.engine.guards.stalls import Stalls
 from window_consumer.engine.guards.start_gate import StartGate, spent_call
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
@@ -200,9 +201,7 @@ class Engine:
             self.completion,
             ordered=rules.ordering != "unordered",
         )
-        self.manual_pauses = ManualPauses(
-            self.partitions, self.dispatcher, self.failed_records, self.completion
-        )
+        self.pauses = Pauses(self.partitions, self.dispatcher, self.retry_queue, self.completion)
         self.interventions = Interventions(
             self.partitions, self.dispatcher, self.retry_queue, self.completion
         )
@@ -224,7 +223,7 @@ class Engine:
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; its exceptions propagate."""
         self._own_observer = observer
-        self._report_to([*self.turns.rules, observer])
+        self._choose_observers()
 
     def decide_turns(self, rules: Iterable[TurnRule]) -> None:
         """Ask these rules about each record at its turn, see ``turn``; the first takes precedence.
@@ -235,11 +234,18 @@ class Engine:
             rule.begin(self.on_released)
             self.turns.rules.append(rule)
             self._asks_always = True
-        own = self._own_observer
-        self._report_to([*self.turns.rules, *([] if own is None else [own])])
+        self._choose_observers()
 
-    def _report_to(self, observers: Iterable[Observer]) -> None:
-        told = [each for each in observers if does_anything(each)]
+    def obey(self, rules: Iterable[PauseRule]) -> None:
+        """Pause the worker when one of these rules says so, see ``pauses``."""
+        self.pauses.rules.extend(rules)
+        self._choose_observers()
+
+    def _choose_observers(self) -> None:
+        """Report to the rules and the observer that want reports, to rules first."""
+        own = self._own_observer
+        rules: list[Observer] = [*self.turns.rules, *self.pauses.rules]
+        told = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
         observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
         self.observer = self.completion.observer = self.guarantee.observer = observer
 
@@ -298,7 +304,7 @@ class Engine:
             partition.recalled = assigned.kept
             if self.stopping:
                 partition.revoke()
-            self.manual_pauses.assigned(partition)
+            self.pauses.assigned(partition)
             partition.join(siblings)
             self.partitions[assigned.name] = partition
             self.lane_ownership.assigned(partition, assigned.partitions)
@@ -541,7 +547,7 @@ class Engine:
             self.suspects.remove(partition)
             partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
             self.housekeeping.remove(name)
-            self.manual_pauses.remove(name)
+            self.pauses.remove(name)
             siblings = list(partition.siblings)
             if self.observer is not None:
                 self.observer.given_up(partition, now)
@@ -584,12 +590,12 @@ class Engine:
         return suspects
 
     def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
-        """Pause or resume a partition, or the whole worker for None; see ``manual_pause``.
+        """Pause or resume a partition, or the whole worker for None; see ``pauses``.
 
         Return False for a partition that is not ours.
         """
         self._advance_rates(now)
-        return self.manual_pauses.halt(name, now, halted=halted)
+        return self.pauses.halt(name, now, halted=halted)
 
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
@@ -718,6 +724,7 @@ class Engine:
                 if partition.is_assigned:
                     self.dispatcher.wake(partition)
         self.turns.begin_tick(now, wall_ms)
+        self.pauses.ask_rules(now)
         decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
         self._passed_over = []
         for slice_ in self.dispatcher.stuck(now):

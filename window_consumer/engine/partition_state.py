@@ -54,7 +54,7 @@ class HoldReason(Enum):
     """Why a partition is held back although it is active; several may apply at once."""
 
     MANUAL = "manual"
-    """A user has paused it, see ``manual_pause``."""
+    """A user has paused it, or a rule the worker, see ``pauses``."""
     NOT_OWNER = "not the owner"
     """Another member owns the lanes of its copies, see ``lane_ownership``."""
     CRASH_SUSPECTS = "crash suspects"

@@ -60,7 +60,8 @@ def take_snapshot(
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.adaptive_concurrency),
         changes_s=tuple(now - each for each in engine.changes),
-        halted=engine.manual_pauses.worker,
+        halted=engine.pauses.worker,
+        findings=tuple(engine.pauses.findings()),
     )
 
 

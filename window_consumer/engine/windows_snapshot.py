@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
+from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.model.record import TopicPartition
 
@@ -123,7 +124,7 @@ class PartitionSnapshot:
     hottest_key: str | None = None
     """That key, as shortened text; None if no records wait like that."""
     halted: bool = False
-    """It starts nothing, because a user has paused it or the worker."""
+    """It starts nothing, because it is paused, or the worker."""
     first_open: int | None = None
     """The offset of the start cell's first unfinished record; None if all are finished."""
 
@@ -199,7 +200,9 @@ class WindowsSnapshot:
     changes_s: tuple[float, ...] = ()
     """Seconds since the last changes of the assignment, earliest change first."""
     halted: bool = False
-    """A user has paused the worker."""
+    """A user has paused the worker, or a rule, whose finding then says so."""
+    findings: tuple[RuleFinding, ...] = ()
+    """What rules have found and nobody has accepted."""
     loop: LoopSnapshot | None = None
     """None unless handlers are coroutines."""
     cannot_write: str | None = None

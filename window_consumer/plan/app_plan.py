@@ -154,6 +154,8 @@ class AppPlan:
     mask: Mask
     file: str
     loaded: LoadedConfig = field(repr=False)
+    version: str = ""
+    """The application's, empty if it has none."""
 
     def where(self, *path: str) -> str:
         """Return where a key was set, for messages."""

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
+from attrs import evolve
+
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.calls import call_of, layers_of, refuse_layers
 from window_consumer.plan.feature_list import FeatureList
@@ -84,7 +86,7 @@ class AppDefinition:
             features=self.features,
         )
         refuse_layers(plan.workers, self._middleware)
-        return plan
+        return evolve(plan, version=self.version)
 
     def prepare(
         self,

@@ -16,6 +16,7 @@ from attrs import frozen
 from window_consumer.config import Config, LoadedConfig
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
@@ -117,6 +118,11 @@ class RunningFeature:
 
     def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
         """Return what says which of a worker's records are not called at their turn."""
+        del worker
+        return ()
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what may pause a worker until a user resumes it."""
         del worker
         return ()
 

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
@@ -64,6 +65,10 @@ class RunningFeatures:
     def turn_rules_of(self, worker: PreparedWorker) -> tuple[TurnRule, ...]:
         """Return what says which of a worker's records are not called at their turn."""
         return tuple(rule for running in self.each for rule in running.turn_rules_of(worker))
+
+    def pause_rules_of(self, worker: PreparedWorker) -> tuple[PauseRule, ...]:
+        """Return what may pause a worker until a user resumes it."""
+        return tuple(rule for running in self.each for rule in running.pause_rules_of(worker))
 
     def preparations_of(self, worker: PreparedWorker) -> tuple[PartitionPreparation, ...]:
         """Return what must be ready before a partition of a worker starts."""

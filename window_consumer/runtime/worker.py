@@ -18,6 +18,7 @@ from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.observer import Observer, Observers
 from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
@@ -113,6 +114,8 @@ class WorkerSetup:
     """Receive the events of records."""
     turn_rules: tuple[TurnRule, ...] = ()
     """Say which records are not called at their turn."""
+    pause_rules: tuple[PauseRule, ...] = ()
+    """May pause the worker until a user resumes it."""
     preparations: tuple[PartitionPreparation, ...] = ()
     """Make ready what a partition needs before it starts."""
 
@@ -158,6 +161,7 @@ class Worker:
             CopyMaker(setup.origin, setup.target_of).copy,
         )
         self._engine.decide_turns(setup.turn_rules)
+        self._engine.obey(setup.pause_rules)
         self._inherits = predecessor or LeftBehind()
         self._engine.inherit(self._inherits.calls)
         self._observers = Observers(setup.observers, self._worker_log.observer_failed)

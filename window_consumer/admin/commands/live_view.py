@@ -204,7 +204,9 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     did = snapshot.counters
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
-    state += "paused manually; " if snapshot.halted else ""
+    state += "".join(f"{each.text}; " for each in snapshot.findings)
+    by_rule = any(each.pauses for each in snapshot.findings)
+    state += f"paused {'for that' if by_rule else 'manually'}; " if snapshot.halted else ""
     beside = "".join(
         f", {number} {row.words}"
         for row in OUTCOMES

@@ -13,6 +13,7 @@ from window_consumer.admin.doctor.rules.load import handler_slow, hot_key, hot_p
 from window_consumer.admin.doctor.rules.stuck import (
     breaker_open,
     cannot_write,
+    findings,
     halted,
     hovering,
     not_in_group,
@@ -26,6 +27,7 @@ from window_consumer.plan.diagnosis import CauseKind, Diagnosis, LikelyCause
 RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     breaker_open,
     cannot_write,
+    findings,
     halted,
     rebalances,
     not_in_group,

@@ -39,8 +39,14 @@ export function troublesOf(worker) {
     return [{ bad: true, what: "Silent", text: `the poll thread has not answered for ${duration(worker.silent_s)}` }];
   }
   const found = [];
-  if (windows.halted) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
-  else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
+  const findings = windows.findings ?? [];
+  const accept = `window-consumer resume --worker ${worker.name} --url ${location.origin}`;
+  for (const each of findings) {
+    const then = each.pauses ? "the worker is paused and nothing leaves: roll back, or accept it with “Resume worker” or" : "to accept it:";
+    found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: `${each.text}; ${then} ${accept}` });
+  }
+  if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
+  else if (!windows.halted && !worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
   const { breaker } = windows;
   const isHeld = breaker.state !== "closed"; // explains hovering windows without a call
   if (isHeld) {

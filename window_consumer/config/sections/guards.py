@@ -1,4 +1,4 @@
-"""The sections that limit damage: the circuit breaker, and calls that hang."""
+"""The sections that limit damage: the circuit breaker, hanging calls, and new failures."""
 
 from __future__ import annotations
 
@@ -104,5 +104,47 @@ class StallConfig:
             kind=kinds.whole_number(0, 10_000),
             reason="limits the threads; if more calls hang, a new process is better",
             default="a quarter of concurrency (of its upper end with auto), at least 1",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class NewFailureConfig:
+    """What happens when a version of the application fails as no other one did."""
+
+    action: Literal["pause", "alert"] | None = field(
+        default=None,
+        metadata=about(
+            "pause: nothing more starts, and nothing leaves, until somebody resumes the worker. "
+            "alert: a log line, a metric and `doctor` report it. Both need App(version=...).",
+            kind=kinds.choice("pause", "alert"),
+            default="none: new failures are not looked for",
+        ),
+    )
+    share: float = field(
+        default=0.05,
+        metadata=about(
+            "A failure counts once it takes more than this share of the calls. It is new if none "
+            "of the newest 10,000 dead letters at the start that other versions wrote has its "
+            "fingerprint: the class of the error and where it was raised. Of a record, only the "
+            "first call in a topic counts.",
+            kind=kinds.percent(0.001, 1.0),
+            reason="single bad records come with any version; a bad version fails for many",
+        ),
+    )
+    min_calls: int = field(
+        default=20,
+        metadata=about(
+            "The least number of calls in the window by which it is judged.",
+            kind=kinds.whole_number(1, 100_000),
+            reason="of fewer calls, a single failure would be a large share",
+        ),
+    )
+    window: float = field(
+        default=60.0,
+        metadata=about(
+            "The time over which calls and failures are counted, in each process by itself.",
+            kind=kinds.duration(1.0, HOUR_S),
+            reason="long enough for slow handlers to make enough calls",
         ),
     )

@@ -11,7 +11,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.options import about
 from window_consumer.config.sections import BatchConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
-from window_consumer.config.sections.guards import BreakerConfig, StallConfig
+from window_consumer.config.sections.guards import BreakerConfig, NewFailureConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.rate import Rate, rate_kind
@@ -223,6 +223,10 @@ class WorkerConfig:
     )
     stall: StallConfig = field(
         factory=StallConfig, metadata=about("What happens to handler calls that do not return.")
+    )
+    on_new_failure: NewFailureConfig = field(
+        factory=NewFailureConfig,
+        metadata=about("What happens when a new version fails as no other one did."),
     )
     once: OnceConfig = field(
         factory=OnceConfig,

@@ -40,6 +40,7 @@ from window_consumer.model.errors import (
     UnreadableHeaders,
 )
 from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
 
 MAX_UNACKED = 1000
@@ -61,6 +62,8 @@ class RetryQueue:
         """Records that a user has released; some may be finished."""
         self.spares = False
         """Calls that fail cost no attempt: the breaker is finding out why many fail."""
+        self.keeps = False
+        """Nothing leaves but what a user sends away: a rule has paused the worker."""
         self.stop: str | None = None
         """Why the worker has to stop, once a rule requires it."""
 
@@ -290,6 +293,8 @@ class RetryQueue:
         records = self.records
         unacked = len(records.unacked)
         while unacked < MAX_UNACKED and (failed := records.first_leaving) is not None:
+            if self.keeps and failed.reason is not Reason.MANUAL:
+                return
             size = len(failed.message)
             if unacked and not budget.has_room_for(size):
                 return

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from window_consumer.engine.decisions import Outlived, OwnerAway
-from window_consumer.engine.guards.manual_pause import hold_back
+from window_consumer.engine.guards.pauses import hold_back
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion

@@ -100,8 +100,29 @@ def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     )
 
 
+def findings(seen: WorkerEvidence) -> Iterator[LikelyCause]:
+    """Report what the worker's own rules have found, see ``engine.guards.pause_rule``."""
+    where = f" --url {seen.admin_url}" if seen.admin_url else ""
+    command = f"`window-consumer resume --worker {seen.worker}{where}`"
+    for each in seen.now.findings:
+        then = (
+            "the worker is paused and nothing leaves: roll back, or accept it and resume with"
+            if each.pauses
+            else "to accept it, which ends this message:"
+        )
+        yield LikelyCause(
+            each.kind,
+            seen.worker,
+            f"{each.text}; {then} {command}",
+            each.figures,
+            weight=98.5 if each.pauses else 60,
+        )
+
+
 def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find partitions or workers that a user paused."""
+    if any(each.pauses for each in seen.now.findings):
+        return
     paused = [each for each in seen.now.partitions if each.halted]
     lag = sum(each.unfinished or 0 for each in paused)
     if not lag:

@@ -1,0 +1,52 @@
+"""Rules that watch a worker and may pause it until a person decides.
+
+A rule learns as an observer what becomes of records. What it has found stands in the snapshot, for
+the page, ``top`` and ``doctor``. Whoever resumes the worker accepts it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.engine.observer import Observer
+
+
+@frozen
+class RuleFinding:
+    """What a rule has found, for a person to decide about."""
+
+    kind: str
+    """The name of the cause in ``doctor``."""
+    text: str
+    """What it is and what to do, in one sentence without a full stop."""
+    pauses: bool = False
+    """Whether the worker is paused because of it."""
+    figures: Mapping[str, Any] = MappingProxyType({})
+    """The figures behind the text, as JSON has them; seconds end in ``_s``."""
+
+
+class PauseRule(Observer):
+    """Watches one worker. Owner: poll thread.
+
+    It hears a report before the observers do. It decides, so its exceptions stop the worker.
+    """
+
+    @abstractmethod
+    def pauses(self, now: float) -> bool:
+        """Return whether the worker has to be paused until ``accept``.
+
+        It is asked in each tick, before anything starts or leaves, so it must be cheap.
+        """
+
+    @abstractmethod
+    def findings(self) -> Sequence[RuleFinding]:
+        """Return what it has found and nobody has accepted."""
+
+    @abstractmethod
+    def accept(self) -> None:
+        """Accept all findings: a user has resumed the worker."""

@@ -1,0 +1,54 @@
+"""Which failures other versions of the application have among the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model import headers as names
+from window_consumer.model.record import TopicPartition
+
+MOST: Final = 10_000
+"""The newest dead letters that are read at a start: a second or so."""
+
+
+@frozen
+class KnownFailures:
+    """What the newest dead letters of a worker say."""
+
+    fingerprints: frozenset[str]
+    """Those of other versions."""
+    dead_letters: int
+    """How many were read."""
+
+
+def known_failures(
+    reader: TopicReader, topics: Iterable[str], version: str, most: int = MOST
+) -> KnownFailures:
+    """Return the fingerprints in the newest dead letters that this version did not write.
+
+    Dead letters without a version count as those of another one. Raises the reader's errors.
+    """
+    spans = {name: span for topic in topics for name, span in reader.spans(topic).items()}
+    own, found, count = version.encode(), set(), 0
+    for messages in reader.read(newest(spans, most)):
+        count += len(messages)
+        for message in messages:
+            headers = dict(message.headers())
+            fingerprint = headers.get(names.ERROR_FINGERPRINT)
+            if fingerprint and headers.get(names.APP_VERSION) != own:
+                found.add(fingerprint.decode("utf-8", "replace"))
+    return KnownFailures(frozenset(found), count)
+
+
+def newest(spans: Mapping[TopicPartition, Span], most: int) -> dict[TopicPartition, Span]:
+    """Return the ends of these spans, of equal lengths as far as they go, ``most`` in all."""
+    ends, left = {}, most
+    for index, (name, span) in enumerate(sorted(spans.items(), key=lambda each: each[1].count)):
+        count = min(span.count, left // (len(spans) - index))
+        ends[name] = Span(span.end - count, span.end)
+        left -= count
+    return ends
