@@ -28,7 +28,7 @@ MAKERS: dict[str, set[str]] = {
     "SKIPPED": {"model/errors.py", FINISHES},
     "FILTERED": {"model/errors.py"},
     "DEDUPLICATED": {"database/once/calls.py"},
-    "PARKED": {"parking/rules.py", "parking/topics.py"},
+    "PARKED": {"parking/rules.py", "parking/topics.py", "simulator/parking.py"},
     "DELAYED": {"delay/waiting.py"},
     "EARLIER": {"engine/partition.py", "engine/engine.py", FINISHES},
 }

@@ -55,6 +55,11 @@ def test_a_record_that_has_a_copy_already_is_finished() -> None:
     assert turn(index((b"a", 3), (b"a", 5)), b"a", 5) is SourceTurn.FINISH
 
 
+def test_a_record_of_the_source_before_the_first_in_the_ladder_is_called() -> None:
+    found = index((b"a", 5), max_records=1)
+    assert turn(found, b"a", 3) is SourceTurn.CALL, "it is read once more"
+
+
 def test_a_record_that_ends_out_of_turn_starts_nothing_new() -> None:
     found = index((b"a", 3), (b"a", 5), (b"a", 7))
     assert found.remove(b"a", 5) == ()
@@ -157,7 +162,7 @@ class IndexMachine(RuleBasedStateMachine):
     def ask(self, lane: bytes, offset: int) -> None:
         mine = self.lists[lane]
         behind = SourceTurn.FINISH if offset in mine else SourceTurn.PARK
-        found = behind if mine else SourceTurn.CALL
+        found = behind if mine and offset >= min(mine) else SourceTurn.CALL
         assert turn(self.index, lane, offset) is found
         assert self.index.may_start(lane, offset) == (not mine or offset <= min(mine))
 

@@ -18,7 +18,7 @@ from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import ParkLimits
 from window_consumer.parking.rules import Parking
-from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
+from window_consumer.parking.scans import OWN_S, LadderContents, LadderCopy, LadderScans
 
 PARK = ENTRY
 """The park topic is, like the entry topic, one of the ladder without a level."""
@@ -49,11 +49,11 @@ class OneLadder:
     def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
         return [RETRIED, PARK] if home == ORDERS else []
 
-    def read(self, names: Collection[TopicPartition]) -> LadderContents:
-        self.reads += 1
+    def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
+        self.reads += bool(partitions)
         if self.failures:
             raise self.failures.pop()
-        return {name: self.contents[name] for name in names if name in self.contents}
+        return {name: self.contents[name] for name in partitions if name in self.contents}
 
 
 class Parked(Laddered):
@@ -330,30 +330,43 @@ def test_what_an_earlier_assignment_has_finished_is_not_outstanding() -> None:
 
 def test_a_scan_waits_for_all_partitions_of_the_ladder() -> None:
     driven = Parked(assigns=False)
-    first = [driven.scans.begin(name) for name in (ORDERS, PARK)]
-    assert not any(future.done() for future in first)
-    last = driven.scans.begin(RETRIED)
-    for future in (*first, last):
-        future.result(WAIT_S)
+    source = driven.scans.begin(ORDERS)
+    assert driven.scans.begin(PARK).done()
+    assert not source.done()
+    driven.scans.begin(RETRIED)
+    source.result(WAIT_S)
     assert driven.ladder.reads == 1
 
 
 def test_a_partition_that_is_not_ours_any_more_counts_no_longer() -> None:
     driven = Parked(assigns=False)
-    assert driven.scans.begin(PARK).cancel()
-    futures = [driven.scans.begin(name) for name in (RETRIED, ORDERS)]
-    assert not any(future.done() for future in futures)
-    for future in (*futures, driven.scans.begin(PARK)):
-        future.result(WAIT_S)
+    driven.scans.begin(PARK)
+    driven.scans.remove(PARK)
+    driven.scans.begin(RETRIED)
+    source = driven.scans.begin(ORDERS)
+    assert not source.done()
+    driven.scans.begin(PARK)
+    source.result(WAIT_S)
+
+
+def test_a_source_does_not_wait_for_a_ladder_that_another_member_has() -> None:
+    now = 0.0
+    scans = LadderScans(OneLadder(), lambda _run: None, lambda: now)
+    source = scans.begin(ORDERS)
+    assert scans.scan_complete()
+    assert not source.done()
+    now = OWN_S + 1
+    assert scans.scan_complete()
+    assert source.done()
+    assert not scans.scan_complete()
 
 
 def test_a_scan_that_fails_is_made_again() -> None:
     driven = Parked(assigns=False)
     driven.ladder.failures.append(OSError("no answer"))
-    for future in [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]:
-        assert isinstance(future.exception(WAIT_S), OSError)
-    for future in [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]:
-        future.result(WAIT_S)
+    *_, source = [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]
+    assert isinstance(source.exception(WAIT_S), OSError)
+    driven.scans.begin(ORDERS).result(WAIT_S)
 
 
 def test_a_partition_of_the_ladder_that_comes_later_starts_at_once() -> None:

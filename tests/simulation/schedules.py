@@ -12,7 +12,8 @@ from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.simulator.schedule import QUIET_WEIGHTS, Handlers, SchedulePlan
+from window_consumer.parking.index import ParkLimits
+from window_consumer.simulator.schedule import QUIET_WEIGHTS, Action, Handlers, SchedulePlan
 from window_consumer.simulator.schedule_builder import draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
@@ -232,6 +233,59 @@ def turned_in_lanes(rng: Random) -> SchedulePlan:
     )
     return evolve(plan, engine=engine, keys=(b"a", b"b"), pace_s=0.0005, deaths=None)
 
+
+_PARKING: dict[Action, float] = {
+    "turn": 70.0,
+    "work": 50.0,
+    "produce": 8.0,
+    "wait": 4.0,
+    "acks": 15.0,
+    "news": 0.5,
+    "start": 6.0,
+    "rebalance": 1.0,
+    "kill": 1.5,
+    "evict": 0.5,
+    "stop": 0.7,
+    "weather": 3.0,
+    "levels": 0.5,
+}
+
+
+def parked(rng: Random) -> SchedulePlan:
+    """Keys fail and keep their order, with kills at any step."""
+    plan = draw(rng)
+    retry = evolve(
+        plan.engine.retry,
+        on_failure="park",
+        attempts=rng.randint(1, 2),
+        levels=rng.choice((_LEVELS[:1], _LEVELS, (Level("0.05", 0.05), Level("0.3", 0.3)))),
+        when_spent="dead_letter",
+    )
+    engine = evolve(plan.engine, ordering="key", retry=retry, batch=None)
+    handlers = evolve(
+        plan.handlers, fails=rng.choice((0.1, 0.4)), returns=0.0, deadly=0.0, poison=0.0
+    )
+    actions = {
+        each: weight
+        for each, weight in _PARKING.items()
+        if each in _ALWAYS_PARKING or rng.random() < 0.6
+    }
+    return evolve(
+        plan,
+        engine=engine,
+        handlers=handlers,
+        keys=(b"a", b"b", b"c", None),
+        on_no_offset="earliest",
+        copy_limit=100_000,
+        wider=0,
+        strays=0.0,
+        parking=ParkLimits(rng.choice((1, 3, 100)), rng.choice((2, 5, 1000))),
+        actions=tuple(actions),
+        weights=tuple(accumulate(actions.values())),
+    )
+
+
+_ALWAYS_PARKING = frozenset({"turn", "work", "produce", "wait", "acks", "start"})
 
 _LEVELS = (Level("1", 1.0), Level("2", 2.0))
 

@@ -126,10 +126,10 @@ class LadderIndex:
     def at_turn(self, lane: Lane | None, offset: int, place: Place) -> SourceTurn:
         """Return what happens to a record of the source topic; one without a lane is called."""
         line = None if lane is None else self._lines.get(lane)
-        if line is None:
+        if line is None or offset < line.head:
             return SourceTurn.CALL
         if place in self._places.get((lane, offset), ()):
-            return SourceTurn.CALL if offset <= line.head else SourceTurn.HOLD
+            return SourceTurn.CALL if offset == line.head else SourceTurn.HOLD
         if line.count(offset):
             return SourceTurn.FINISH
         if self.has_room:

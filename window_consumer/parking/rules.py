@@ -87,12 +87,17 @@ class Parking(TurnRule):
     def assigned(self, partition: Partition, now: float) -> None:
         """See ``Observer``. Removes what the scan found and this partition has finished."""
         del now
-        home = partition.home
-        contents = self._scans.take(home)
+        contents = None
+        if not partition.retry_level.is_copy:
+            contents = self._scans.take(partition.home)
         if contents is not None:
-            self._enter(home, contents)
+            self._enter(partition.home, contents)
+        for each in (partition, *partition.siblings):
+            self._remove_finished(each)
+
+    def _remove_finished(self, partition: Partition) -> None:
         copies = self._scanned.pop(partition.name, ())
-        index = self.indexes.get(home)
+        index = self.indexes.get(partition.home)
         if not (index and copies):
             return
         finished, begins = list(partition.finished_ranges()), partition.window.next_offset

@@ -1,15 +1,16 @@
 """What the ladder holds of a source partition, read before anything of that partition starts.
 
-The partitions of a ladder and their source have one owner. When all of them are assigned, one scan
-reads the ladder's from the committed offset to the end: only lanes and offsets are kept. An empty
-ladder costs one question about its lag.
+The partitions of a ladder and their source have one owner, and copies start only beside their
+source. When all of them are assigned, one scan reads the ladder's from the committed offset to the
+end: only lanes and offsets are kept. An empty ladder costs one question about its lag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from threading import Lock, Thread
+from threading import Condition, Thread
 from typing import NamedTuple, Protocol
 
 from window_consumer.model.record import TopicPartition
@@ -39,8 +40,20 @@ class LadderReader(Protocol):
     def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
         """Return the partitions with copies of a source partition's records."""
 
-    def read(self, names: Collection[TopicPartition]) -> LadderContents:
+    def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """Read partitions of the ladder, which takes a while; may raise anything."""
+
+
+LOOK_S = 0.5
+"""How often it looks whether a ladder is complete, while partitions wait for theirs."""
+
+OWN_S = 10.0
+"""How long a source partition waits for those of its ladder. While the levels of a group change,
+another member may have some of them, and calls nothing there."""
+
+
+def _start(run: Callable[[], None]) -> None:
+    Thread(target=run, name="wc-park-scan", daemon=True).start()
 
 
 class LadderScans:
@@ -48,38 +61,40 @@ class LadderScans:
 
     subject = "the keys in the ladder"
 
-    def __init__(self, reader: LadderReader):
+    def __init__(
+        self,
+        reader: LadderReader,
+        start: Callable[[Callable[[], None]], None] = _start,
+        now: Callable[[], float] = time.monotonic,
+    ):
         self._reader = reader
-        self._owned: dict[TopicPartition, dict[TopicPartition, Future[None]]] = {}
-        """By source partition: what is assigned of it and its ladder."""
-        self._lock = Lock()
-        self._waiting: list[TopicPartition] = []
-        """Source partitions whose ladders are scanned next."""
+        self._start = start
+        """Starts the thread that runs a function."""
+        self._now = now
+        self._changed = Condition()
+        """Guards what follows."""
+        self._owned: set[TopicPartition] = set()
+        """The partitions of sources and ladders that are assigned."""
+        self._waiting: dict[TopicPartition, tuple[float, Future[None]]] = {}
+        """Source partitions that wait, and until when for their ladders."""
         self._is_reading = False
         self._found: dict[TopicPartition, LadderContents] = {}
 
     def begin(self, name: TopicPartition) -> Future[None]:
-        """See ``PartitionPreparation``."""
+        """See ``PartitionPreparation``. Copies start with their source, so they need not wait."""
         future: Future[None] = Future()
-        home = self._reader.home_of(name)
-        if home is None:
-            future.set_result(None)
-            return future
-        with self._lock:
-            owned = self._owned.setdefault(home, {})
-            for other in [each for each, its in owned.items() if its.cancelled()]:
-                del owned[other]
-            owned[name] = future
-            if name == home:
-                self._found.pop(home, None)
-            elif home in owned and owned[home].done():
-                future.set_result(None)  # what it holds is known, or is new
+        with self._changed:
+            self._owned.add(name)
+            if self._reader.home_of(name) != name:
+                future.set_result(None)
+                self._changed.notify()
                 return future
-            if home in owned and owned.keys() >= set(self._reader.ladder_of(home)):
-                self._waiting.append(home)
-                if not self._is_reading:
-                    self._is_reading = True
-                    Thread(target=self._read, name="wc-park-scan", daemon=True).start()
+            self._found.pop(name, None)
+            self._waiting[name] = self._now() + OWN_S, future
+            starts, self._is_reading = not self._is_reading, True
+            self._changed.notify()
+        if starts:
+            self._start(self._read)
         return future
 
     def take(self, home: TopicPartition) -> LadderContents | None:
@@ -88,44 +103,55 @@ class LadderScans:
 
     def remove(self, name: TopicPartition) -> None:
         """Record that a partition is released."""
-        home = self._reader.home_of(name)
-        if home is not None:
-            self._owned.get(home, {}).pop(name, None)
+        with self._changed:
+            self._owned.discard(name)
 
     def clear(self) -> None:
-        """Forget all partitions: the worker starts anew."""
-        with self._lock:
+        """Drop all partitions: the worker starts anew."""
+        with self._changed:
             self._owned.clear()
+            self._waiting.clear()
             self._found.clear()
 
     # ---- on its own thread
 
     def _read(self) -> None:
-        while True:
-            with self._lock:
-                homes, self._waiting = list(dict.fromkeys(self._waiting)), []
-                if not homes:
-                    self._is_reading = False
-                    return
-            ladders = {home: tuple(self._reader.ladder_of(home)) for home in homes}
-            error: Exception | None = None
-            found: LadderContents = {}
-            try:
-                found = self._reader.read([name for names in ladders.values() for name in names])
-            except Exception as exception:  # the partition's preparation reports it
-                error = exception
-            with self._lock:
-                for home, names in ladders.items():
-                    self._found[home] = {name: found[name] for name in names if name in found}
-                    self._end(self._owned.get(home, {}), error)
+        while self.scan_complete():
+            with self._changed:
+                self._changed.wait(LOOK_S)
 
-    @staticmethod
-    def _end(owned: dict[TopicPartition, Future[None]], error: Exception | None) -> None:
-        for name, future in list(owned.items()):
-            if future.done() or not future.set_running_or_notify_cancel():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                del owned[name]
-                future.set_exception(error)
+    def scan_complete(self) -> bool:
+        """Scan the ladders of which all is assigned; return False if no partition waits.
+
+        Which topics belong to a ladder may change while they wait.
+        """
+        with self._changed:
+            self._waiting = {
+                home: wait for home, wait in self._waiting.items() if not wait[1].cancelled()
+            }
+            if not self._waiting:
+                self._is_reading = False
+                return False
+            complete: dict[TopicPartition, tuple[Future[None], Collection[TopicPartition]]] = {}
+            for home, (until, future) in list(self._waiting.items()):
+                names = self._reader.ladder_of(home)
+                if self._owned.issuperset(names) or self._now() > until:
+                    complete[home] = future, names
+                    del self._waiting[home]
+        error: Exception | None = None
+        found: LadderContents = {}
+        try:
+            found = self._reader.read(
+                sorted(each for _, names in complete.values() for each in names)
+            )
+        except Exception as exception:  # the preparation of the partition reports it
+            error = exception
+        for home, (future, names) in complete.items():
+            with self._changed:
+                self._found[home] = {name: found[name] for name in names if name in found}
+            if future.set_running_or_notify_cancel():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+        return True

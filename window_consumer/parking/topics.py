@@ -9,7 +9,7 @@ from attrs import frozen
 
 from window_consumer.config import TopicsConfig
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.copy_record import place_of
+from window_consumer.engine.retry.copy_record import Target, place_of
 from window_consumer.engine.turn import CopyTo
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.oauth import OauthToken
@@ -44,32 +44,12 @@ class ParkTopics:
     # ---- copies
 
     def park(self, partition: Partition, message: Message) -> CopyTo:
-        """Return the copy of a record of the source for its park topic.
-
-        It keeps its partition's number, and has made no attempt.
-        """
+        """Return the copy of a record of the source for its park topic."""
         source = partition.name.topic
         target = self.worker.ladders[source].park
         if target is None:
             raise LookupError(f"{source} has no park topic")
-        hop = partition.retry_level.hop_of(message)
-        headers: list[tuple[str, bytes | None]] = [
-            *names.each_once(_KEPT.of(message.headers() or ())),
-            (names.ID, hop.record_id),
-            (names.ORIGINAL_TOPIC, source.encode()),
-            (names.ORIGINAL_PARTITION, b"%d" % partition.name.partition),
-            (names.ORIGINAL_OFFSET, b"%d" % hop.offset),
-            (names.FORMAT, names.FORMAT_VERSION),
-            (names.GROUP, self.worker.plan.config.group.encode()),
-            (names.REASON, names.Reason.PARKED.encode()),
-        ]
-        if hop.timestamp is not None:
-            headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
-        if partition.topic_id:
-            headers.append((names.ORIGINAL_TOPIC_ID, partition.topic_id.encode()))
-        place = place_of(partition.name.partition, target.partitions)
-        copy = Copy(target.topic, place, message.key(), message.value(), headers)
-        return CopyTo(copy, names.Reason.PARKED, Outcome.PARKED)
+        return parked(partition, message, target, self.worker.plan.config.group)
 
     # ---- scans
 
@@ -91,17 +71,17 @@ class ParkTopics:
             and home.partition < worker.described[topic].partitions
         ]
 
-    def read(self, names: Collection[TopicPartition]) -> LadderContents:
+    def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """See ``LadderReader``."""
-        if not names:
+        if not partitions:
             return {}
         worker, found = self.worker, dict[TopicPartition, list[LadderCopy]]()
         group = worker.plan.config.group
         with GroupProgress(worker.plan.consumer, group, worker.log, self.oauth_token) as progress:
-            standing = progress.standing(names)
+            standing = progress.standing(partitions)
             # Asked for afterwards: nothing that the committed offset belongs to is beyond it.
-            ends = worker.cluster.log_ends(list(names))
-            spans = {name: Span(max(0, standing[name].offset), ends[name]) for name in names}
+            ends = worker.cluster.log_ends(list(partitions))
+            spans = {name: Span(max(0, standing[name].offset), ends[name]) for name in partitions}
             spans = {name: span for name, span in spans.items() if span.count}
             if not spans:
                 return {}
@@ -118,3 +98,29 @@ class ParkTopics:
             return
         if TopicPartition(origin.topic, origin.partition) == self.home_of(name):
             found.setdefault(name, []).append(LadderCopy(message.offset(), key, origin.offset))
+
+
+def parked(partition: Partition, message: Message, target: Target, group: str) -> CopyTo:
+    """Return the copy of a record of the source, which has not been called.
+
+    It keeps its partition's number.
+    """
+    name, hop = partition.name, partition.retry_level.hop_of(message)
+    headers: list[tuple[str, bytes | None]] = [
+        *names.each_once(_KEPT.of(message.headers() or ())),
+        (names.ID, hop.record_id),
+        (names.ORIGINAL_TOPIC, name.topic.encode()),
+        (names.ORIGINAL_PARTITION, b"%d" % name.partition),
+        (names.ORIGINAL_OFFSET, b"%d" % hop.offset),
+        (names.FORMAT, names.FORMAT_VERSION),
+        (names.GROUP, group.encode()),
+        (names.REASON, names.Reason.PARKED.encode()),
+        (names.ATTEMPTS, b"0"),
+    ]
+    if hop.timestamp is not None:
+        headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
+    if partition.topic_id:
+        headers.append((names.ORIGINAL_TOPIC_ID, partition.topic_id.encode()))
+    place = place_of(name.partition, target.partitions)
+    copy = Copy(target.topic, place, message.key(), message.value(), headers)
+    return CopyTo(copy, names.Reason.PARKED, Outcome.PARKED)

@@ -221,7 +221,9 @@ class SimulationHistory:
             record = self._records[id(message)]
             tenure.delivered[offset] = record
             lane = self.lane_of(message)
-            in_line = not (record.reborn or self.is_stray(name, record))
+            parks = self.plan.engine.retry.on_failure == "park"
+            has_own_order = parks and name.topic in self.retry_levels
+            in_line = not (record.reborn or has_own_order or self.is_stray(name, record))
             if lane is not None and offset not in tenure.durable and in_line:
                 tenure.lines.setdefault(lane, deque()).append(offset)
 

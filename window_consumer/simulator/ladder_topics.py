@@ -16,6 +16,7 @@ from window_consumer.simulator.schedule import (
     SchedulePlan,
     copy_topic,
     entry_topic,
+    park_topic,
     retry_levels_of,
 )
 from window_consumer.simulator.system_under_test import ReadsOn
@@ -38,6 +39,10 @@ class LadderTopics:
         """Create the topics of the plan, after the sources."""
         for source in self._plan.sources:
             self._create(copy_topic(source), source, self._plan.copy_limit)
+            if self._plan.engine.retry.on_failure == "park":
+                park = park_topic(source)
+                self.retry_levels[park] = RetryTopicLevel(source, is_copy=True)
+                self._create(park, source, 100_000)
             if "redrive" in self._plan.actions:
                 entry = entry_topic(source)
                 self.retry_levels[entry] = RetryTopicLevel(source, is_copy=True)

@@ -26,6 +26,7 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
+from window_consumer.parking.scans import LadderScans
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.limited_log import LimitedLog
 from window_consumer.runtime.outlet import SeparateWrites
@@ -35,6 +36,7 @@ from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.publisher import Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.simulator.fake_processes import FakeProcesses
+from window_consumer.simulator.parking import SimulatedParking
 from window_consumer.simulator.schedule import GROUP, copy_topic
 from window_consumer.simulator.shared import SharedSimulation, WatchedSink, WatchedSource
 from window_consumer.simulator.slots import Handler, SteppedSlots
@@ -159,6 +161,13 @@ class SimulatedMember:
             listeners += scene.audit.listeners(self, scene.subject.make_audit)
         if plan.handlers.turns:
             self.engine.decide_turns([SimulatedTurns(scene.calls, self)])
+        self.scans: LadderScans | None = None
+        if plan.engine.retry.on_failure == "park":
+            make = scene.subject
+            parking = SimulatedParking(self, scene.history, scene.ladder, self.find_topics)
+            self.scans = make.make_scans(parking, lambda _run: None, scene.clock.now)
+            self.engine.decide_turns([make.make_parking(plan.parking, parking.park, self.scans)])
+            listeners.append(parking)
         if listeners:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
@@ -180,7 +189,12 @@ class SimulatedMember:
         reports = MemberListener(self, scene)
         kept = scene.subject.make_kept(rules.ordering != "unordered")
         assignments = Assignments(
-            self.source, plan.on_no_offset, reports.warn, self.retry_levels, kept
+            self.source,
+            plan.on_no_offset,
+            reports.warn,
+            self.retry_levels,
+            kept,
+            [] if self.scans is None else [self.scans],
         )
         parts = PollLoopParts(
             source=self.source,
@@ -230,6 +244,8 @@ class SimulatedMember:
         """Take one turn of the poll loop; return False if it had to stop, and has stopped."""
         self.on_stack = True
         try:
+            if self.scans is not None:
+                self.scans.scan_complete()
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
             # Assignments that began late may end before the next poll, at a stop.
             self.source.record_assignment()

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
+from window_consumer.parking.index import ParkLimits
 from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.runtime.poll_loop import LoopRules
 
@@ -135,6 +136,8 @@ class SchedulePlan:
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative weights of ``actions``."""
     redriving: RedrivePlan = field(factory=RedrivePlan)
+    parking: ParkLimits = field(factory=ParkLimits)
+    """How much is parked, where the Engine's rules say so."""
     deaths: float | None = None
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
 
@@ -147,6 +150,11 @@ def copy_topic(topic: str, level: Level | None = None) -> str:
 def entry_topic(topic: str) -> str:
     """Return the topic that a topic's redriven dead letters enter."""
     return f"{GROUP}.{topic}.retry.now"
+
+
+def park_topic(topic: str) -> str:
+    """Return the topic where the records of a topic are parked."""
+    return f"{GROUP}.{topic}.park"
 
 
 def retry_levels_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, RetryTopicLevel]:

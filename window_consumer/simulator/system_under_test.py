@@ -14,10 +14,16 @@ from window_consumer.dlq.redrive import Redrive
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
 from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_on
+from window_consumer.engine.turn import CopyTo
 from window_consumer.model.protocols import Copy
+from window_consumer.model.record import Message
+from window_consumer.parking.index import ParkLimits
+from window_consumer.parking.rules import Parking
+from window_consumer.parking.scans import LadderReader, LadderScans
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 """Returns whether to read a retry topic without a configured level; see ``is_read_on``."""
@@ -25,6 +31,11 @@ ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
 
+
+MakeParking = Callable[[ParkLimits, Callable[[Partition, Message], CopyTo], LadderScans], Parking]
+MakeScans = Callable[
+    [LadderReader, Callable[[Callable[[], None]], None], Callable[[], float]], LadderScans
+]
 
 MakeAudit = Callable[[str, AuditRules, WriteRows, Callable[[], float]], Observer]
 
@@ -38,5 +49,7 @@ class SystemUnderTest:
     make_redrive: MakeRedrive = Redrive
     reads_on: ReadsOn = is_read_on
     make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
+    make_parking: MakeParking = Parking
+    make_scans: MakeScans = LadderScans
     make_audit: MakeAudit | None = None
     """None keeps no audit: searches for other bugs are faster without."""

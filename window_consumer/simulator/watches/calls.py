@@ -25,6 +25,7 @@ from window_consumer.simulator.watches.kept import KeptWatch
 from window_consumer.simulator.watches.lanes import LaneWatch
 from window_consumer.simulator.watches.outages import Outages
 from window_consumer.simulator.watches.pace import PaceWatch
+from window_consumer.simulator.watches.parking import ParkWatch
 from window_consumer.simulator.watches.poison import PoisonWatch
 from window_consumer.testing.events import Killed, Result, Started
 
@@ -40,6 +41,7 @@ class CallWatch:
         self.kept = KeptWatch(history)
         self._starts = StartWatch(history, self.kept)
         self._lanes = LaneWatch(history)
+        self.parking = ParkWatch(history)
         self._batches = 0
 
     # ---- begun
@@ -84,6 +86,7 @@ class CallWatch:
         if call.offset not in tenure.abandoned:
             self._starts.begins(call)
         self._lanes.begins(call, together)
+        self.parking.begins(call)
         tenure.running.add(call.offset)
         tenure.attempts[call.offset] = attempt
         place = (history.topic_of(call.record.ledger), tenure.name.partition, call.offset)
@@ -105,6 +108,8 @@ class CallWatch:
         counts = tenure.current and call.offset not in tenure.abandoned
         self.outages.ended(call, result)
         self.poison.ended(call, result)
+        if not is_open and result in {"done", "skipped", "dropped"}:
+            self.parking.ended(call.record)
         if self.history.trace is not None:
             late = "" if counts else " (late)"
             self.history.record(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
@@ -124,6 +129,7 @@ class CallWatch:
             tenure.leaving.add(offset)
         else:
             self.history.finished(tenure, offset)
+            self.parking.ended(call.record)
             if result == "dropped":
                 tenure.dropped.add(offset)
 

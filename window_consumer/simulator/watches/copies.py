@@ -92,14 +92,7 @@ class CopyWatch:
             self._record_of[id(copy)] = record
             self._check_stray(tenure, record, copy)
             return self._until_answered(tenure, record, copy, on_delivery)
-        if dict(copy.headers).get(names.REASON) == b"CRASHED":
-            if not (history.has_crashed(record) or _has_killed(tenure, offset)):
-                history.violate(
-                    f"{name}@{offset} leaves as crashed, although the process ended on it only"
-                    f" {record.named_ends} times, and that of its slot {tenure.deaths.get(offset)}"
-                )
-        elif offset not in tenure.leaving:
-            history.violate(f"{name}@{offset} is copied although it may still be tried")
+        self._check_reason(tenure, record, copy)
         if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
             self._call_watch.outages.left(tenure, offset)
             self._call_watch.poison.left(tenure, offset)
@@ -112,6 +105,22 @@ class CopyWatch:
         for text in found:
             history.violate(f"the copy of {name}@{offset} is another record: {text}")
         return self._until_answered(tenure, record, copy, on_delivery)
+
+    def _check_reason(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
+        """Check that a record may leave now."""
+        history, name, offset = self._history, tenure.name, record.message.offset()
+        reason = dict(copy.headers).get(names.REASON)
+        if reason == b"CRASHED":
+            if not (history.has_crashed(record) or _has_killed(tenure, offset)):
+                history.violate(
+                    f"{name}@{offset} leaves as crashed, although the process ended on it only"
+                    f" {record.named_ends} times, and that of its slot {tenure.deaths.get(offset)}"
+                )
+        elif reason == b"PARKED":
+            if name.topic in history.retry_levels:
+                history.violate(f"{name}@{offset} is parked although nobody asked for it")
+        elif offset not in tenure.leaving:
+            history.violate(f"{name}@{offset} is copied although it may still be tried")
 
     def _check_stray(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
         """Check a copy that moves to another partition of its topic."""
@@ -157,6 +166,8 @@ class CopyWatch:
                 history.record(f"copy of {tenure.name}@{offset}: {error or 'acked'}")
             if error is None:
                 self._acked.append((record, copy))
+                if copy.topic not in history.retry_levels:
+                    self._call_watch.parking.ended(record)
                 if tenure.current:
                     history.finished(tenure, offset)
             on_delivery(error)

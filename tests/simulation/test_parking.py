@@ -1,0 +1,56 @@
+"""Keys that fail and keep their order, in thousands of schedules with kills."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import parking_mutants as mutants
+from tests.simulation.planted import Planted
+from tests.simulation.schedules import parked
+from window_consumer.parking.rules import Parking
+from window_consumer.parking.scans import LadderScans
+from window_consumer.simulator.simulator import ViolationError, simulate
+from window_consumer.simulator.system_under_test import SystemUnderTest
+
+SCHEDULES = 30
+MUTANTS_SEEDS = 600
+
+
+def test_a_key_keeps_its_order_and_nothing_is_lost() -> None:
+    broken = []
+    for seed in range(SCHEDULES):
+        try:
+            simulate(seed, draw=parked)
+        except ViolationError as violation:
+            broken.append(str(violation))
+    assert not broken, "\n".join(broken[:3])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "expected"),
+    [
+        (mutants.StartsFollowersAtOnce, "before .* has ended"),
+        (mutants.LosesTheEntryAtTheCopy, "before .* has ended"),
+        (mutants.FinishesBeforeTheAck, "lost|before .* has ended"),
+        (mutants.CallsSuccessors, "before .* has ended"),
+        (mutants.ReleasesNobody, "not finished after"),
+        (mutants.KeepsWhatHasFinished, "not finished after"),
+        (mutants.CopiesAgain, "before .* has ended"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bug_planted_in_the_rule_is_found(
+    planted: Planted, mutant: type[Parking], expected: str
+) -> None:
+    subject = SystemUnderTest(make_parking=mutant)
+    planted.expect(mutant, subject, expected, MUTANTS_SEEDS, parked)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [mutants.ScansNothing, mutants.ScansOnlyLevels, mutants.ScansOnlyParked],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bug_planted_in_the_scan_is_found(planted: Planted, mutant: type[LadderScans]) -> None:
+    subject = SystemUnderTest(make_scans=mutant)
+    planted.expect(mutant, subject, "before .* has ended", MUTANTS_SEEDS, parked)
