@@ -17,20 +17,21 @@ from window_consumer.model.outcome import OUTCOMES, Outcome, add, of_number
 PACKAGE = Path(__file__).parents[2] / "window_consumer"
 TABLE = "model/outcome.py"
 
-FINISHES = "engine/retry/completion.py"
+CALLS, ACKS = "engine/retry/completion.py", "engine/retry/acks.py"
+RECORDS = "engine/retry/record_outcomes.py"
 MAKERS: dict[str, set[str]] = {
     "OPEN": {"engine/window.py", "engine/partition.py", "trace/recording/worker_trace.py"},
-    "DONE": {FINISHES},
-    "MOVED": {FINISHES},
-    "DEAD_LETTERED": {FINISHES},
-    "EXPIRED": {FINISHES},
-    "DROPPED": {FINISHES},
-    "SKIPPED": {"model/errors.py", FINISHES},
+    "DONE": {CALLS, ACKS},
+    "MOVED": {ACKS},
+    "DEAD_LETTERED": {ACKS, RECORDS},
+    "EXPIRED": {RECORDS},
+    "DROPPED": {RECORDS},
+    "SKIPPED": {"model/errors.py", RECORDS},
     "FILTERED": {"model/errors.py"},
     "DEDUPLICATED": {"database/once/calls.py"},
     "PARKED": {"parking/rules.py", "parking/topics.py", "simulator/parking.py"},
     "DELAYED": {"delay/waiting.py"},
-    "EARLIER": {"engine/partition.py", "engine/engine.py", FINISHES},
+    "EARLIER": {"engine/partition.py", "engine/engine.py", RECORDS},
 }
 """The modules that may name a member: those that make its outcome, and count it."""
 

@@ -165,7 +165,7 @@ class Driven:
 
     def take_news(self) -> list[FailedRecord]:
         """Return the calls that failed since the last tick."""
-        return self.engine.completion.take_news()
+        return self.engine.outcomes.take_news()
 
     def take_back(self, slice_: Slice) -> int:
         """Take the unclaimed records of a slice back; return how many there were."""
@@ -185,4 +185,4 @@ class Driven:
     def crash(self, message: Any, failure: Failure, times: int) -> None:
         """Let a record leave on which the process ended."""
         partition, seq = self.engine.partitions[ORDERS], 0
-        self.engine.completion.crashed(partition, message, seq, failure, times, self.now)
+        self.engine.outcomes.crashed(partition, message, seq, failure, times, self.now)

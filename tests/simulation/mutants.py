@@ -57,7 +57,7 @@ class ForgetsTheEpoch(Engine):
             for seq in slice_.seqs:
                 if heir.window.is_open(seq):
                     heir.finish((seq,), Outcome.DONE, 0, now)
-            self.completion.advance(heir, now)
+            self.outcomes.advance(heir, now)
             return
         super().on_completion(slice_, now)
 
@@ -139,7 +139,7 @@ class FinishesBeforeTheAck(Engine):
     def on_tick(self, now: float, wall_ms: float) -> Decisions:
         decisions = super().on_tick(now, wall_ms)
         for failed in decisions.publish:
-            self.completion.copied(failed, None, now)
+            self.acks.copied(failed, None, now)
         return decisions
 
     def on_published(

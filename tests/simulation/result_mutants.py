@@ -33,7 +33,7 @@ class FinishesBeforeTheAcks(Engine):
                 if failed is not None:
                     self.failed_records.finish(failed)
             production.hold.release()
-            self.completion.advance(production.partition, now)
+            self.outcomes.advance(production.partition, now)
 
 
 class WaitsForTheFirstAckOnly(Engine):

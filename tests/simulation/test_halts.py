@@ -74,7 +74,7 @@ class StartsWhatComesNew(Watched):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.pauses = _ByNameOnly(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion
+            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:

@@ -11,7 +11,7 @@ from tests.simulation.planted import Planted
 from tests.simulation.schedules import turned, turned_in_lanes
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
@@ -39,12 +39,12 @@ class _Engine(Engine):
     """One whose parts are replaced by those of a subclass."""
 
     ordering_type: type[TurnOrdering] = TurnOrdering
-    completion_type: type[Completion] = Completion
+    decisions_type: type[TurnDecisions] = TurnDecisions
     turns_type: type[Turns] = Turns
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.completion.__class__ = self.completion_type
+        self.start_gate._turn_decisions.__class__ = self.decisions_type
         self.turns = self.start_gate._turns = self.turns_type(self.turns.rules)
 
     def _ask_turns(self, partition: Partition) -> None:
@@ -70,7 +70,7 @@ class DecidesBehindARunningRecord(_Engine):
 class LosesWhatIsDecided(_Engine):
     """Nothing follows a decision."""
 
-    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
+    class decisions_type(TurnDecisions):  # noqa: N801 - takes the place of an attribute
         def carry_out(self, turns: Turns, now: float) -> None:
             turns.decided.clear()
             super().carry_out(turns, now)
@@ -79,7 +79,7 @@ class LosesWhatIsDecided(_Engine):
 class KeepsLanesOfFinishedRecords(_Engine):
     """The lane of a record that is decided about is never free again."""
 
-    class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
+    class decisions_type(TurnDecisions):  # noqa: N801 - takes the place of an attribute
         def carry_out(self, turns: Turns, now: float) -> None:
             turns.holds.clear()
             super().carry_out(turns, now)

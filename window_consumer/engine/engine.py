@@ -67,12 +67,14 @@ from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer, Observers, does_anything
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
+from window_consumer.engine.retry.acks import Acks
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
@@ -158,8 +160,17 @@ class Engine:
         )
         self.guarantee = self.guarantee_type(self.partitions, self.counters, self.dispatcher.wake)
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
+        self.outcomes = RecordOutcomes(self.retry_queue, self.dispatcher, self.counters)
+        self.acks = Acks(
+            self.breaker,
+            self.dispatcher,
+            self.retry_queue,
+            self.output,
+            self.counters,
+            self.outcomes,
+        )
         self.completion = Completion(
-            self.breaker, self.dispatcher, self.retry_queue, self.output, self.counters
+            self.breaker, self.dispatcher, self.retry_queue, self.acks, self.counters, self.outcomes
         )
         self.stalls = Stalls(
             rules.stall,
@@ -170,7 +181,7 @@ class Engine:
             may_move=rules.retry.moves,
         )
         self.suspects = CrashSuspects(
-            rules.retry, self.dispatcher, self.failed_records, self.completion
+            rules.retry, self.dispatcher, self.failed_records, self.outcomes
         )
         self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
         self.start_gate = StartGate(
@@ -179,6 +190,7 @@ class Engine:
             self.retry_queue,
             self.output,
             self.completion,
+            self.outcomes,
             self.suspects,
             self.budget,
             self.counters,
@@ -190,7 +202,7 @@ class Engine:
         self.housekeeping = Housekeeping(
             self.partitions,
             self.budget,
-            self.completion,
+            self.outcomes,
             self.guarantee,
             HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
         )
@@ -199,11 +211,14 @@ class Engine:
             self.dispatcher,
             self.failed_records,
             self.completion,
+            self.outcomes,
             ordered=rules.ordering != "unordered",
         )
-        self.pauses = Pauses(self.partitions, self.dispatcher, self.retry_queue, self.completion)
+        self.pauses = Pauses(
+            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
+        )
         self.interventions = Interventions(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion
+            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
         self.observer: Observer | None = None
         """The rules and the observer that want reports."""
@@ -247,7 +262,7 @@ class Engine:
         rules: list[Observer] = [*self.turns.rules, *self.pauses.rules]
         told = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
         observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
-        self.observer = self.completion.observer = self.guarantee.observer = observer
+        self.observer = self.outcomes.observer = self.guarantee.observer = observer
 
     # ---- events
 
@@ -398,7 +413,7 @@ class Engine:
             self.completion.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
-        if slice_ not in self.completion.unacked_probes:
+        if slice_ not in self.acks.unacked_probes:
             self.breaker.over(slice_)
 
     def inherit(self, calls: Iterable[OutlivedCall]) -> None:
@@ -438,7 +453,7 @@ class Engine:
     ) -> None:
         """Finish a record whose copy was acked; otherwise keep it open and retry."""
         if failed.partition.accepts_results:
-            self.completion.copied(failed, error, now)
+            self.acks.copied(failed, error, now)
         else:
             self.failed_records.finish(failed)
             self.counters.late += 1
@@ -447,7 +462,7 @@ class Engine:
         self, production: Production, index: int, error: PublishFailedError | None, now: float
     ) -> None:
         """Finish the records of a call once its last result is acked."""
-        self.completion.produced(production, index, error, now)
+        self.acks.produced(production, index, error, now)
 
     def on_committed(self, results: CommitResults, now: float) -> None:
         """Process the results of commits."""
@@ -725,7 +740,7 @@ class Engine:
                     self.dispatcher.wake(partition)
         self.turns.begin_tick(now, wall_ms)
         self.pauses.ask_rules(now)
-        decisions = Decisions(failed=self.completion.take_news(), passed_over=self._passed_over)
+        decisions = Decisions(failed=self.outcomes.take_news(), passed_over=self._passed_over)
         self._passed_over = []
         for slice_ in self.dispatcher.stuck(now):
             self.counters.taken_back += self.completion.take_back(slice_, now)

@@ -9,8 +9,8 @@ from window_consumer.engine.decisions import Decisions, HeadOfLineBlocked
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_records import FailedRecords
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.record import TopicPartition
 
@@ -67,13 +67,13 @@ class Housekeeping:
         self,
         partitions: Mapping[TopicPartition, Partition],
         budget: MemoryBudget,
-        completion: Completion,
+        outcomes: RecordOutcomes,
         guarantee: DeliveryGuarantee,
         hover_watch: HeadOfLineWatch,
     ):
         self._partitions = partitions
         self._budget = budget
-        self._completion = completion
+        self._outcomes = outcomes
         self._guarantee = guarantee
         self._hover_watch = hover_watch
         self._due_at = 0.0
@@ -128,6 +128,6 @@ class Housekeeping:
             decisions.resume.append((name, partition.next_delivery))
 
     def _refill(self, partition: Partition, now: float) -> None:
-        self._completion.advance(partition, now)
+        self._outcomes.advance(partition, now)
         if partition.next_due > now:
             self.wait_for(partition)

@@ -18,10 +18,10 @@ from hashlib import blake2b
 from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
@@ -123,12 +123,12 @@ class CrashSuspects:
         rules: RetryRules,
         dispatcher: Dispatcher,
         failed_records: FailedRecords,
-        completion: Completion,
+        outcomes: RecordOutcomes,
     ):
         self._rules = rules
         self._dispatcher = dispatcher
         self._failed_records = failed_records
-        self._completion = completion
+        self._outcomes = outcomes
         self._alone: SuspectCase | None = None
         """The case whose record has the whole worker, or waits for it."""
         self._alone_since = 0.0
@@ -239,11 +239,11 @@ class CrashSuspects:
                 return
             case.passed.add(candidate.offset)
             failure = crashed(candidate.offset, times)
-            self._completion.crashed(
+            self._outcomes.crashed(
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
             hold.release()
-            self._completion.advance(case.partition, now)  # siblings may wait for its lane
+            self._outcomes.advance(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
                 # A user has to fix the record: after a restart it should be called again.
                 del case.crash_history.crashes[candidate.offset]

@@ -15,6 +15,7 @@ from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.record_state import AT_REST
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.headers import Reason
@@ -56,11 +57,13 @@ class Interventions:
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
         completion: Completion,
+        outcomes: RecordOutcomes,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
         self._completion = completion
+        self._outcomes = outcomes
 
     def intervene(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
@@ -75,7 +78,7 @@ class Interventions:
             return InterventionResult.IN_FLIGHT
         if wanted is Intervention.SKIP:
             failed.spent = Spent(Reason.MANUAL, "drop")
-            self._completion.skip(failed, now)
+            self._outcomes.skip(failed, now)
             return InterventionResult.SKIPPED
         failed.spent = Spent(Reason.MANUAL)
         self._retry_queue.records.leave_first(failed)

@@ -17,6 +17,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.record import TopicPartition
 
@@ -30,11 +31,13 @@ class Pauses:
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
         completion: Completion,
+        outcomes: RecordOutcomes,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
         self._completion = completion
+        self._outcomes = outcomes
         self.rules: list[PauseRule] = []
         self._by_user = False
         """A user has paused the worker, including future assignments."""
@@ -104,7 +107,7 @@ class Pauses:
         if not partition.is_assigned or partition.is_suspended:
             return
         self._retry_queue.records.call_held(partition)
-        self._completion.advance(partition, now)
+        self._outcomes.advance(partition, now)
 
 
 def hold_back(

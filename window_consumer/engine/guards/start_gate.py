@@ -29,6 +29,8 @@ from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
+from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
@@ -57,6 +59,7 @@ class StartGate:
         retry_queue: RetryQueue,
         output: Output,
         completion: Completion,
+        outcomes: RecordOutcomes,
         suspects: CrashSuspects,
         budget: MemoryBudget,
         counters: Counters,
@@ -69,6 +72,8 @@ class StartGate:
         self._retry_queue = retry_queue
         self._output = output
         self._completion = completion
+        self._outcomes = outcomes
+        self._turn_decisions = TurnDecisions(retry_queue.records, dispatcher, outcomes)
         self._suspects = suspects
         self._budget = budget
         self._counters = counters
@@ -99,7 +104,7 @@ class StartGate:
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.release_all_gathered()
         if self._turns.decided:
-            self._completion.carry_out(self._turns, now)
+            self._turn_decisions.carry_out(self._turns, now)
         self._publish(decisions, now)
         decisions.produce.extend(self._output.to_send())
 
@@ -337,7 +342,7 @@ class StartGate:
         self._retry_queue.judge(judge, now)
         for failed in self._retry_queue.to_publish(self._budget):
             if failed.is_dropped:
-                self._completion.drop(failed, now)
+                self._outcomes.drop(failed, now)
                 continue
             decisions.publish.append(failed)
 

@@ -27,6 +27,7 @@ from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import Spent
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.fault import Failure, Fault
@@ -82,6 +83,7 @@ class LaneOwnership:
         dispatcher: Dispatcher,
         failed_records: FailedRecords,
         completion: Completion,
+        outcomes: RecordOutcomes,
         *,
         ordered: bool,
     ):
@@ -89,6 +91,7 @@ class LaneOwnership:
         self._dispatcher = dispatcher
         self._failed_records = failed_records
         self._completion = completion
+        self._outcomes = outcomes
         self._ordered = ordered
         self._sizes: Mapping[str, int] | None = None
         """How many partitions each subscribed topic has; None until this is known."""
@@ -197,4 +200,4 @@ class LaneOwnership:
         partition.set_hold(HoldReason.NOT_OWNER, held=False)
         del self._away[partition]
         self._failed_records.call_held(partition)
-        self._completion.advance(partition, now)
+        self._outcomes.advance(partition, now)

@@ -1,0 +1,108 @@
+"""Carries out what rules have decided about records before their first calls, see ``turn``."""
+
+from __future__ import annotations
+
+from window_consumer.engine.retry.failed_record import FailedRecord, Forward
+from window_consumer.engine.retry.failed_records import FailedRecords
+from window_consumer.engine.retry.policy import Spent
+from window_consumer.engine.retry.record_outcomes import RecordOutcomes
+from window_consumer.engine.retry.record_state import RecordState
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.turn import (
+    CopyTo,
+    DecidedRecord,
+    HoldUntil,
+    HoldUntilTold,
+    Leave,
+    Turns,
+)
+from window_consumer.model.errors import CallAgain
+from window_consumer.model.fault import Failure, Fault
+
+
+class TurnDecisions:
+    """Lets decided records wait, leave or finish. Owner: poll thread."""
+
+    def __init__(
+        self, failed_records: FailedRecords, dispatcher: Dispatcher, outcomes: RecordOutcomes
+    ):
+        self._records = failed_records
+        self._dispatcher = dispatcher
+        self._outcomes = outcomes
+
+    def carry_out(self, turns: Turns, now: float) -> None:
+        """Carry out what was decided about records before their first calls."""
+        decided, turns.decided = turns.decided, []
+        holds, turns.holds = turns.holds, []
+        left, turns.left = turns.left, []
+        turns.was_full = bool(left)
+        # What ends here may release a record that is held in the same tick, so that comes first.
+        for each in sorted(decided, key=_comes_later):
+            each.partition.unreadable.discard(each.message.offset())
+            self._end_turn(each, now)
+        for hold in holds:
+            hold.release()
+        for partition in dict.fromkeys(each.partition for each in decided):
+            self._outcomes.advance(partition, now)
+        for partition in left:
+            self._dispatcher.wake(partition)
+
+    def _end_turn(self, decided: DecidedRecord, now: float) -> None:
+        partition, message, seq = decided.partition, decided.message, decided.seq
+        turn = decided.turn
+        if isinstance(turn, Leave):
+            failed = self._outcomes.fail(partition, message, seq, decided.lane, turn.failure, now)
+            self._outcomes.drop_spent([failed], now)
+        elif isinstance(turn, HoldUntil):
+            self._outcomes.fail(partition, message, seq, decided.lane, held(turn.due - now), now)
+        elif isinstance(turn, HoldUntilTold):
+            self._records.hold_until_told(uncalled(decided, now))
+        elif isinstance(turn, CopyTo):
+            failed = forwarded(decided, turn, now)
+            self._records.enter(failed)
+            self._records.move(failed, RecordState.LEAVING)
+        else:
+            self._outcomes.finish(partition, [message], (seq,), turn.outcome, now)
+
+
+def _comes_later(decided: DecidedRecord) -> bool:
+    """Return False for a record that is held until told: False comes first."""
+    return not isinstance(decided.turn, HoldUntilTold)
+
+
+def held(after_s: float) -> Failure:
+    """Return the failure of a record that is called after ``after_s`` seconds."""
+    why = "the record waits for its time"
+    return Failure(CallAgain(max(0.0, after_s), why), Fault("", why, "", ""))
+
+
+def uncalled(decided: DecidedRecord, now: float) -> FailedRecord:
+    """Return a record whose first call waits, with the history of one that is called again."""
+    return FailedRecord(
+        decided.partition,
+        decided.message,
+        decided.seq,
+        decided.lane,
+        attempts=1,
+        failure=held(0.0),
+        first_failure=now,
+        last_failure=now,
+        uncalled=1,
+    )
+
+
+def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
+    """Return a record that leaves with a copy instead of a call."""
+    why = "the record is copied elsewhere"
+    return FailedRecord(
+        decided.partition,
+        decided.message,
+        decided.seq,
+        decided.lane,
+        attempts=0,
+        failure=Failure(LookupError(why), Fault("", why, "", "")),
+        first_failure=now,
+        last_failure=now,
+        spent=Spent(turn.reason),
+        forward=Forward(turn.copy, turn.outcome),
+    )
