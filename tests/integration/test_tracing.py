@@ -176,11 +176,11 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
 ) -> None:
     topic, events = make_topic("orders"), make_topic("trace")
     spool = commands.directory / "spool"
-    producer = TracedProducer({"bootstrap.servers": kafka.bootstrap}, trace=None)
-    for number in range(20_000):  # work for a minute: it does not end before it is looked at
-        producer.produce(topic, b"v", headers={"wc-id": f"id-{number}"})
-        producer.poll(0)
-    assert producer.flush(DEADLINE_S) == 0
+    with TracedProducer({"bootstrap.servers": kafka.bootstrap}, trace=None) as producer:
+        for number in range(20_000):  # work for a minute: it does not end before it is looked at
+            producer.produce(topic, b"v", headers={"wc-id": f"id-{number}"})
+            producer.poll(0)
+        assert producer.flush(DEADLINE_S) == 0
     trace = {"sample": "100%", "topic": events, "flush": "20ms", "way": "spool"}
     commands.application(SLOW_SHOP)
 

@@ -114,8 +114,8 @@ class Shop:
         with Audit(AuditSettings(directory=directory, app="web", rules=rules)) as audit:
             self.watcher = audit.producer("web-orders")
             given = {"bootstrap.servers": self.bootstrap, "log_level": 0}
-            self.producer = TracedProducer(given, trace=None, watchers=[self.watcher])
-            yield
+            with TracedProducer(given, trace=None, watchers=[self.watcher]) as self.producer:
+                yield
 
     def configure(self, counts: str) -> None:
         self.commands.application(SHOP.format(orders=self.orders, group=self.group, side=self.side))

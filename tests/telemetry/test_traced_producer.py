@@ -97,9 +97,8 @@ def test_a_record_is_named_sent_and_traced(broker: EmbeddedBroker) -> None:
 
 def test_headers_that_are_given_stay(broker: EmbeddedBroker) -> None:
     given = [("wc-id", b"o-17"), ("wc-tags", b"own"), ("wc-sent-at", b"5"), ("traceparent", b"p")]
-    producer = TracedProducer(conf(broker), trace=None, tags="gold")
-    producer.produce("orders", b"7", headers=given)
-    producer.flush(10)
+    with TracedProducer(conf(broker), trace=None, tags="gold") as producer:
+        producer.produce("orders", b"7", headers=given)
     (record,) = broker.read_all("orders")
     assert record.headers() == given
 
@@ -156,9 +155,8 @@ def test_what_was_not_sent_is_traced_and_raised(broker: EmbeddedBroker) -> None:
 
 def test_watchers_hear_of_every_record_and_may_fail(broker: EmbeddedBroker) -> None:
     watcher = Watcher()
-    producer = TracedProducer(conf(broker), trace=None, watchers=[Broken(), watcher])
-    producer.produce("orders", b"1234", key="k", partition=0, timestamp=1_700_000_000_000)
-    assert producer.flush(10) == 0
+    with TracedProducer(conf(broker), trace=None, watchers=[Broken(), watcher]) as producer:
+        producer.produce("orders", b"1234", key="k", partition=0, timestamp=1_700_000_000_000)
     (record,) = broker.read_all("orders")
     id_ = dict(record.headers())["wc-id"]
     assert watcher.heard == [
@@ -196,7 +194,8 @@ def test_without_a_topic_for_the_trace_sending_goes_on(
     assert producer.events_dropped in {0, 1}  # it is written beside
     producer.close()
     assert producer.events_dropped == 1
-    assert TracedProducer(conf(embedded), trace=None).events_dropped == 0
+    with TracedProducer(conf(embedded), trace=None) as untraced:
+        assert untraced.events_dropped == 0
     assert len(embedded.read_all("orders")) == 1
 
 
