@@ -103,6 +103,13 @@ def test_headers_that_are_given_stay(broker: EmbeddedBroker) -> None:
     assert record.headers() == given
 
 
+def test_the_last_events_are_written_at_the_end_of_a_block(broker: EmbeddedBroker) -> None:
+    settings = TraceSettings(flush_s=600, app="web")
+    with TracedProducer(conf(broker), trace=settings) as producer:
+        producer.produce("orders", b"7")
+    assert [event.step for event in events_at(broker)] == ["sent"]
+
+
 def test_a_current_span_is_the_parent(broker: EmbeddedBroker) -> None:
     context = SpanContext(0xABC << 100, 0xDEF, is_remote=False, trace_flags=TraceFlags(1))
     producer = TracedProducer(conf(broker), trace=SOON)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Literal, get_args
 
 from attrs import field, frozen
@@ -141,8 +142,23 @@ class TracedProducer(WatchedProducer):
         try:
             return super().close(*args, **more)
         finally:
-            if self._tracing is not None:
-                self._tracing.close()
+            self._close_tracing()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Any:
+        """Do the same at the end of a block: confluent_kafka does not call ``close`` there."""
+        try:
+            return super().__exit__(kind, error, traceback)
+        finally:
+            self._close_tracing()
+
+    def _close_tracing(self) -> None:
+        if self._tracing is not None:
+            self._tracing.close()
 
 
 _WORDS: Final[Mapping[str, Sequence[str]]] = {
