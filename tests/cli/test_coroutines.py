@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import pytest
 
-from tests.commands import Commands, kafka_of
+from tests.commands import DEADLINE_S, Commands, kafka_of
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -105,6 +107,54 @@ def test_with_block_it_is_called_again_and_those_behind_it_wait(
     assert "follows" not in ended.out
     assert (summary := ended.summary())["unfinished"] == 2
     assert "dead_lettered" not in summary
+
+
+HANGS = """
+import asyncio
+import time
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop")
+{form} charge(order: Record) -> None:
+    print("begins", order.attempt, flush=True)
+    {sleep}(3600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "sleep", "pool"),
+    [("async def", "await asyncio.sleep", "threads"), ("def", "time.sleep", "processes")],
+)
+def test_with_retry_it_is_called_again_before_it_climbs(
+    form: str, sleep: str, pool: str, shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.application(HANGS.format(form=form, sleep=sleep))
+    retry = {"attempts": 2, "backoff": "10ms..10ms", "levels": ["1d"]}
+    stall = {"after": "500ms", "action": "retry"}
+    configure(shop, embedded, retry=retry, stall=stall, pool=pool, concurrency=1)
+    embedded.produce("orders", b"hangs")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("begins 2")
+    until = monotonic() + DEADLINE_S
+    while not embedded.read_all("shop.orders.retry.1d"):
+        assert monotonic() < until
+    ended = worker.stop()
+    assert ended.out.splitlines() == ["begins 1", "begins 2"]
+    assert ended.summary() == {"retried": 1, "moved": 1, "unfinished": 1}
+
+
+def test_retry_is_refused_where_a_call_cannot_be_ended(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.application(HANGS.format(form="def", sleep="time.sleep"))
+    configure(shop, embedded, stall={"action": "retry"})
+    ended = shop.run("check", "shop:app")
+    assert ended.code == 2
+    assert "workers.charge.stall.action" in ended.err
 
 
 def test_at_the_stop_what_still_runs_is_cancelled_and_its_record_stays_unfinished(

@@ -246,3 +246,34 @@ def test_an_interrupted_call_leaves_its_record_open() -> None:
     assert driven.engine.unfinished() == 1
     (commit,), outlived = driven.engine.on_revoked([ORDERS], driven.now)
     assert (commit.next_offset, outlived) == (0, [])
+
+
+def retrying(**given: Any) -> tuple[Driven, Slice]:
+    """Return a worker that calls records again whose calls were ended."""
+    return stalled_worker(action="retry", retries_stalled=True, **given)
+
+
+def test_with_retry_the_record_of_an_ended_call_is_called_again_before_it_climbs() -> None:
+    level = Level("10s", 10.0)
+    driven, slice_ = retrying(levels=(level,))
+    for attempt in (2, 3):
+        seen(driven, driven.tick(AFTER_S))
+        ended(driven, slice_)
+        assert driven.published() == []
+        driven.tick(10.0)
+        (slice_,) = [each for each in driven.out if 0 in {m.offset() for m in each.messages}]
+        assert slice_.call.attempt == attempt
+        driven.claim(slice_)
+    seen(driven, driven.tick(AFTER_S))
+    ended(driven, slice_)
+    failed = driven.published_one()
+    assert (failed.reason, failed.level, failed.attempts) == (Reason.STALLED, level, 3)
+
+
+def test_with_retry_a_call_that_does_not_end_is_not_made_again_beside_it() -> None:
+    driven, _ = retrying()
+    seen(driven, driven.tick(AFTER_S))
+    (abandoned,) = seen(driven, driven.tick(ENDING_S))
+    assert abandoned.abandon
+    failed = driven.published_one()
+    assert (failed.reason, failed.attempts) == (Reason.STALLED, 1)

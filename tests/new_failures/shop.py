@@ -146,6 +146,15 @@ class Version:
         counters = self.snapshot(worker)["counters"]
         return int(counters["processed"]) + int(counters["dead_lettered"])
 
+    def settled(self) -> int:
+        """Return how many records are finished, once running calls and copies have ended."""
+        until, seen = monotonic() + DEADLINE_S, -1
+        while (found := self.finished()) != seen:
+            assert monotonic() < until
+            seen = found
+            sleep(QUIET_S)
+        return found
+
     def wait_for(self, finished: int, worker: str = "charge") -> None:
         wait_until(lambda: self.finished(worker) >= finished)
 

@@ -21,8 +21,7 @@ def test_a_new_failure_pauses_the_worker_until_somebody_resumes_it(form: str, sh
     version = shop.start("2", "new_bug", form)
     line = version.found()
     assert line["paused"]
-    sleep(QUIET_S)
-    before, dead_letters = version.finished(), shop.dead_letters()
+    before, dead_letters = version.settled(), shop.dead_letters()
     snapshot = version.snapshot()
     assert snapshot["halted"]
     assert [each["kind"] for each in snapshot["findings"]] == ["new_failure"]

@@ -309,3 +309,18 @@ def lost_partitions(rng: Random) -> SchedulePlan:
         actions=tuple(actions),
         weights=tuple(accumulate(actions.values())),
     )
+
+
+def with_stalls_that_are_retried(rng: Random) -> SchedulePlan:
+    """Calls hang and are ended, and their records are called again before they climb."""
+    plan = draw(rng)
+    engine = plan.engine
+    return evolve(
+        plan,
+        engine=evolve(
+            engine,
+            stall=StallRules(after_s=0.3, action="retry", max_abandoned=3, ends=True),
+            retry=evolve(engine.retry, attempts=3, retries_stalled=True),
+        ),
+        handlers=evolve(plan.handlers, hangs=0.1),
+    )

@@ -149,6 +149,7 @@ def _plan_worker(
         retryable=_classes(loaded, worker, "retryable", retry.retryable),
         levels=levels_of(worker),
         attempts_per_level=retry.attempts_per_level,
+        retries_stalled=worker.stall.action == "retry",
     )
     clients: dict[settings.Kind, dict[str, Any]] = {
         kind: dict(
@@ -164,7 +165,7 @@ def _plan_worker(
     }
     routes = planned_routes(loaded, worker, handlers)
     check_batches(loaded, worker, [route.handler for route in routes])
-    return PlannedWorker(
+    planned = PlannedWorker(
         config=worker,
         routes=routes,
         retry=rules,
@@ -172,6 +173,14 @@ def _plan_worker(
         producer=clients["producer"],
         admin=clients["admin"],
     )
+    if rules.retries_stalled and not planned.pool.interruptible:
+        where = loaded.where(("workers", worker.name, "stall", "action"))
+        raise ConfigError(
+            f"{where}: workers.{worker.name}.stall.action is retry, and a call on a thread cannot"
+            " be ended: the record would be called again beside it; write move, or make the handler"
+            " a coroutine, or choose pool: processes"
+        )
+    return planned
 
 
 _KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")

@@ -225,7 +225,7 @@ def _waiting_records(rules: EngineRules) -> int:
 def _most_abandoned(worker: PlannedWorker) -> int:
     if worker.pool.has_children:
         return 0  # they are killed
-    moves = worker.retry.moves and worker.config.stall.action == "move"
+    moves = worker.retry.moves and worker.config.stall.action != "report"
     return worker.config.max_abandoned if moves else 0
 
 
@@ -297,7 +297,7 @@ def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
             " records/s"
         )
     if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
-        why = "on_failure: block" if stall.action == "move" else "stall.action: report"
+        why = "stall.action: report" if stall.action == "report" else "on_failure: block"
         if worker.pool.has_children:
             why = f"pool: {worker.pool.name}"
         yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"

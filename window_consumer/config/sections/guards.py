@@ -86,13 +86,15 @@ class StallConfig:
             reason="most calls that take longer never return: no timeout, or a lock",
         ),
     )
-    action: Literal["move", "report"] = field(
+    action: Literal["move", "retry", "report"] = field(
         default="move",
         metadata=about(
             "report: the log shows the call's stack. move: the call is also abandoned, and its "
             "record climbs the ladder with reason STALLED; with ordering, its lane waits until "
-            "the call has really ended. With on_failure: block it is only reported.",
-            kind=kinds.choice("move", "report"),
+            "the call has really ended. With on_failure: block it is only reported. retry, where a "
+            "call can be ended (coroutines, pool: processes): as move, but the record is called "
+            "again here before it climbs, as after any other failure.",
+            kind=kinds.choice("move", "retry", "report"),
             reason="one hanging call would hold up its partition when the window is full",
         ),
     )

@@ -7,7 +7,8 @@ be stopped: its lane stays busy until it has really ended, whatever happened to 
 
 A coroutine can be *ended* whatever the order, and so can a call in a process of its own: one is
 cancelled, the other killed. When it has ended, its slice returns and the record has failed, with
-reason STALLED if it leaves for that. A call that does not end in time is abandoned like a thread.
+reason STALLED if it leaves for that; with ``retry`` it is first called again here, as after any
+other failure. A call that does not end in time is abandoned like a thread, and its record leaves.
 
 A slot can be a *lease*, as of a program that asks for records. Its call ends when the lease does,
 unless the slot renews it, and for no other reason. The record has failed then, without a word about
@@ -64,8 +65,8 @@ class Stalls:
         self._completion = completion
         self._breaker = breaker
         self._counters = counters
-        self._moves = may_move and rules.action == "move"
-        self._ends = rules.ends and rules.action == "move"
+        self._moves = may_move and rules.action != "report"
+        self._ends = rules.ends and rules.action != "report"
         self._leases = rules.leases
         self._ending: dict[Slice, float] = {}
         """When calls that have not returned were asked to end."""

@@ -18,7 +18,7 @@ class StallRules:
     """The ``stall`` section of a worker's configuration; durations in seconds."""
 
     after_s: float = float("inf")
-    action: Literal["move", "report"] = "move"
+    action: Literal["move", "retry", "report"] = "move"
     max_abandoned: int = 4
     ends: bool = False
     """The runtime can end a call from outside: it is a coroutine, or has a process of its own."""

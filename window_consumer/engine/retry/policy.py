@@ -110,6 +110,8 @@ class RetryRules:
     levels: tuple[Level, ...] = ()
     """Shortest delay first."""
     attempts_per_level: int = 1
+    retries_stalled: bool = False
+    """A record whose call was ended because it did not return has its local retries first."""
     _verdicts: dict[type[BaseException], bool] = field(
         factory=dict, init=False, eq=False, repr=False
     )
@@ -140,7 +142,7 @@ class RetryRules:
             return Spent(reason, self.when_spent)
         if self.moves and not died:
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
-            spent = stalled or attempts >= self.allowed(level)
+            spent = (stalled and not self.retries_stalled) or attempts >= self.allowed(level)
             if spent or wanted_s > self.backoff_max_s:
                 further = next_level(self.levels, level, wanted_s)
                 if spent or further is not None:

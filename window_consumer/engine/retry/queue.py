@@ -80,11 +80,14 @@ class RetryQueue:
         calls: int = 1,
         together: RetryGroup | None = None,
         called_at: float = 0.0,
+        *,
+        still_runs: bool = False,
     ) -> FailedRecord:
         """Record one failed call, or ``calls`` of them, and decide where its record goes next.
 
         ``together`` is what it shares with the other failed records of its batch. The call began
-        at ``called_at``.
+        at ``called_at``. If it still runs, it was abandoned, and the record is not called again
+        beside it: its local attempts count as spent.
         """
         error = failure.error
         failed = self.records.of(partition).get(seq)
@@ -98,7 +101,7 @@ class RetryQueue:
         failed.called_at = called_at or now
         failed.deaths += isinstance(error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
-        step = self._next_step(failed, error, jitter)
+        step = self._next_step(failed, error, jitter, still_runs=still_runs)
         if together is not None:
             failed.together, failed.due = together, now
             step = together.step_of(lane, step)
@@ -109,7 +112,7 @@ class RetryQueue:
         return failed
 
     def _next_step(
-        self, failed: FailedRecord, error: BaseException, jitter: Jitter
+        self, failed: FailedRecord, error: BaseException, jitter: Jitter, *, still_runs: bool
     ) -> Retry | Spent:
         """Charge a failed call, unless the breaker spares it, and return what follows."""
         level = failed.partition.retry_level.level
@@ -123,7 +126,7 @@ class RetryQueue:
             failed.spared += 1
             failed.in_doubt += 1
         charged = failed.charged
-        if failed.released:
+        if failed.released or still_runs:
             charged = max(charged, self._rules.allowed(level))
         step = self._rules.next_step(error, charged, jitter, level, failed.deaths)
         if spares and isinstance(step, Spent) and step.reason in PARDONED:

@@ -79,7 +79,15 @@ class RecordOutcomes:
     ) -> None:
         """Record a call that was abandoned; it is no news, because its stack was reported."""
         failed = self._retry_queue.add(
-            partition, message, seq, lane, failure, now, together=together, called_at=called_at
+            partition,
+            message,
+            seq,
+            lane,
+            failure,
+            now,
+            together=together,
+            called_at=called_at,
+            still_runs=True,
         )
         self._notify_failed(failed)
         if failed.is_dropped:

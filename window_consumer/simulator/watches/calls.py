@@ -249,10 +249,11 @@ class CallWatch:
             return "dropped" if end == "drop" else "spent"
         level = self._level(call.tenure)
         further = _further(retry, level)
+        at_once = stalled and not retry.retries_stalled
         waits_long = isinstance(error, RetryLater) and error.after_s > retry.backoff_max_s
         if retry.on_failure == "block":
             return "failed"
-        if call.attempt < retry.allowed(level) and not (waits_long and further) and not stalled:
+        if call.attempt < retry.allowed(level) and not (waits_long and further) and not at_once:
             return "failed"
         return "dropped" if retry.when_spent == "drop" and not further else "spent"
 
