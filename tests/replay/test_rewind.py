@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.commands import DEADLINE_S, Ended
 from tests.integration.members import wait_until
 from tests.replay.shop import T0, ReplayShop, at
+from window_consumer.engine.commits.commit_metadata import CommitNote, encode
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -88,6 +89,19 @@ def test_a_dry_run_says_what_lies_between_and_changes_nothing(stopped: ReplaySho
     text = run(stopped, "--to", at(4), "--dry-run").out
     assert f"{stopped.source}[0]" in text
     assert "from 10 to 4: 6 records" in text
+
+
+def test_what_was_done_beyond_the_offset_is_called_again_too(stopped: ReplayShop) -> None:
+    done, _ = encode(CommitNote(5, finished=(range(6, 8), range(9, 10))))
+    commit(stopped, {0: 5}, done)
+    (found,) = rewound(stopped, "--to", "0:5", "--dry-run")["partitions"]
+    assert (found["from"], found["to"], found["records"]) == (5, 5, 3)
+    (found,) = rewound(stopped, "--to", "0:3", "--dry-run")["partitions"]
+    assert (found["to"], found["records"]) == (3, 5)
+    (found,) = rewound(stopped, "--to", "0:8", "--skip", "--dry-run")["partitions"]
+    assert (found["to"], found["records"]) == (8, 1), "6 and 7 were done"
+    rewound(stopped, "--to", "0:5")
+    assert rewound(stopped, "--to", "0:5")["partitions"] == [], "nothing is done beyond any more"
 
 
 def test_forward_only_with_skip(stopped: ReplayShop) -> None:

@@ -8,8 +8,9 @@ from itertools import chain
 from attrs import define, field, frozen
 
 from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka.cluster.topics import Topic
-from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
@@ -41,6 +42,8 @@ class OffsetMove:
     log: Span
     deleted: Span | None = None
     """What retention has deleted at the target."""
+    finished: tuple[range, ...] = ()
+    """What was done beyond ``before``, and is called again."""
 
     @property
     def is_forward(self) -> bool:
@@ -49,22 +52,34 @@ class OffsetMove:
 
     @property
     def between(self) -> Span:
-        """The offsets that are read again, or skipped."""
-        before = self.log.end if self.before is None else self.before
+        """The offsets among which are those that are read again, or skipped."""
+        before = self._before
         first, end = min(before, self.to), max(before, self.to)
+        if self.finished and not self.is_forward:
+            end = self.finished[-1].stop
         return Span(max(first, self.log.first), min(end, self.log.end))
+
+    @property
+    def _before(self) -> int:
+        return self.log.end if self.before is None else self.before
+
+    def concerns(self, offset: int) -> bool:
+        """Return whether an offset of ``between`` is read again, or skipped."""
+        if self.is_forward:
+            return not any(offset in each for each in self.finished)
+        return offset < self._before or any(offset in each for each in self.finished)
 
 
 def moves_of(
     target: RewindTarget,
     logs: Mapping[TopicPartition, Span],
-    committed: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, CommittedMark],
     begins: Mapping[TopicPartition, int],
 ) -> list[OffsetMove]:
-    """Return the move of each partition that does not stand there already.
+    """Return the move of each partition that does not stand there already, with nothing beyond.
 
-    ``committed`` is negative without a commit; ``begins`` are the first offsets of the time. Raises
-    UsageError for partitions and offsets that the topic does not have.
+    ``begins`` are the first offsets of the time. Raises UsageError for partitions and offsets that
+    the topic does not have.
     """
     numbers = {name.partition: name for name in logs}
     for partition, offset in target.offsets.items():
@@ -85,9 +100,13 @@ def moves_of(
         lost = Span(offset, to)
         if target.time_ms is not None:
             lost = Span(0, log.first if to == log.first else 0)
-        before = committed[name] if committed[name] >= 0 else None
-        if to != before:
-            moves.append(OffsetMove(name, before, to, log, lost if lost.count else None))
+        commit = committed[name]
+        before = commit.offset if commit.offset >= 0 else None
+        note = decode(commit.mark)
+        finished = () if note is None or note.next_offset != before else note.finished
+        if to != before or finished:
+            deleted = lost if lost.count else None
+            moves.append(OffsetMove(name, before, to, log, deleted, finished))
     return moves
 
 
@@ -131,7 +150,7 @@ class Rewind:
         with self._reader() as reader, self._progress() as progress:
             for source in self.sources:
                 logs = reader.spans(source.name)
-                commits = {name: each.offset for name, each in progress.standing(logs).items()}
+                commits = progress.standing(logs)
                 begins = {}
                 if target.time_ms is not None:
                     begins = offsets_at(reader, logs, target.time_ms)
@@ -160,14 +179,18 @@ class Rewind:
 
     def measured(self) -> dict[TopicPartition, Between]:
         """Read what lies between, and return its size; each partition's own."""
-        found = {each.name: Between() for each in self.moves}
+        moves = {each.name: each for each in self.moves}
+        found = {name: Between() for name in moves}
         with self._reader() as reader:
-            spans = {each.name: each.between for each in self.moves}
+            spans = {name: move.between for name, move in moves.items()}
             for message in chain.from_iterable(reader.read(spans)):
+                name = TopicPartition(message.topic(), message.partition())
+                if not moves[name].concerns(message.offset()):
+                    continue
                 kind, milliseconds = message.timestamp()
                 size = len(message.key() or b"") + len(message.value() or b"")
                 time_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
-                found[TopicPartition(message.topic(), message.partition())].add(size, time_ms)
+                found[name].add(size, time_ms)
         return found
 
     def commit(self) -> None:
