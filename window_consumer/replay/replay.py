@@ -126,18 +126,19 @@ class Replay:
 
     def _batch(self, pace: Pace, stop_asked: Callable[[], bool]) -> bool:
         """Copy a batch and commit; return False at the end of the range."""
-        most = left = pace.share(_PACED_BATCH_S, BATCH_RECORDS)
+        left = pace.share(_PACED_BATCH_S, BATCH_RECORDS)
         chunk_records = pace.share(_PACED_CHUNK_S, _CHUNK_RECORDS)
         sent: list[Message] = []
-        size, is_over = 0, False
-        while left > 0 and size < _BATCH_BYTES and not stop_asked():
-            chunk = self.records.read(min(chunk_records, left))
+        size, read, is_over = 0, 0, False
+        while left > 0 and read < BATCH_RECORDS and size < _BATCH_BYTES and not stop_asked():
+            chunk = self.records.read(min(chunk_records, left, BATCH_RECORDS - read))
             if not chunk:
                 is_over = True
                 break
-            left -= len(chunk)
+            read += len(chunk)
             size += sum(map(len, chunk))
             chosen = self._chosen(chunk)
+            left -= len(chosen)  # the rate is that of copies: many may be read for one
             sent += chosen
             if self.outlet is not None:
                 self.outlet.send(list(map(self.rules.copy, chosen)))
@@ -147,7 +148,7 @@ class Replay:
             refused = self._refused(self.outlet, sent)
             self.records.check_alone()
             self.finish()
-        self.counts.read += most - left
+        self.counts.read += read
         self.counts.replayed += len(sent) - refused
         if self._gaps and self.clock.now() - self._asked_at >= _ASK_S:
             self._name_deleted(self._gaps)
