@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.commands import DEADLINE_S, Ended
 from tests.integration.members import wait_until
 from tests.replay.shop import T0, ReplayShop, at
@@ -102,6 +104,35 @@ def test_what_was_done_beyond_the_offset_is_called_again_too(stopped: ReplayShop
     assert (found["to"], found["records"]) == (8, 1), "6 and 7 were done"
     rewound(stopped, "--to", "0:5")
     assert rewound(stopped, "--to", "0:5")["partitions"] == [], "nothing is done beyond any more"
+
+
+def test_a_skip_leaves_what_was_done_beyond_it_done(stopped: ReplayShop) -> None:
+    done, _ = encode(CommitNote(5, finished=(range(6, 8), range(9, 10)), known_partitions=2))
+    commit(stopped, {0: 5}, done)
+    stopped.commands.application(SHOP)
+    rewound(stopped, "--to", "0:7,1:10", "--skip")
+    worker = stopped.commands.start("run", "shop:app")
+    worker.wait_for("charged 0/8")
+    stopped.produce(1, partition=0, begin=10)
+    worker.wait_for("charged 0/10")
+    ended = worker.stop()
+    called = sorted(line for line in ended.out.splitlines() if line.startswith("charged"))
+    assert called == ["charged 0/10", "charged 0/8"]
+
+
+def test_a_topic_that_is_recreated_after_a_rewind_begins_at_its_first_record(
+    kafka_shop: ReplayShop,
+) -> None:
+    shop = kafka_shop
+    shop.commands.application(SHOP)
+    shop.produce(6)
+    commit(shop, {0: 6})
+    rewound(shop, "--to", "0:3")
+    topics.make_anew(AdminClient(shop.client), NewTopic(shop.source, 2, 1))
+    shop.produce(5)
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("charged 0/4")
+    assert worker.stop().out.count("charged") == 5
 
 
 def test_forward_only_with_skip(stopped: ReplayShop) -> None:

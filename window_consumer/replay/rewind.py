@@ -8,7 +8,7 @@ from itertools import chain
 from attrs import define, field, frozen
 
 from window_consumer.config import LoadedConfig, WorkerConfig
-from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode, encode, topic_hash
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.topic_reader import Span, TopicReader
@@ -43,7 +43,9 @@ class OffsetMove:
     deleted: Span | None = None
     """What retention has deleted at the target."""
     finished: tuple[range, ...] = ()
-    """What was done beyond ``before``, and is called again."""
+    """What was done beyond ``before``: called again, unless records are skipped."""
+    known_partitions: int = 0
+    """How many partitions the group knew at its first start, see ``CommitNote``."""
 
     @property
     def is_forward(self) -> bool:
@@ -62,6 +64,18 @@ class OffsetMove:
     @property
     def _before(self) -> int:
         return self.log.end if self.before is None else self.before
+
+    def metadata(self, topic_id: str | None) -> str:
+        """Return the new commit's metadata: what was done beyond a skip stays done."""
+        left = (range(max(each.start, self.to), each.stop) for each in self.finished)
+        note = CommitNote(
+            self.to,
+            topic_hash=topic_hash(topic_id),
+            clean=True,
+            finished=tuple(each for each in left if each) if self.is_forward else (),
+            known_partitions=self.known_partitions,
+        )
+        return encode(note)[0]
 
     def concerns(self, offset: int) -> bool:
         """Return whether an offset of ``between`` is read again, or skipped."""
@@ -106,7 +120,8 @@ def moves_of(
         finished = () if note is None or note.next_offset != before else note.finished
         if to != before or finished:
             deleted = lost if lost.count else None
-            moves.append(OffsetMove(name, before, to, log, deleted, finished))
+            known = 0 if note is None else note.known_partitions
+            moves.append(OffsetMove(name, before, to, log, deleted, finished, known))
     return moves
 
 
@@ -195,11 +210,12 @@ class Rewind:
 
     def commit(self) -> None:
         """Move the offsets, all at once. Raises UsageError if the group has begun to run."""
+        ids = {source.name: source.topic_id for source in self.sources}
         spans = {each.name: Span(each.to, each.to) for each in self.moves}
+        marks = {each.name: each.metadata(ids[each.name.topic]) for each in self.moves}
         with self._progress() as progress:
             try:
-                # Without what was done beyond the old offsets: all of it shall run again.
-                progress.claim(spans, dict.fromkeys(spans, ""))
+                progress.claim(spans, marks)
             except WindowConsumerError as error:
                 # Kafka takes offsets from outside of the group only while it has no members.
                 self.check_stopped()
