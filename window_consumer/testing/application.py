@@ -155,6 +155,20 @@ class TestApp(GuaranteeFindings):
             raise process.failure
         return process
 
+    @property
+    def parked_keys(self) -> dict[bytes, int]:
+        """The keys in the ladder, with ``on_failure: park``, and how many records follow the first.
+
+        Keys of all workers and partitions together.
+        """
+        found: dict[bytes, int] = {}
+        for rule in self._running().parking.values():
+            for index in rule.indexes.values():
+                for lane, _, followers in index.followers():
+                    key = lane if isinstance(lane, bytes) else str(lane).encode()
+                    found[key] = found.get(key, 0) + followers
+        return found
+
     # ---- records
 
     def send(  # noqa: PLR0913 - the parts of a record, by name

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
+import attrs
+
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.parking.rules import Parking
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.preflight import Preparation
 from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.fakes.cluster import FakeCluster
+from window_consumer.testing.parked import parking_of
 from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
 
 _MOMENT_S = 0.005
@@ -51,10 +55,16 @@ class ApplicationProcess:
         ]
         loop = lifespans.enter_context(InlineEventLoop())
         state = lifespans.enter_context(app.resources(loop.run))
-        self.workers = [
-            SteppedWorker(setup_of(app, plan, each, setting.clock), setting, state, loop)
-            for each in prepared
-        ]
+        self.parking: dict[str, Parking] = {}
+        """By worker, for those that park."""
+        self.workers = []
+        for each in prepared:
+            setup = setup_of(app, plan, each, setting.clock)
+            rule = parking_of(each, plan.config.topics, setting.broker)
+            if rule is not None:
+                self.parking[setup.name] = rule
+                setup = attrs.evolve(setup, turn_rules=(*setup.turn_rules, rule))
+            self.workers.append(SteppedWorker(setup, setting, state, loop))
 
     @property
     def calling(self) -> bool:
