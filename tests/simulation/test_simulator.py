@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +26,7 @@ from window_consumer.engine.engine import Engine
 from window_consumer.simulator.simulator import ViolationError, main, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
+ROOT = Path(__file__).parents[2]
 SCHEDULES = 1600
 PARTS = 8
 MUTANTS_SEEDS = 3000
@@ -129,6 +134,36 @@ def test_a_seed_replays_the_same_schedule(
     assert main(["--seed", "17"]) == 0
     assert capsys.readouterr().out == first
     golden(first.splitlines()[-1])
+
+
+REPLAYED = """
+from tests.simulation.schedules import outages
+from window_consumer.simulator.simulator import FRAMEWORK, ScheduleRun
+from window_consumer.testing.events import Produced
+
+run = ScheduleRun(9, FRAMEWORK, tell=False, draw=outages)
+run.go(None)
+for event in run.history.events:
+    if isinstance(event, Produced):
+        print(event.topic, event.partition, event.offset)
+"""
+
+
+def test_a_seed_replays_the_same_schedule_in_every_process() -> None:
+    """Whatever the hashes of texts are there; it has redrives, which commit several partitions."""
+    command = [sys.executable, "-c", REPLAYED]
+    first, second = (
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    )
+    assert first == second
+    assert first
 
 
 def test_a_range_of_seeds_is_summed_up(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:

@@ -45,7 +45,8 @@ class FakeLetters:
         self._mark = ""
         self._spans: dict[TopicPartition, _Span] = {}
         self._committed: dict[TopicPartition, int | None] = {}
-        self._passed: set[TopicPartition] = set()
+        self._passed: dict[TopicPartition, None] = {}
+        """Those read at all, in order: a set would make a schedule depend on the process."""
 
     def begin(self, topic: str, mark: str, *, restart: bool) -> None:
         """Go to the group's offsets, or to the beginning, and record the ends of the logs."""
@@ -69,7 +70,7 @@ class FakeLetters:
             messages, next_offset = self._broker.log(*name).read(span.next_offset, most)
             messages = [each for each in messages if each.offset() < span.end]
             self._spans[name] = evolve(span, next_offset=min(next_offset, span.end))
-            self._passed.add(name)
+            self._passed[name] = None
             if messages:
                 return messages
         return ()
