@@ -15,6 +15,7 @@ import pytest
 
 from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.admin.certificates import make_certificate
+from tests.golden_texts import Golden
 from tests.logged import events_in, fields_of, lines_of
 from window_consumer.admin.config import AdminConfig, TlsConfig
 from window_consumer.admin.login_delay import FIRST_DELAY_S, LONGEST_DELAY_S, LoginDelay
@@ -299,7 +300,7 @@ def test_what_became_of_a_record_is_told_by_status_and_in_words(
 
 
 def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, golden: Golden
 ) -> None:
     caplog.set_level("INFO", "window_consumer")
     path = "/api/workers/charge/partitions/orders/0/records/7/value"
@@ -307,7 +308,7 @@ def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
     with asking(board) as ask:
         refused = ask(path, "POST")
         assert refused.status == 403
-        assert "admin: {values: true} in the configuration allows it" in refused.json["error"]
+        golden(refused.json["error"])
     assert board.asked == []
     with asking(board, TOKEN, values=True) as ask:
         assert ask(path, "POST").status == 401

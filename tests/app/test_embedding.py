@@ -32,7 +32,7 @@ def charge(order: Record) -> None:
     say("charge", order.text(), order.attempt, order.state)
     deep_below(order)
     if order.text() == "again" and order.attempt == 1:
-        raise ValueError("early")
+        raise ValueError("E")
     handled.release()
 
 
@@ -47,7 +47,7 @@ def deep_below(order: Record) -> None:
 
 def in_a_thread(order: Record) -> None:
     assert current_record() is order
-    log.warning("looking within")
+    log.warning("looking-within")
 
 
 @app.middleware
@@ -150,7 +150,7 @@ def test_the_lifespan_surrounds_all_calls_and_middleware_each_call_in_its_order(
         "outer before 1",
         "inner before",
         "charge again 1 pools",
-        "outer saw early",
+        "outer saw E",
         "outer after",
         "outer before 2",
         "inner before",
@@ -185,9 +185,9 @@ def test_log_lines_name_their_record_where_the_program_asks_for_it(shop: Command
     fine(ended)
     assert [line for line in ended.err.splitlines() if line.startswith(("looking", "outside"))] == [
         "looking orders 0 0 1",
-        "looking within orders 0 0 1",
+        "looking-within orders 0 0 1",
         "looking orders 0 0 2",
-        "looking within orders 0 0 2",
+        "looking-within orders 0 0 2",
         "outside None None None None",
     ]
 

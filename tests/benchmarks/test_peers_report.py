@@ -103,7 +103,7 @@ def test_a_noting_run_that_did_not_finish_in_time_is_not_held_against_the_rate()
 def test_what_went_wrong_in_a_run_is_told(golden: Golden) -> None:
     broken = evolve(COMPARISON, rows=[row("aiokafka", "zipf", turn(problem="did not stop"))])
     lines = table.section(broken, "x.svg").splitlines()
-    golden("\n".join(each for each in lines if "did not stop" in each))
+    golden("\n".join(each for each in lines if "stop" in each))
 
 
 def test_the_table_goes_between_the_markers_and_nothing_else_changes() -> None:

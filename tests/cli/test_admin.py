@@ -15,6 +15,7 @@ import pytest
 
 from tests.admin.admin import Asking
 from tests.commands import DEADLINE_S, Command, Commands, kafka_of
+from tests.golden_texts import Golden
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -78,7 +79,7 @@ def admin_of(command: Command) -> Asking:
 
 
 def test_a_worker_shows_its_windows_and_where_a_call_hangs(
-    shop: Commands, embedded: EmbeddedBroker
+    shop: Commands, embedded: EmbeddedBroker, golden: Golden
 ) -> None:
     configure(shop, embedded, whole=("key",))
     command = shop.start("run", "shop:app")
@@ -104,7 +105,7 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     (record,) = worker["failing"]
     assert (record["partition"], record["offset"], record["attempts"]) == (1, 0, 1)
     assert record["error"] == 'ValueError: {"iban": "***", "is": "broken"}'
-    assert record["state"] == "waits for its next call"
+    golden(record["state"])
     command.stop()
 
 

@@ -163,12 +163,7 @@ def test_a_file_that_is_not_there_is_told_where_it_is_configured(
     )
     ended = window_consumer("check", "shop:app")
     assert ended.code == 2
-    gone = "does not exist: put the file there, or correct the path"
-    assert sorted(ended.err.removeprefix("error: ").splitlines()) == [
-        f"workers.yaml:4: kafka: ssl.ca.location: /nowhere/ca.pem {gone}",
-        f"workers.yaml:5: kafka: ssl.certificate.location: mine.pem (in {project}) {gone}",
-        "workers.yaml:9: kafka: ssl.key.location: / is a directory: name the file in it",
-    ]
+    golden("\n".join(sorted(ended.err.removeprefix("error: ").splitlines())), project=project)
     (project / "workers.yaml").write_text(
         "kafka:\n  bootstrap.servers: h:1\n  security.protocol: ssl\n"
         "  ssl.ca.location: probe\n  ssl.certificate.location: workers.yaml\n"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.applications import SHOP
 from tests.commands import Commands
+from tests.golden_texts import Golden
 from window_consumer import App
 from window_consumer.app.limits.process import BASE_BYTES
 from window_consumer.cli.check import check
@@ -81,10 +82,10 @@ def test_how_often_a_record_can_kill_the_process(
     assert bounds(shop, *settings)["crash_ends"] == ends
 
 
-def test_check_says_how_often_a_record_can_kill_the_process(shop: Commands) -> None:
+def test_check_says_how_often_a_record_can_kill_the_process(shop: Commands, golden: Golden) -> None:
     text = shop.run("check", "shop:app").out
-    (line,) = (each for each in text.splitlines() if "kills the process" in each)
-    assert re.search(r"\b5\b.*\b9\b", line)
+    (line,) = (each for each in text.splitlines() if "kills" in each)
+    golden(line)
 
 
 def test_how_many_calls_may_be_left_behind(shop: Commands) -> None:
@@ -225,17 +226,16 @@ def test_many_waits_of_one_place_are_not_all_listed(shop: Commands) -> None:
     assert f" {'750ms..1s, ' * 5}33 more, 750ms..1s\n" in out
 
 
-def test_records_that_are_not_due_are_bounded(shop: Commands) -> None:
+def test_records_that_are_not_due_are_bounded(shop: Commands, golden: Golden) -> None:
     found = bounds(shop, "retry.levels=[10s]", "window.cell_records=100")
     most = found["waiting_records"]
     assert most == 4 * 100 + found["buffer_records"] // 3
     assert bounds(shop)["waiting_records"] == 0
-    assert f" {most} records a partition of a retry topic" in (
-        shop.run(
-            *("check", "shop:app", "--set", "workers.charge.retry.levels=[10s]"),
-            *("--set", "workers.charge.window.cell_records=100"),
-        ).out
-    )
+    out = shop.run(
+        *("check", "shop:app", "--set", "workers.charge.retry.levels=[10s]"),
+        *("--set", "workers.charge.window.cell_records=100"),
+    ).out
+    golden("\n".join(each for each in out.splitlines() if f" {most} " in each))
 
 
 def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
@@ -335,7 +335,7 @@ def test_a_mistake_leaves_nothing_on_stdout_for_whoever_reads_json(shop: Command
 
 
 def test_how_often_a_record_can_kill_child_processes_and_what_runs_again_of_batches(
-    tmp_path: Path,
+    tmp_path: Path, golden: Golden
 ) -> None:
     app = App("shop")
     keys: Any = {"group": "shop", "pool": "processes", "concurrency": 2}
@@ -354,6 +354,4 @@ def test_how_often_a_record_can_kill_child_processes_and_what_runs_again_of_batc
     }
     assert (found["charge"].rerun_running, found["store"].rerun_running) == (2, 200)
     text = report.as_text()
-    single, batch = (line for line in text.splitlines() if "kills its child process" in line)
-    assert re.findall(r"\d+", single) == ["3"]
-    assert re.findall(r"\d+", batch) == ["3", "10"]
+    golden("\n".join(line for line in text.splitlines() if "child process" in line))

@@ -120,7 +120,7 @@ def test_text_that_looks_like_richs_markup_is_shown_as_it_is(
 def test_a_report_on_nothing_says_so(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
     print_findings(findings(), "workers.yaml")
     golden(capsys.readouterr().out)
-    assert "no dead letters" in page(findings(), "workers.yaml")
+    golden(page(findings(), "workers.yaml").partition("<body>")[2])
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture
     assert told.count(said) == 2, "of all, and of one cause"
     assert page(report, "workers.yaml").count(said) == 2
     print_findings(findings(other), "workers.yaml")
-    assert "put back before" not in capsys.readouterr().out
+    assert "back before" not in capsys.readouterr().out
 
 
 def test_how_many_were_put_back_and_how_many_wait_is_said(
@@ -230,8 +230,6 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
     for text in (told, shown):
         golden(text)
         assert text.count("dlq redrive") == 2
-    assert "<dt>Waiting</dt><dd>16<small>14 were put back</small>" in shown
-    assert "<dt>Still going on</dt><dd>2<small>of the 3 listed</small>" in shown
     rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
     assert [(row[3], row[4]) for row in rows] == [("10", "6"), ("10", "10"), ("10", "0")]
     assert [" ".join(row[-2:]) for row in rows] == ["going on", "going on", "put back"]

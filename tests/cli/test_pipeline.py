@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands
+from tests.golden_texts import Golden
 from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.spark.commands import runner
@@ -321,29 +322,24 @@ def test_what_is_gone_is_told_where_a_job_goes_on_behind_it(
 
 
 def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
-    run: Any, capsys: pytest.CaptureFixture[str]
+    run: Any, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     def beginnings(_: str) -> Any:
         raise BrokerUnavailableError("away")
 
     run(None, None, beginnings=beginnings, passing=True)
-    assert "events are gone: away" in capsys.readouterr().err
+    golden(capsys.readouterr().err)
 
 
 def test_each_tick_is_told_in_a_line_with_rows_lag_and_quarantine(
-    run: Any, capsys: pytest.CaptureFixture[str]
+    run: Any, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     def logs(topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
         assert topics == ["events"]
         return {("events", 0): (5, 20), ("events", 1): (4, 8), ("events", 2): (100, 101)}
 
     run(0.01, None, None, logs=logs)
-    tick = "trace: 7 records, 700 rows, lag 8, quarantine 2"
-    assert capsys.readouterr().out.splitlines() == [
-        tick,
-        tick,
-        "trace: 14 records read into a table",
-    ]
+    golden(capsys.readouterr().out)
 
 
 def test_a_lag_that_the_cluster_does_not_tell_ends_nothing(

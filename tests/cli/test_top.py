@@ -107,13 +107,17 @@ def test_a_wrong_token_is_one_line(
     assert "s3cret" not in ended.err
 
 
-def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(commands: Commands) -> None:
+def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(
+    commands: Commands, golden: Golden
+) -> None:
     with fake_worker(told(name="refund")) as other:
         with fake_worker() as worker:
             url = worker.url
             top = commands.start("top", url, other.url, "--interval", "100ms")
             top.wait_for(f"{url} charge")
-        top.wait_for(f"{url}: gone: nothing listens there")
+        top.wait_for(f"{url}: gone: ")
+        line = next(each for each in top.said.splitlines() if f"{url}: gone: " in each)
+        golden(line.partition(": is ")[0])
         seen = top.said.count(f"{url} charge")
         with fake_worker(port=int(url.rpartition(":")[2])):
             top.wait_for(f"{url} charge", times=seen + 1)

@@ -92,7 +92,7 @@ def test_steps_of_two_clusters_are_told_apart(trace: Trace, golden: Golden) -> N
     assert ended.err == ""
 
 
-def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace) -> None:
+def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace, golden: Golden) -> None:
     """... where each of them has an id of its own, by which it names one cluster only."""
     configure(trace)
     events = [
@@ -101,7 +101,7 @@ def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace) -> No
     ]
     write(trace.directory / "wh" / "tables" / "trace", events)
     both = trace("show", "orders/0/17", "--indexed-only")
-    assert both.err.count("name their clusters one:9092 and two:9092") == 1
+    golden(both.err)
     assert "one" in both.out
     assert "two" in both.out
     theirs = trace("show", "orders/0/17", "--cluster", "two:9092", "--indexed-only", "--json")
@@ -123,7 +123,8 @@ def test_what_strangers_wrote_does_not_command_the_terminal(trace: Trace) -> Non
 def test_nothing_is_deleted_without_a_yes(trace: Trace, golden: Golden) -> None:
     with_table(trace)
     dry = trace("delete", "--key", "k", "--dry-run")
-    assert (dry.code, dry.out.split(" in ")[0]) == (0, "1 steps with this key are")
+    assert dry.code == 0
+    golden(dry.out.split(" in ")[0])
     refused = trace("delete", "--key", "k")
     assert refused.code == 2
     golden(refused.err)

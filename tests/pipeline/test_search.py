@@ -11,9 +11,9 @@ from random import Random
 
 import attrs
 import pyarrow as pa
-import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from tests.golden_texts import Golden
 from window_consumer.spark.plan import BUCKETS, writer_of
 from window_consumer.trace.event import FIELDS, TraceEvent
 from window_consumer.trace.event_batch import Column, OffsetColumn, decoded, encoded, may_have
@@ -167,8 +167,8 @@ def test_where_the_job_stands_is_told_by_the_table_and_its_checkpoint(tmp_path: 
     assert index.read_up_to(lambda _: str(checkpoint), "wc.trace") is None
 
 
-def test_no_table_says_what_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(NoTableError, match="pipeline run trace"):
+def test_no_table_says_what_makes_it(tmp_path: Path, golden: Golden) -> None:
+    with golden.raises(NoTableError):
         Index(str(tmp_path / "nothing"))
 
 

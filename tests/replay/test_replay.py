@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.golden_texts import Golden
 from tests.replay.promises import PROMISES, Promise
 from tests.replay.shop import ReplayShop, at
 
@@ -51,9 +52,9 @@ def test_what_cannot_be_done_is_exit_2_and_says_why(
     assert not shop.copies()
 
 
-def test_a_topic_that_does_not_exist_is_exit_2(shop: ReplayShop) -> None:
+def test_a_topic_that_does_not_exist_is_exit_2(shop: ReplayShop, golden: Golden) -> None:
     shop.source = "other"
     shop.configure()
     ended = shop.run("--from", "1h")
     assert ended.code == 2
-    assert "no topic other" in ended.err
+    golden(ended.err)
