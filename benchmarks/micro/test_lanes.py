@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from benchmarks.micro.messages import messages
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lanes import LaneHold, Lanes
-from window_consumer.engine.scheduling.ordering import ByKey, Ordering, Unordered
+from window_consumer.engine.scheduling.ordering import Ordering, Unordered
 from window_consumer.engine.scheduling.record_queue import RecordRun
 
 RECORDS = 2_000

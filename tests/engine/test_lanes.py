@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.engine.support import notes
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, Lanes
-from window_consumer.engine.scheduling.ordering import (
-    ByKey,
-    ByPartition,
-    Ordering,
-    Taken,
-    Unordered,
-)
+from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Taken, Unordered
 from window_consumer.engine.scheduling.record_queue import RecordRun
 
 A, B, C = b"a", b"b", b"c"

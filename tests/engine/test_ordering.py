@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.engine.support import Note, notes
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold, Lanes
-from window_consumer.engine.scheduling.ordering import ByKey, ByPartition, Ordering, Unordered
+from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Unordered
 from window_consumer.engine.scheduling.record_queue import RecordRun, RunQueue
 
 

@@ -18,8 +18,9 @@ from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lanes import Lanes
-from window_consumer.engine.scheduling.ordering import ByKey, Taken
+from window_consumer.engine.scheduling.ordering import Taken
 from window_consumer.engine.scheduling.rate_limit import TokenBucket
 from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.engine.scheduling.slices import Slice

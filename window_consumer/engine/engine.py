@@ -81,9 +81,10 @@ from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
 from window_consumer.engine.scheduling.dispatcher import COMPANY_S, SLICES_PER_SLOT, Dispatcher
 from window_consumer.engine.scheduling.fetch_demand import BatchDemand, FetchDemand, InTurnDemand
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
-from window_consumer.engine.scheduling.ordering import ByKey, ByPartition, Ordering, Unordered
+from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Unordered
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits

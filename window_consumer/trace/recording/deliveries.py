@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.scheduling.ordering import ByKey
+from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.model import copy_headers
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
