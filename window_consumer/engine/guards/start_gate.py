@@ -6,8 +6,7 @@ and partitions that are about to be released.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 
 from window_consumer.engine.counters import Counters
@@ -22,6 +21,7 @@ from window_consumer.engine.guards.breaker_state import (
 from window_consumer.engine.guards.circuit_breaker import AGAIN, CircuitBreaker
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.departures import Departure, SpentCall
+from window_consumer.engine.guards.record_sampling import RecordSampling
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.call_evidence import lane_name
@@ -81,12 +81,7 @@ class StartGate:
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = self._failed_first = False
-        self._sampled: set[Slice] = set()
-        """Samples beside the usual calls that have not ended."""
-        self._places = deque(Place)
-        """Where the next sample of an outage comes from, first."""
-        self._place_of: dict[object, Place] = {}
-        """Where the running samples come from."""
+        self._sampling = RecordSampling(breaker, dispatcher)
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start, and publish what leaves."""
@@ -181,7 +176,8 @@ class StartGate:
         """Dispatch what may start without a commit that names it; see ``RetryShare``."""
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
         if self._breaker.spreads:
-            self._sample_beside(decisions, now)
+            for sample in self._sampling.beside(now):
+                self._send(decisions, sample, now, Place.LAST)
         if dispatcher.new and self._has_any_again:
             while turns.is_due and (slice_ := self._again(now)):
                 turns.charge(slice_, dispatcher.length.cost_s)
@@ -202,24 +198,6 @@ class StartGate:
             lane = lane_name(slice_.partition, slice_.lane_at(0))
             kind = (place or "new") if slice_.is_new else AGAIN
             self._breaker.started(slice_, len(slice_.messages), now, kind, lane)
-
-    def _sample_beside(self, decisions: Decisions, now: float) -> None:
-        """Call new records from the far ends of the windows in up to half of the slots.
-
-        Unless calls are quick, nothing else queues in front of these slots.
-        """
-        dispatcher = self._dispatcher
-        self._sampled = {each for each in self._sampled if each in dispatcher.out}
-        most = max(1, dispatcher.slots // 2)
-        dispatcher.kept_free = None if dispatcher.length.is_quick else 0
-        while len(self._sampled) < most and not dispatcher.full:
-            slice_ = dispatcher.sample(now, Place.LAST, _never)
-            if slice_ is None:
-                return
-            self._sampled.add(slice_)
-            self._send(decisions, slice_, now, Place.LAST)
-        if dispatcher.kept_free is not None:
-            dispatcher.kept_free = max(0, dispatcher.slots // 2 - len(self._sampled))
 
     def _start_few(self, decisions: Decisions, now: float, limit: int) -> None:
         """Dispatch records one by one, as the breaker allows: up to ``limit``, or samples."""
@@ -246,36 +224,15 @@ class StartGate:
         elif self._breaker.mixes:
             self._failed_first = not self._failed_first
             slice_ = self._failed_one(now) if self._failed_first else None
-            slice_ = slice_ or self._new_one(now, known=True) or self._failed_one(now)
+            slice_ = slice_ or self._sampling.new_one(now, known=True) or self._failed_one(now)
         else:
-            slice_ = self._new_one(now, known=known) or (self._failed_one(now) if known else None)
+            slice_ = self._sampling.new_one(now, known=known)
+            if slice_ is None and known:
+                slice_ = self._failed_one(now)
         if slice_ is None:
             return False
-        self._send(decisions, slice_, now, self._place_of.get(slice_))
+        self._send(decisions, slice_, now, self._sampling.place_of(slice_))
         return True
-
-    def _new_one(self, now: float, *, known: bool) -> Slice | None:
-        """Return a new record; its place alternates, and stays where calls return."""
-        was_asked = _never if known else self._breaker.samples.was_asked
-        if not self._breaker.compares:
-            self._stay_where_calls_return()
-        for _ in Place:
-            place = self._places[0]
-            self._places.rotate(-1)
-            if slice_ := self._dispatcher.sample(now, place, was_asked):
-                self._place_of[slice_] = place
-                return slice_
-        return None
-
-    def _stay_where_calls_return(self) -> None:
-        """Take the next sample from where the last one that returned was."""
-        place = self._place_of.get(self._breaker.last_returned)
-        if place is not None:
-            self._places.remove(place)
-            self._places.appendleft(place)
-        if self._place_of:
-            out = self._dispatcher.out
-            self._place_of = {each: at for each, at in self._place_of.items() if each in out}
 
     def _failed_one(self, now: float) -> Slice | None:
         """Return a suspect, half of a batch that ended its process, a retry or a copy."""
@@ -291,7 +248,7 @@ class StartGate:
 
     def _last_try(self, now: float) -> Slice | None:
         """Return a held record that is called once more; if that fails too, it leaves."""
-        if slice_ := self._new_one(now, known=True):
+        if slice_ := self._sampling.new_one(now, known=True):
             return slice_
         slice_ = self._failed_one(now)
         if slice_ is not None:
@@ -365,7 +322,3 @@ def _has_lag(partition: Partition) -> bool:
     """Return whether records wait in Kafka, or were delivered and have no room in the window."""
     end = partition.log_end
     return partition.buffered > 0 or (end is not None and end > partition.next_delivery)
-
-
-def _never(_lane: Hashable) -> bool:
-    return False
