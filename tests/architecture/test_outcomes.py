@@ -31,7 +31,7 @@ MAKERS: dict[str, set[str]] = {
     "DEDUPLICATED": {"database/once/calls.py"},
     "PARKED": {"parking/rules.py", "parking/topics.py", "simulator/parking.py"},
     "DELAYED": {"delay/waiting.py"},
-    "EARLIER": {"engine/partition.py", "engine/engine.py", RECORDS},
+    "EARLIER": {"engine/partition.py", "engine/intake.py", RECORDS},
 }
 """The modules that may name a member: those that make its outcome, and count it."""
 

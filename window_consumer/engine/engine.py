@@ -39,14 +39,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from window_consumer.engine.commits.commit_state import CommitState
 from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.decisions import (
-    Assigned,
-    Decisions,
-    EngineRules,
-    Outlived,
-    OutOfOrderRecords,
-)
-from window_consumer.engine.deliveries import check_names
+from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
@@ -63,6 +56,7 @@ from window_consumer.engine.guards.stalls import Stalls
 from window_consumer.engine.guards.start_gate import StartGate, spent_call
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
+from window_consumer.engine.intake import Intake
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer, Observers, does_anything
 from window_consumer.engine.partition import Partition
@@ -97,10 +91,8 @@ from window_consumer.engine.turn import TurnRule, Turns
 from window_consumer.engine.window import Window
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
-from window_consumer.model.offset_ranges import without
-from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record import TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
 
@@ -207,6 +199,14 @@ class Engine:
             self.guarantee,
             HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
         )
+        self.intake = Intake(
+            self.partitions,
+            self.budget,
+            self.dispatcher,
+            self.housekeeping,
+            self.counters,
+            self._ask_turns,
+        )
         self.lane_ownership = LaneOwnership(
             self.partitions,
             self.dispatcher,
@@ -230,7 +230,6 @@ class Engine:
         """False until the runtime has as many slots as the limiter wants."""
         self._asks_always = False
         """A rule may concern any record, not only those whose headers are lost."""
-        self._passed_over: list[OutOfOrderRecords] = []
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
         self._epochs = 0
@@ -264,6 +263,7 @@ class Engine:
         told = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
         observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
         self.observer = self.outcomes.observer = self.guarantee.observer = observer
+        self.intake.observer = observer
 
     # ---- events
 
@@ -341,8 +341,7 @@ class Engine:
 
         If so, call ``on_log_ends`` next, with an end read after these records.
         """
-        partition = self.partitions.get(batch.name)
-        return partition is not None and batch.messages[0].offset() > partition.next_delivery
+        return self.intake.leaves_hole(batch)
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
         """Take delivered records, in offset order, into the partition's window.
@@ -351,51 +350,7 @@ class Engine:
         False, and take nothing, if the records leave a hole and lie beyond the log's end: they
         belong to another log. Raise ImpossibleRecordsError if they belong to another partition.
         """
-        check_names(batch)
-        partition = self.partitions.get(batch.name)
-        messages = batch.messages
-        count = len(messages)
-        self.counters.delivered += count
-        if partition is None or not partition.is_assigned:
-            self.counters.stale += count
-            if partition is not None:
-                partition.refuse(messages)
-            return True
-        if partition.is_beyond_log(messages):
-            self.counters.stale += count
-            return False
-        unseen = self._unseen(partition, messages)
-        if not unseen:
-            return True
-        if batch.unreadable:
-            partition.record_unreadable(batch.unreadable, unseen)
-            self._ask_turns(partition)
-        partition.holes.record(unseen, partition.next_delivery)
-        size = batch.size if unseen is messages else sum(map(len, unseen))
-        self.budget.record_sizes(len(unseen), size)
-        partition.hold(size)
-        if self.budget.used > self.budget.limit:
-            self.housekeeping.is_due_at(now)  # pause before the next batch comes
-        if self.observer is not None:
-            self.observer.taken(partition, unseen, now)
-        if partition.retry_level.level is None:
-            earlier = partition.take_in(unseen, size, now)
-        else:
-            earlier = partition.take_in_later(unseen, now, wall_ms)
-            self.housekeeping.wait_for(partition)
-        if earlier:
-            self.counters.count(Outcome.EARLIER, earlier)
-        self.dispatcher.wake(partition)
-        return True
-
-    def _unseen(self, partition: Partition, messages: list[Message]) -> list[Message]:
-        unseen = partition.unseen(messages)
-        if seen := len(messages) - len(unseen):
-            self.counters.stale += seen
-            late = partition.holes.within(messages[:seen])
-            if late is not None:
-                self._passed_over.append(OutOfOrderRecords(partition.name, late))
-        return unseen
+        return self.intake.take(batch, now, wall_ms)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Process the results of a slice's records."""
@@ -471,30 +426,15 @@ class Engine:
 
     def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         """Record the client's positions: transaction markers may follow the last record."""
-        for name, position in positions.items():
-            partition = self.partitions.get(name)
-            if partition is not None and position > partition.position:
-                partition.position = position
-                if partition.idle and position > partition.window.next_offset:
-                    partition.commit.changed = True
+        self.intake.advance_positions(positions)
 
     def on_gone(self, name: TopicPartition, offsets: range, now: float) -> None:
         """Record that the log no longer has these offsets and that reading continues after them."""
-        partition = self.partitions.get(name)
-        if partition is None:
-            return
-        finished = ((each.start, each.stop) for each in partition.finished_ranges())
-        deleted = [range(*each) for each in without(((offsets.start, offsets.stop),), finished)]
-        self.counters.gone += sum(map(len, deleted))
-        if deleted and self.observer is not None:
-            self.observer.gone(partition, deleted, now)
+        self.intake.skip(name, offsets, now)
 
     def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Record the logs' end offsets. They are only displayed."""
-        for name, end in ends.items():
-            partition = self.partitions.get(name)
-            if partition is not None:
-                partition.log_end = end
+        self.intake.record_log_ends(ends)
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
         """Record how many partitions each subscribed topic has."""
@@ -741,8 +681,9 @@ class Engine:
                     self.dispatcher.wake(partition)
         self.turns.begin_tick(now, wall_ms)
         self.pauses.ask_rules(now)
-        decisions = Decisions(failed=self.outcomes.take_news(), passed_over=self._passed_over)
-        self._passed_over = []
+        decisions = Decisions(
+            failed=self.outcomes.take_news(), passed_over=self.intake.take_passed_over()
+        )
         for slice_ in self.dispatcher.stuck(now):
             self.counters.taken_back += self.completion.take_back(slice_, now)
         decisions.stalled = self.stalls.due(self.partitions, now)
