@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.engine.support import ORDERS, Note, notes, spent_after
+from tests.engine.support import ORDERS, Note, failure, notes, spent_after
 from tests.telemetry.tracing import Traced
 from window_consumer.engine.guards.interventions import Intervention
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.model.errors import Expired, Fatal, NoHandlerMatched, Skip
+from window_consumer.model.errors import Expired, Fatal, NoHandlerMatched, Skip, StalledError
 from window_consumer.trace.sampling import Sampling, seed_of
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -66,6 +69,24 @@ def test_every_failed_call_and_the_end_are_told_with_the_error() -> None:
     assert [e.attempt for e in (first, second, dead)] == [1, 2, 2]
     assert [e.status for e in (first, second, dead)] == ["retry", *["RETRIES_EXHAUSTED"] * 2]
     assert (dead.error_class, dead.error_fingerprint) == ("ValueError", "f")
+
+
+@pytest.mark.parametrize(
+    ("action", "ends", "status"),
+    [("report", False, "reported"), ("move", False, "abandoned"), ("retry", True, "ended")],
+)
+def test_a_call_that_does_not_return_is_told_with_what_follows(
+    action: Any, *, ends: bool, status: str
+) -> None:
+    traced = Traced(slots=1, stall=StallRules(30.0, action, ends=ends))
+    driven = traced.driven
+    driven.deliver(*notes(0))
+    driven.claim(driven.tick().dispatch[0])
+    (stalled,) = driven.tick(30.0).stalled
+    driven.engine.on_looked_at(stalled, failure(StalledError("does not return")), driven.now)
+    (event,) = traced.events("stalled")
+    assert (event.record_id, event.attempt, event.status) == ("orders/0/0", 1, status)
+    assert event.duration_us == 30_000_000
 
 
 def test_who_moves_to_a_retry_topic_is_retried_and_who_is_dropped_says_so() -> None:

@@ -36,6 +36,8 @@ class Step(StrEnum):
     """A replay's copy of it was received."""
     FAILED = "failed"
     """A call of its handler failed; status says what follows."""
+    STALLED = "stalled"
+    """A call of its handler does not return; status says what follows."""
     PROCESSED = "processed"
     """Its handler returned, and the handler's results are acked."""
 
@@ -77,7 +79,9 @@ class TraceEvent:
         " record."
     )
     status: str = _may_mean(
-        "`ok`; of a failed call `retry`, or why its record leaves: `RETRIES_EXHAUSTED` ...", "ok"
+        "`ok`; of a failed call `retry`, or why its record leaves: `RETRIES_EXHAUSTED` ...; of a"
+        " stalled one `ended`, `abandoned` or `reported`.",
+        "ok",
     )
     attempt: int | None = _may_mean("Handler calls so far, over all hops.")
     cluster: str | None = _may_mean("The cluster's `bootstrap.servers`.")

@@ -27,6 +27,7 @@ _ON_THE_WAY: Final[dict[str, int]] = {
 }
 _AMONG_EQUALS: Final[dict[str, int]] = {
     **_ON_THE_WAY,
+    Step.STALLED: 3,
     Step.FAILED: 3,
     **{step: 4 if end == "good" else 5 for step, end in _ENDS.items()},
 }

@@ -30,7 +30,7 @@ async function ask(path) {
 
 function stop(each) {
   const about = [];
-  if (each.attempt !== null && each.step === "failed") about.push(`attempt ${each.attempt}`);
+  if (each.attempt !== null && ["failed", "stalled"].includes(each.step)) about.push(`attempt ${each.attempt}`);
   if (each.duration_us !== null) about.push(`after ${seconds(each.duration_us)}`);
   if (each.status !== "ok") about.push(each.status);
   const who = [each.client, each.host].filter(Boolean).join("@");

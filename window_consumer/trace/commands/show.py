@@ -30,6 +30,7 @@ from window_consumer.trace.journey import Journey, JourneyBranch, JourneyHop, Pa
 _STYLES_OF_ENDS: Final = {"moved": "yellow", "bad": "bold red"}
 _STYLES: Final[dict[str, str]] = {
     str(Step.PROCESSED): "green",
+    str(Step.STALLED): "yellow",
     str(Step.FAILED): "yellow",
     str(Step.SEND_FAILED): "bold red",
     str(Step.REDRIVEN): "cyan",
@@ -136,7 +137,7 @@ def _who(event: TraceEvent) -> str:
 def _host(hop: JourneyHop, stop: Stop) -> str:
     event = stop.event
     parts = []
-    if event.attempt is not None and event.step == Step.FAILED:
+    if event.attempt is not None and event.step in {Step.FAILED, Step.STALLED}:
         parts.append(f"attempt {event.attempt}")
     if event.duration_us is not None:
         parts.append(f"after {in_seconds(event.duration_us)}")

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import Message
 from window_consumer.trace.event import Step
@@ -94,22 +96,45 @@ class ConsumerTrace(Observer):
         """Record a failed call."""
         self._of_failed(failed, Step.FAILED, now)
 
+    def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
+        """Record a call that does not return; one that is only reported comes again."""
+        status = "ended" if stalled.end else "abandoned" if stalled.abandon else "reported"
+        slice_ = stalled.slice_
+        messages = slice_.all_running()
+        self._of_call(
+            slice_.partition, messages, Step.STALLED, stalled.attempt, failure, status, now
+        )
+
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Record that a record left the window."""
         self._of_failed(failed, _STEPS[outcome], now)
 
     def _of_failed(self, failed: FailedRecord, step: Step, now: float) -> None:
-        known = self._partitions.get(failed.partition)
-        if known is None:
-            return
+        status = "retry" if failed.reason is None else str(failed.reason)
         messages = [failed.message]
-        if not self._all_failures and not known.traced(messages):
+        self._of_call(failed.partition, messages, step, failed.calls, failed.failure, status, now)
+
+    def _of_call(  # noqa: PLR0913 - what an event of a failure consists of
+        self,
+        partition: Partition,
+        messages: Sequence[Message],
+        step: Step,
+        attempt: int,
+        failure: Failure,
+        status: str,
+        now: float,
+    ) -> None:
+        known = self._partitions.get(partition)
+        if known is None or not messages:
             return
-        fault = failed.failure.fault
-        handler = failed.failure.handler or self._handler(None)
+        if not self._all_failures:
+            messages = known.traced(messages)
+        if not messages:
+            return
+        fault = failure.fault
         group = evolve(
-            self._new_group(known, step, failed.calls, handler),
-            status="retry" if failed.reason is None else str(failed.reason),
+            self._new_group(known, step, attempt, failure.handler or self._handler(None)),
+            status=status,
             error_class=fault.error_class,
             error_fingerprint=fault.fingerprint,
             sample=1.0 if self._all_failures else self._sampling.ratio,
