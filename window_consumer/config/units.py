@@ -12,14 +12,29 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-DURATION_UNITS: Final[Mapping[str, Fraction]] = {
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-    "d": Fraction(86400),
-}
-"""Units of time, in seconds."""
+from window_consumer.model.durations import (
+    DURATION_UNITS,
+    UnitError,
+    as_float,
+    parse_duration,
+    parse_quantity,
+)
+
+__all__ = [
+    "DURATION_UNITS",
+    "PERCENT_UNITS",
+    "SIZE_UNITS",
+    "UnitError",
+    "brief_duration",
+    "format_duration",
+    "format_duration_range",
+    "format_percent",
+    "format_size",
+    "parse_duration",
+    "parse_duration_range",
+    "parse_percent",
+    "parse_size",
+]
 
 SIZE_UNITS: Final[Mapping[str, Fraction]] = {
     "B": Fraction(1),
@@ -36,28 +51,6 @@ SIZE_UNITS: Final[Mapping[str, Fraction]] = {
 
 PERCENT_UNITS: Final[Mapping[str, Fraction]] = {"%": Fraction(1, 100)}
 """The only unit of shares."""
-
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)")
-
-
-class UnitError(ValueError):
-    """A text is not a duration or a size.
-
-    The message continues a sentence that begins with the text: ``has no unit``. ``hint`` says what
-    was probably meant, or is empty.
-    """
-
-    def __init__(self, message: str, hint: str = ""):
-        super().__init__(message)
-        self.hint = hint
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds in a text such as ``200ms``, ``1.5s``, ``1m``, ``2h`` or ``14d``.
-
-    ``0`` needs no unit. Raises UnitError.
-    """
-    return _as_float(_parse(text, DURATION_UNITS, "duration", ("ms", "s")))
 
 
 def format_duration(seconds: float) -> str:
@@ -128,7 +121,7 @@ def parse_size(text: str) -> int:
 
     Units with an i are powers of 1024, others of 1000. ``0`` needs no unit. Raises UnitError.
     """
-    size = _parse(text, SIZE_UNITS, "size", ("B", "MiB"))
+    size = parse_quantity(text, SIZE_UNITS, "size", ("B", "MiB"))
     if size.denominator != 1:
         raise UnitError("is no whole number of bytes")
     return size.numerator
@@ -147,49 +140,13 @@ def parse_percent(text: str) -> float:
     if re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", text) and float(text):
         share = float(text) if float(text) <= 1 else float(text) / 100
         raise UnitError("has no unit", f"write {format_percent(share)}")
-    return _as_float(_parse(text, PERCENT_UNITS, "percentage", ("%", "%")))
+    return as_float(parse_quantity(text, PERCENT_UNITS, "percentage", ("%", "%")))
 
 
 def format_percent(share: float) -> str:
     """Write a share (>= 0 and finite) as ``parse_percent`` reads it."""
     text = _shifted(share, 2)
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
-
-
-def _parse(text: str, units: Mapping[str, Fraction], noun: str, usual: tuple[str, str]) -> Fraction:
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        if text.startswith("-"):
-            raise UnitError("is negative")
-        raise UnitError(f"is no {noun}")
-    digits, unit = found.groups()
-    try:
-        number = Fraction(digits)
-    except ValueError:  # Python refuses to convert thousands of digits
-        raise UnitError("is too large") from None
-    if unit in units:
-        return number * units[unit]
-    if unit:
-        raise UnitError(f"has the unknown unit {unit!r}", _meant(digits, unit, units))
-    if number == 0:
-        return number
-    raise UnitError("has no unit", f"write {digits}{usual[0]} or {digits}{usual[1]}")
-
-
-def _meant(digits: str, unit: str, units: Mapping[str, Fraction]) -> str:
-    spellings = {"sec": "s", "secs": "s", "min": "m", "hr": "h", "day": "d", "days": "d"}
-    spellings |= {"k": "KiB", "m": "MiB", "g": "GiB"} | {name.lower(): name for name in units}
-    meant = spellings.get(unit.lower())
-    if meant in units:
-        return f"write {digits}{meant}"
-    return f"units are {', '.join(units)}"
-
-
-def _as_float(exact: Fraction) -> float:
-    try:
-        return float(exact)
-    except OverflowError:
-        raise UnitError("is too large") from None
 
 
 def _shifted(value: float, places: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -12,6 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from window_consumer.model import headers as names
+from window_consumer.model.durations import Delay, UnitError, seconds_of
 
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
@@ -28,6 +30,9 @@ Tags = str | Sequence[str]
 TTL: Final = "ttl"
 """The header that ``ttl: {header: ttl, unit: s, format: text}`` reads."""
 
+DELAY_TOPIC: Final = "wc.delay"
+"""The topic of the delay service, unless its configuration names another one."""
+
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
 
 
@@ -38,7 +43,8 @@ class Produce:
     The handler's record is finished when the brokers have acknowledged this one. ``key``, ``value``
     and the values of ``headers`` are bytes, text (encoded as UTF-8) or None; ``timestamp`` is in
     milliseconds since 1970, by default the time of sending. Without ``partition`` the key decides,
-    as in Java's producers.
+    as in Java's producers. With ``delay`` (``30m``, seconds, a timedelta) or ``deliver_at`` (with a
+    time zone) it goes to the delay service, which delivers it to ``topic`` then.
 
     Raise TypeError or ValueError for anything else, at construction: in the handler.
     """
@@ -50,7 +56,7 @@ class Produce:
     partition: int | None
     timestamp: int | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a record has
         self,
         topic: str,
         key: Bytes = None,
@@ -59,11 +65,16 @@ class Produce:
         headers: HeaderPairs = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
     ):
         if not isinstance(topic, str):
             raise TypeError(f"Produce: topic must be a text, not {_kind(topic)}")
         _expect_topic(topic)
         where = f"Produce({topic!r})"
+        if delay is not None or deliver_at is not None:
+            headers = with_delivery(headers, topic, delay, deliver_at)
+            topic = DELAY_TOPIC
         self.__attrs_init__(
             topic,
             _bytes(key, where, "key"),
@@ -94,6 +105,38 @@ def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> Header
     if tags and names.TAGS not in given:
         pairs.append((names.TAGS, tags if isinstance(tags, str) else ",".join(tags)))
     return pairs
+
+
+def with_delivery(
+    headers: HeaderPairs, topic: str, delay: Delay | None, deliver_at: datetime | None
+) -> HeaderPairs:
+    """Return headers that ask the delay service to deliver a record to ``topic``.
+
+    Raises ValueError for both times, for an invalid delay, and for a time without a time zone.
+    """
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    pairs = [pair for pair in pairs if pair[0] not in names.DELIVERY]
+    pairs.append((names.DELIVER_TO, topic))
+    if deliver_at is not None:
+        if delay is not None:
+            raise ValueError("delay and deliver_at are mutually exclusive")
+        if deliver_at.tzinfo is None:
+            raise ValueError("deliver_at needs a time zone")
+        pairs.append((names.DELIVER_AT, str(_milliseconds(deliver_at))))
+    elif delay is not None:
+        try:
+            pairs.append((names.DELAY, str(round(seconds_of(delay) * 1000))))
+        except UnitError as error:
+            raise ValueError(f"delay {delay!r} {error}; write 30m or 1.5s") from None
+    return pairs
+
+
+def _milliseconds(time: datetime) -> int:
+    """Return ms since 1970, rounded up, since a delivery must not be early; past ones are 0."""
+    return max(0, -((_EPOCH - time) // timedelta(milliseconds=1)))
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def results_of(returned: object) -> tuple[Produce, ...]:

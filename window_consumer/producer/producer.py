@@ -7,14 +7,24 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.writing.client import log_ranges
 from window_consumer.model import traceparent
+from window_consumer.model.durations import Delay
 from window_consumer.model.errors import UsageError
-from window_consumer.model.produce import Bytes, HeaderPairs, Serializer, Tags, with_wishes
+from window_consumer.model.produce import (
+    DELAY_TOPIC,
+    Bytes,
+    HeaderPairs,
+    Serializer,
+    Tags,
+    with_delivery,
+    with_wishes,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.sending import SendWatcher, Traceable
 from window_consumer.producer.client_thread import ClientThread
@@ -96,13 +106,16 @@ class Producer:
         timestamp: int | None = None,
         ttl: str | float | None = None,
         tags: Tags = "",
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
     ) -> SendFuture:
         """Send a record; its future completes once the brokers acknowledge it.
 
         ``ttl``, such as ``30s``, becomes the header ``ttl`` in seconds, ``tags`` become
-        ``wc-tags``. ``timestamp`` is in milliseconds since 1970. Waits up to ``max_block`` while
-        the buffer is full, then raises BufferFullError. Raises TypeError and ValueError for an
-        invalid record, and UsageError after ``close`` and in a forked process.
+        ``wc-tags``. ``timestamp`` is in milliseconds since 1970. ``delay`` and ``deliver_at`` send
+        it to the delay service, as in Produce; the future says where it is there. Waits up to
+        ``max_block`` while the buffer is full, then raises BufferFullError. Raises TypeError and
+        ValueError for an invalid record, and UsageError after ``close`` and in a forked process.
         """
         delivery = self._delivery
         client = delivery.client  # read before ``careful``, which is set after a replacement
@@ -111,11 +124,16 @@ class Producer:
             or headers
             or tags
             or ttl is not None
+            or delay is not None
+            or deliver_at is not None
             or partition is not None
             or timestamp is not None
             or (self._contexts() and traceparent.current() is not None)
         ):
             pairs = with_wishes(headers, None if ttl is None else seconds("ttl", ttl), tags)
+            if delay is not None or deliver_at is not None:
+                pairs = with_delivery(pairs, topic, delay, deliver_at)
+                topic = DELAY_TOPIC
             return self._send_prepared(topic, key, value, pairs, partition, timestamp)
         try:
             future = delivery.spares.pop()

@@ -24,6 +24,7 @@ from window_consumer.database.dialects import dialect_of
 from window_consumer.database.outbox.wake import wake_after_commit
 from window_consumer.model import headers as names
 from window_consumer.model import traceparent
+from window_consumer.model.durations import Delay
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Bytes, HeaderPairs, Produce, Serializer, Tags, with_wishes
 
@@ -44,7 +45,6 @@ _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
 _NO_PAIRS: Final = 'they must be a JSON list of pairs, such as [["tenant", "eu"]]'
 
 AnySession = Session | scoped_session[Any]
-Delay = str | float | timedelta
 
 
 class OutboxRow(NamedTuple):

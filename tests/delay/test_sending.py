@@ -1,0 +1,84 @@
+"""Sending through the delay service: by handlers, and by Producer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.delay.service import DelayService
+from window_consumer import App, Produce, Producer, Record
+from window_consumer.testing import TestApp
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("when", "header"),
+    [
+        ({"delay": "30m"}, ("wc-delay", b"1800000")),
+        ({"delay": 1.5}, ("wc-delay", b"1500")),
+        ({"delay": timedelta(days=1)}, ("wc-delay", b"86400000")),
+        ({"deliver_at": NOON}, ("wc-deliver-at", b"1893499200000")),
+        ({"deliver_at": NOON + timedelta(microseconds=1)}, ("wc-deliver-at", b"1893499200001")),
+        ({"deliver_at": datetime(1960, 1, 1, tzinfo=UTC)}, ("wc-deliver-at", b"0")),
+    ],
+)
+def test_a_delayed_result_is_a_record_for_the_service(
+    when: dict[str, Any], header: tuple[str, bytes]
+) -> None:
+    made = Produce("reminders", "k", "v", headers={"mine": "1"}, **when)
+    assert (made.topic, made.key, made.value) == ("wc.delay", b"k", b"v")
+    assert made.headers == (("mine", b"1"), ("wc-deliver-to", b"reminders"), header)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"delay": "30"},
+        {"delay": "soon"},
+        {"delay": -1},
+        {"delay": timedelta(seconds=-1)},
+        {"delay": float("inf")},
+        {"delay": float("nan")},
+        {"deliver_at": NOON.replace(tzinfo=None)},
+        {"delay": 1, "deliver_at": NOON},
+    ],
+)
+def test_a_time_that_is_none_is_an_error(when: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"delay|deliver_at"):
+        Produce("reminders", **when)
+
+
+def test_a_producer_sends_through_the_service(service: DelayService) -> None:
+    service.start()
+    with Producer(service.client) as producer:
+        sent = producer.send("orders", b"a", b"7", delay="1200ms", headers={"mine": b"1"})
+        assert sent.result(10).topic == "wc.delay"
+        producer.send("orders", b"b", b"8", deliver_at=datetime.now(UTC)).result(10)
+        assert producer.flush(10) == 0
+    found = service.wait_for("orders", 2)
+    assert dict(found["a"].headers())["mine"] == b"1"
+    assert found["b"].value() == b"8"
+
+
+def test_a_handler_reminds_itself() -> None:
+    app = App("shop")
+    reminded: list[bytes | None] = []
+
+    @app.handler("orders")
+    def charge(order: Record) -> Produce:
+        return Produce("reminders", order.key, order.value, delay="30m")
+
+    @app.handler("reminders")
+    def remind(reminder: Record) -> None:
+        reminded.append(reminder.key)
+
+    workers = {"charge": {"group": "shop-charge"}, "remind": {"group": "shop-remind"}}
+    with TestApp(app, config={"delay": {"to": ["reminders"]}, "workers": workers}) as wc_app:
+        wc_app.send("orders", "hello", key="anna")
+        wc_app.advance("29m")
+        assert reminded == []
+        wc_app.advance("61s")
+        assert reminded == [b"anna"]
