@@ -17,7 +17,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import ParkLimits
-from window_consumer.parking.rules import Parking
+from window_consumer.parking.rules import Parking, ParkingFigures
 from window_consumer.parking.scans import OWN_S, LadderContents, LadderCopy, LadderScans
 
 PARK = ENTRY
@@ -105,6 +105,7 @@ def test_a_successor_is_parked_and_other_keys_go_on() -> None:
     assert driven.running_offsets == [2]
     driven.finish_all()
     assert driven.committable == 4, "the window slides"
+    assert driven.parking.figures() == ParkingFigures(keys=1, followers=2)
     assert driven.parking.indexes[ORDERS].records == 3
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from window_consumer.config import TopicsConfig
 from window_consumer.engine.turn import TurnRule
 from window_consumer.parking.index import ParkLimits
-from window_consumer.parking.rules import Parking
+from window_consumer.parking.metrics import METRICS
+from window_consumer.parking.rules import Parking, ParkingFigures
 from window_consumer.parking.scans import LadderScans
 from window_consumer.parking.topics import ParkTopics
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
@@ -48,11 +49,17 @@ class RunningParking(RunningFeature):
         scans = self._scans.get(worker.plan.name)
         return [] if scans is None else [scans]
 
+    def figures_of(self, worker: str) -> ParkingFigures | None:
+        """Return what is in a worker's ladders now."""
+        rule = self._rules.get(worker)
+        return None if rule is None else rule.figures()
+
 
 class ParkingFeature(Feature):
     """Parking, which needs no section: workers ask for it."""
 
     name = "parking"
+    metrics = METRICS
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:

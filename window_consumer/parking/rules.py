@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from attrs import frozen
+
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
@@ -20,6 +22,15 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
+
+
+@frozen
+class ParkingFigures:
+    """What is in a worker's ladders now."""
+
+    keys: int
+    followers: int
+    """Records that wait behind the first one of their key."""
 
 
 class Parking(TurnRule):
@@ -40,6 +51,12 @@ class Parking(TurnRule):
         """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
+
+    def figures(self) -> ParkingFigures:
+        """Return what is in the ladders now. Any thread may ask; partitions may be a tick apart."""
+        indexes = tuple(self.indexes.values())
+        keys = sum(map(len, indexes))
+        return ParkingFigures(keys, max(0, sum(index.records for index in indexes) - keys))
 
     # ---- a rule
 
