@@ -186,8 +186,8 @@ class Site:
         if verdict is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
         status = STATUS.get(verdict, HTTPStatus.CONFLICT)
-        told = {} if verdict in DONE else {"error": WORDS[verdict]}
-        return Json({"verdict": verdict, **told}, status)
+        reason = {} if verdict in DONE else {"error": WORDS[verdict]}
+        return Json({"verdict": verdict, **reason}, status)
 
     async def _halt(self, request: Request) -> Response:
         given = request.path_params

@@ -117,7 +117,7 @@ class _Reader:
     def __init__(self, origin_of: Callable[[int], ValueOrigin]):
         self._origin_of = origin_of
         self._open: set[int] = set()
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self.origins: dict[Path, ValueOrigin] = {}
         self.problems: list[Problem] = []
 
@@ -196,8 +196,8 @@ class _Reader:
         self._open.remove(id(node))
 
     def _problem(self, node: yaml.Node, path: Path, message: str) -> None:
-        if id(node) not in self._told:  # a node with aliases is built several times
-            self._told.add(id(node))
+        if id(node) not in self._reported:  # a node with aliases is built several times
+            self._reported.add(id(node))
             self.problems.append(Problem(path, message, origin=self._origin(node)))
 
     def _origin(self, node: yaml.Node) -> ValueOrigin:

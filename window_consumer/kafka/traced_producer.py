@@ -13,14 +13,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from window_consumer.kafka import errors
 from window_consumer.model import headers as names
+from window_consumer.model import traceparent
 from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.sending import SendTrace, SendWatcher
 
 Text = str | bytes
 GivenHeaders = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]
 OnDelivery = Callable[[KafkaError | None, Message], None]
-
-TRACEPARENT = "traceparent"
 
 
 class WatchedProducer(Producer):
@@ -100,12 +99,12 @@ class WatchedProducer(Producer):
             pairs.append((names.SENT_AT, str(now_ms).encode()))
         if self._tags and names.TAGS not in there:
             pairs.append((names.TAGS, self._tags))
-        if TRACEPARENT not in there:
+        if traceparent.HEADER not in there:
             parent = None
             with suppress(Exception):
                 parent = self._parent()
             if parent is not None:
-                pairs.append((TRACEPARENT, parent.encode()))
+                pairs.append((traceparent.HEADER, parent.encode()))
         return pairs
 
 

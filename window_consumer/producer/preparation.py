@@ -77,7 +77,8 @@ class RecordPreparation:
         if self.trace is not None or self.watchers:
             # Producer and consumer must count it in the same time bucket.
             future.timestamp = future.timestamp or now_ms
-            self._complete(pairs, given, now_ms)
+            if names.SENT_AT not in given:
+                pairs.append((names.SENT_AT, str(now_ms).encode()))
             future.watched = WatchedSend(
                 None if self.trace is None else self.trace.sends, self.watchers, record.topic, None
             )
@@ -85,12 +86,6 @@ class RecordPreparation:
             future.watched.begin(record.key, size, future.timestamp, pairs)
         future.headers = [*pairs]
         return future
-
-    def _complete(
-        self, pairs: list[tuple[str, bytes | None]], given: Mapping[str, Any], now_ms: int
-    ) -> None:
-        if names.SENT_AT not in given:
-            pairs.append((names.SENT_AT, str(now_ms).encode()))
 
     def _add_parent(self, pairs: list[tuple[str, bytes | None]], given: Mapping[str, Any]) -> None:
         if traceparent.HEADER in given:

@@ -72,14 +72,6 @@ def jobs() -> Mapping[str, Job]:
     return MappingProxyType({job.name: job for job in parts})
 
 
-def letters_of_key() -> ModuleType:
-    """Return ``dlq.spark.deletion``, which finds a key's dead letters without Spark.
-
-    Raises UsageError if a package is missing.
-    """
-    return _optional(_LETTERS_OF_KEY)
-
-
 def plan_of(loaded: LoadedPipeline, master: str | None = None) -> PipelinePlan:
     """Return the pipeline's plan; ``master`` overrides the configuration."""
     config = loaded.config
@@ -113,15 +105,10 @@ def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSes
     An active session is used as it is, and not stopped. Raises UsageError if pyspark, Java or a
     jar is missing.
     """
-    try:
-        from window_consumer.spark import session  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
+    session = optional_module("window_consumer.spark.session")
     # Under spark-submit, --jars and --packages provide the connectors.
     jars = [] if session.is_submitted() else ready(default_directory())
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - optional, and slow
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     is_ours = SparkSession.getActiveSession() is None
@@ -138,12 +125,24 @@ def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSes
             spark.stop()
 
 
+def letters_of_key() -> ModuleType:
+    """Return ``dlq.spark.deletion``, which finds a key's dead letters without Spark.
+
+    Raises UsageError if a package is missing.
+    """
+    return optional_module(_LETTERS_OF_KEY)
+
+
 def maintenance() -> ModuleType:
     """Return ``spark.maintenance``; raises UsageError if a package is missing."""
-    return _optional("window_consumer.spark.maintenance")
+    return optional_module("window_consumer.spark.maintenance")
 
 
-def _optional(module: str) -> ModuleType:
+def optional_module(module: str) -> ModuleType:
+    """Import a module that needs the extra ``spark``, which takes time.
+
+    Raises UsageError if a package is missing.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -17,6 +17,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.key_forms import CODE, key_form
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import optional_module
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import may_have
 from window_consumer.trace.event_tail import EventTail, TailEnd
@@ -66,7 +67,7 @@ class Journeys:
         """
         self._make_tail = make_tail
         self._away_s = away_s
-        search = _search()
+        search = optional_module("window_consumer.trace.spark.search")
         plan = PipelinePlan(kafka={}, directory=loaded.directory)
         self._loaded = loaded
         self.path = plan.table("trace")
@@ -184,13 +185,3 @@ def form_of_key(key: str, loaded: LoadedPipeline) -> str:
     form = key_form(trace.keys, (trace.key_secret or "").encode())(key.encode())
     assert form is not None  # only a missing key has no form
     return form
-
-
-def _search() -> Any:
-    try:
-        from window_consumer.trace.spark import search  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return search

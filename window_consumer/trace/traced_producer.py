@@ -99,13 +99,13 @@ class TracedProducer(WatchedProducer):
 
     Every record gets ``wc-id`` (a UUID of version 7) and ``wc-sent-at``, and ``traceparent`` where
     a span of OpenTelemetry is current; ``wc-tags`` where ``tags`` are given, words with commas
-    between them. What stands among the headers of a record already stays. ``watchers`` hear of
-    every record. ``trace=None`` traces nothing.
+    between them. Headers that a record already has are kept. ``watchers`` are notified of every
+    record. ``trace=None`` traces nothing.
 
-    The topic for the events has to be there, and the same brokers are asked to take them; where
-    they do not, events are lost and counted. Sending is never slowed and never fails because of
-    the trace. ``produce_batch`` has no headers: its records are not traced. Events of the last
-    moment are written by ``close``, and at the end of the interpreter.
+    The topic for events must exist on the same brokers; otherwise events are lost and counted.
+    Tracing never slows down sending and never makes it fail. ``produce_batch`` has no
+    headers: its records are not traced. ``close`` writes the last events, and so does the end of
+    the interpreter.
     """
 
     def __init__(

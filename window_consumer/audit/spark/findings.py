@@ -156,37 +156,37 @@ def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: b
     known = known.withColumns(
         {GONE: F.col(GONE) + compacted, "missing": F.col("missing") - compacted}
     )
-    return _without_untold(known, judged) if has_lost else known
+    return _without_unreported(known, judged) if has_lost else known
 
 
-def _without_untold(added: DataFrame, judged: DataFrame) -> DataFrame:
+def _without_unreported(added: DataFrame, judged: DataFrame) -> DataFrame:
     """Move records from missing to uncounted where their counts could not be written.
 
     The next count reports only how many of the group's records these were. Each excuses one record
     within a day, in the nearest buckets first.
     """
-    told = F.struct(F.col("bucket_ms").alias("at_ms"), F.col("lost").alias("count"))
+    event = F.struct(F.col("bucket_ms").alias("at_ms"), F.col("lost").alias("count"))
     events = (
         judged.where("lost > 0 AND `group` != ''")
-        .select("group", told.alias("event"))
+        .select("group", event.alias("event"))
         .groupBy("group")
         .agg(
-            F.sum("event.count").cast("bigint").alias("untold"),
-            F.collect_list("event.at_ms").alias("told_ms"),
+            F.sum("event.count").cast("bigint").alias("unreported"),
+            F.collect_list("event.at_ms").alias("reported_ms"),
         )
     )
     bucket = F.col("bucket_ms")
-    away = F.array_min(F.transform("told_ms", lambda at_ms: F.abs(at_ms - bucket)))
+    away = F.array_min(F.transform("reported_ms", lambda at_ms: F.abs(at_ms - bucket)))
     near = added.join(F.broadcast(events), ["group"], "left").withColumn("away_ms", away)
     claim = F.when(F.col("away_ms") <= _DAY_MS, F.col("missing")).otherwise(0)
-    in_turn = Window.partitionBy("group").orderBy("away_ms", "topic", "bucket_ms")
-    claimed = near.withColumn("claim", claim).withColumn("claimed", F.sum("claim").over(in_turn))
+    nearest = Window.partitionBy("group").orderBy("away_ms", "topic", "bucket_ms")
+    claimed = near.withColumn("claim", claim).withColumn("claimed", F.sum("claim").over(nearest))
     before = F.col("claimed") - F.col("claim")
-    untold = F.least("claimed", "untold") - F.least(before, F.col("untold"))
-    untold = F.when(F.col("claim") > 0, untold).otherwise(0)
+    unreported = F.least("claimed", "unreported") - F.least(before, F.col("unreported"))
+    unreported = F.when(F.col("claim") > 0, unreported).otherwise(0)
     return claimed.withColumns(
-        {"uncounted": F.col("uncounted") + untold, "missing": F.col("missing") - untold}
-    ).drop("untold", "told_ms", "away_ms", "claim", "claimed")
+        {"uncounted": F.col("uncounted") + unreported, "missing": F.col("missing") - unreported}
+    ).drop("unreported", "reported_ms", "away_ms", "claim", "claimed")
 
 
 def _audited(timed: DataFrame, rules: Rules) -> DataFrame:

@@ -76,8 +76,8 @@ def _condition(cause: FailureGroup, findings: DeadLetterFindings) -> str | None:
         parts = [f"fingerprint == null and reason == {reason} and class == {of_class}"]
     if findings.since_ms is not None:
         since = datetime.fromtimestamp(findings.since_ms / 1000, UTC)
-        told = since.replace(tzinfo=None).isoformat(timespec="milliseconds")
-        parts.append(f"time >= '{told}'")
+        earliest = since.replace(tzinfo=None).isoformat(timespec="milliseconds")
+        parts.append(f"time >= '{earliest}'")
     where = " and ".join(parts)
     if not where.isprintable():
         return None

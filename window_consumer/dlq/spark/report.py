@@ -50,9 +50,9 @@ def with_cause(letters: DataFrame) -> DataFrame:
 
     The substitute is reason and class, or without these, the writer.
     """
-    told = F.coalesce("reason", "error_class")
+    stated = F.coalesce("reason", "error_class")
     known = F.concat_ws(
-        " ", F.lit("-"), "reason", "error_class", F.when(told.isNull(), F.col("written_by"))
+        " ", F.lit("-"), "reason", "error_class", F.when(stated.isNull(), F.col("written_by"))
     )
     return letters.withColumn("cause", F.coalesce(F.concat(F.lit("="), "fingerprint"), known))
 

@@ -1,7 +1,7 @@
 """A batch of records that is sent in transactions, until the answer to each is known.
 
-No client, thread or clock: the sender asks for the next part, reports what became of it, and is
-told how to go on. Brokers refuse a batch of the client as a whole, though one record may be to
+No client, thread or clock: the sender asks for the next part, reports what became of it, and
+gets the next step. Brokers refuse a batch of the client as a whole, though one record may be to
 blame. Then the transaction is aborted, and its records are sent again:
 
     what is known                           what is sent again

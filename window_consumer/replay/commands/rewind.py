@@ -79,8 +79,8 @@ def rewind_command(**options: Any) -> int:
         measured = rewind.measured() if options["dry_run"] else {}
         if rewind.moves and not options["dry_run"]:
             rewind.commit()
-        told = _as_json if options["as_json"] else _as_text
-        click.echo(told(rewind, measured, dry_run=options["dry_run"]))
+        render = _as_json if options["as_json"] else _as_text
+        click.echo(render(rewind, measured, dry_run=options["dry_run"]))
     except WindowConsumerError as error:
         return explain(error, Mask(loaded.secrets))
     return OK

@@ -26,6 +26,7 @@ from window_consumer.spark.backfill.planning import SampledSizes, sizes_of
 from window_consumer.spark.backfill.ranges import Spans, WantedRange, count_of, readable_time
 from window_consumer.spark.commands.backfill_progress import ProgressDisplay
 from window_consumer.spark.jars import default_directory, ready
+from window_consumer.spark.wire import optional_module
 
 if TYPE_CHECKING:
     from window_consumer.spark.backfill.backlog import BackfillEnd
@@ -126,7 +127,8 @@ def _backfill(app: AppDefinition, plan: AppPlan, asked: BackfillOptions) -> int:
     wanted, properties = asked.wanted, asked.properties
     jars: Sequence[Path] = ()
     if not asked.dry_run:
-        _check_spark()
+        for module in ("pyarrow", "pyspark.sql"):
+            optional_module(module)
         jars = ready(default_directory())
     chosen = planning.choose(
         plan,
@@ -149,16 +151,6 @@ def _backfill(app: AppDefinition, plan: AppPlan, asked: BackfillOptions) -> int:
             _print_plan(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
             return OK
     return _run(app, asked, chosen, spans, jars, properties)
-
-
-def _check_spark() -> None:
-    try:
-        import pyarrow  # noqa: F401, ICN001, PLC0415 - optional, and slow
-        import pyspark.sql  # noqa: F401, PLC0415 - as above
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
 
 
 def _run(

@@ -29,7 +29,7 @@ from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.schedule import BATCH_S, Turn, run_every, run_once
 from window_consumer.spark.commands.skipped import Beginnings, SkippedRanges
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import session_for
+from window_consumer.spark.wire import optional_module, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,16 +48,6 @@ Origins = dict[str, "JobSource"]
 """The sources of jobs, by job name."""
 Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
 """Returns the first offset and the end of each partition; raises a WindowConsumerError."""
-
-
-def _load_jobs() -> Any:
-    try:
-        from window_consumer.spark import jobs  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return jobs
 
 
 @frozen
@@ -88,7 +78,7 @@ class Runner:
     again_s: float = AGAIN_S
     batch_s: float = BATCH_S
     open_session: Callable[[PipelinePlan], AbstractContextManager[SparkSession]] = session_for
-    load_jobs: Callable[[], Any] = _load_jobs
+    load_jobs: Callable[[], Any] = lambda: optional_module("window_consumer.spark.jobs")
     """Returns the module of the jobs; raises UsageError if pyspark is missing."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from window_consumer.model import copy_headers, header_values, headers
+from window_consumer.model import copy_headers, header_values, headers, traceparent
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.record import Message
@@ -29,7 +29,6 @@ _MAX_TEXT = 1_000
 
 _FINISHED = frozenset(row.step for row in OUTCOMES if row.step and row.end == "good")
 
-_TRACEPARENT = "traceparent"
 
 ROOT = "root"
 """A pseudo header of sent records that holds the id of their root, if known."""
@@ -176,7 +175,7 @@ def _from_headers(group: EventGroup, given: _Given) -> dict[str, AnyColumn]:
         values = [_short(each.get(header)) for each in found]
         if any(values):
             columns[name] = _column(values)
-    parents = [_trace_and_span(each.get(_TRACEPARENT)) for each in found]
+    parents = [_trace_and_span(each.get(traceparent.HEADER)) for each in found]
     if any(parents):
         columns["trace_id"] = _column([each and each[0] for each in parents])
         columns["span_id"] = _column([each and each[1] for each in parents])

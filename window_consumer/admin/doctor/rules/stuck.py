@@ -203,7 +203,7 @@ def poison_record(seen: WorkerEvidence) -> Iterator[LikelyCause]:
             seen.worker,
             f"offset {record.offset} of {partition.name} blocks {lane}"
             f" (retry.on_failure: block): {record.attempts} calls so far, the last failure is"
-            f" {record.error or 'an error that is not told'}; {record.behind} {waiting}."
+            f" {record.error or 'an unreported error'}; {record.behind} {waiting}."
             " Fix the cause, or remove the record: window-consumer skip, or dead-letter,"
             f" --worker {seen.worker}"
             f" --record {partition.name.topic}/{partition.name.partition}/{record.offset}",
@@ -271,7 +271,7 @@ def _what_holds(
         return (
             f"{partition.failed} of its records failed and wait for their next call, or for the"
             f" ack of their copy, among them offset {first.offset}, after {first.attempts} calls,"
-            f" with {first.error or 'an error that is not told'}"
+            f" with {first.error or 'an unreported error'}"
         )
     if partition.failed:
         return (
