@@ -17,8 +17,8 @@ from tests.database.once_shop import DEADLINE_S, OnceShop, until
 from window_consumer import App
 from window_consumer.database import Once
 from window_consumer.runtime.calls import result_guard, steps
-from window_consumer.runtime.error_report import shown_part
 from window_consumer.runtime.running import Running
+from window_consumer.runtime.stack import shown_part
 
 KINDS = ["function", "coroutine", "batch", "batch coroutine"]
 ONE_ATTEMPT: dict[str, Any] = {"retry": {"attempts": 1}, "concurrency": 1}

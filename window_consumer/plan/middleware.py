@@ -15,7 +15,7 @@ from window_consumer.runtime.calls.layer import CallForm, CallSite, LayerPlace
 from window_consumer.runtime.calls.result_guard import demanding, noting
 from window_consumer.runtime.calls.steps import Called
 
-__handler_steps__ = True  # its frames are not shown, see error_report.py
+__handler_steps__ = True  # its frames are not shown, see runtime/stack.py
 
 BatchHandler = Callable[[list[Record]], object]
 Middleware = (

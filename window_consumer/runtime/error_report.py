@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
 from typing import Literal
 
 from window_consumer.model.errors import (
@@ -28,6 +26,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.fault import Failure, Fault, fingerprint
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import escaped
+from window_consumer.runtime import stack
 
 _NOT_THE_USERS = (
     str(Path(__file__).parents[1]),
@@ -36,47 +35,11 @@ _NOT_THE_USERS = (
 )
 """The files of frames between the supervisor and the lifespan."""
 
-_PACKAGE = f"{Path(__file__).parents[1]}/"
-_BETWEEN = ("runtime/calls/result_guard.py", "plan/middleware.py")
-"""Modules whose frames lie between middleware and handler."""
-
-_FORMER_FILES = {
-    "runtime/calls/result_guard.py": "owed.py",
-    "runtime/calls/steps.py": "batch_steps.py",
-}
-_FORMER_NAMES = {
-    "runtime/calls/layer.py:_sifted": "batch_layers.py:with_batch_expiry.<locals>.steps",
-    "runtime/calls/layer.py:called_without": None,
-    "plan/handler_types/parameters.py:Parameters._decoded": (
-        "batch_parameters.py:BatchParameters.called_with.<locals>.steps"
-    ),
-    "plan/middleware.py:_around.<locals>.call": "handlers.py:_wrap.<locals>.call",
-    "plan/middleware.py:_call_function": "handlers.py:_call_layer",
-}
-"""Functions under the names that they had when fingerprints first contained them; None for those
-that did not exist. Fingerprints must survive our renames."""
-
 _CACHED_PLACES = 256
-_MAX_FRAMES = 50
 _MAX_CHAIN = 5
 
-LAYER = "__handler_layer__"
-"""The global of modules whose frames lie between a slot's loop and the handlers."""
-
-STEPS = "__handler_steps__"
-"""The global of the module that runs layers. Its frames, and those of layers within it, are not
-shown; they remain in fingerprints, which stay what they are."""
-
-SLOT = "__handler_slot__"
-"""The global of the module that holds a slot's loop."""
-
-Place = tuple[tuple[CodeType, int], ...]
-
-_Kind = tuple[tuple[type[BaseException], ...], Place]
+_Kind = tuple[tuple[type[BaseException], ...], stack.Place]
 """The classes of an exception and its causes, and where each was raised."""
-
-Where = Sequence[tuple[FrameType, int]]
-"""Frames with their lines, the innermost last."""
 
 _OUR_WORDS = (NotCalled, StalledError, LeaseExpiredError, ProcessDiedError, ProcessCrashedError)
 
@@ -89,12 +52,6 @@ withheld."""
 
 Hide = Callable[[str, Sequence[Message]], str]
 """Returns a text without the hidden fields of the records of the call that raised it."""
-
-Lines = Sequence[traceback.FrameSummary]
-"""Frames as another process reports them."""
-
-Frames = Sequence[tuple[FrameType, int] | traceback.FrameSummary]
-"""Frames of this process, or of another."""
 
 
 class ErrorReports:
@@ -140,30 +97,30 @@ class ErrorReports:
 
     def _fault_of(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
         error = chain[0]
-        key = (tuple(map(type, chain)), _place(chain))
+        place = stack.place_of(chain)
+        key = (tuple(map(type, chain)), place)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _CACHED_PLACES:
                 self._known.clear()
             name = class_name(type(error))
-            known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
+            known = (name, self._stack(chain), fingerprint(name, stack.function_names(place)))
             self._known[key] = known
-        name, stack, print_ = known
-        return Fault(name, self._text(error, records), stack, print_)
+        name, shown, print_ = known
+        return Fault(name, self._text(error, records), shown, print_)
 
     def stalled(
-        self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""
+        self, where: stack.Where | stack.Lines, seconds: float, handler: str = "", note: str = ""
     ) -> Failure:
         """Describe a call that has not returned after ``seconds``, and where it stands.
 
         ``note`` is appended to the description.
         """
         error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
-        digest = _digest(map(_frame_name, where))
-        texts = formatted(shown_part(where)[-_MAX_FRAMES:])
         name = class_name(type(error))
-        stack = self._mask("".join(texts)) or "the thread is gone\n"
-        return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
+        shown = self._mask(stack.printed(where, stack.MAX_FRAMES)) or "the thread is gone\n"
+        print_ = fingerprint(name, stack.frame_names(where))
+        return Failure(error, Fault(name, str(error), shown, print_), handler)
 
     def _text(self, error: BaseException, records: Sequence[Message]) -> str:
         """Return the part of an exception's text that may be reported."""
@@ -185,15 +142,7 @@ class ErrorReports:
         return escaped(redacted)
 
     def _stack(self, chain: Sequence[BaseException]) -> str:
-        parts = []
-        for error in chain:
-            trace = _without_ours(error.__traceback__, steps=True)
-            frames = traceback.StackSummary.from_list(
-                each
-                for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
-                if each.filename.removeprefix(_PACKAGE) not in _BETWEEN
-            )
-            parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
+        parts = (f"{class_name(type(each))}:\n{stack.printed_traceback(each)}" for each in chain)
         return self._mask("which came from ".join(parts))
 
 
@@ -244,108 +193,6 @@ def _text_of(error: BaseException) -> str:
 
 def _named(error: BaseException) -> str:
     return f"{class_name(type(error))}: {_text_of(error)}"
-
-
-def _without_ours(trace: TracebackType | None, *, steps: bool = False) -> TracebackType | None:
-    """Drop the frames of the slot's loop and its layers, which begin every stack.
-
-    With ``steps`` those of the module that runs layers, too.
-    """
-    ours = True  # the slot's loop
-    while ours and trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-        names = trace.tb_frame.f_globals
-        ours = LAYER in names or (steps and STEPS in names)
-    return trace
-
-
-def handlers_part(frame: FrameType | None) -> Where:
-    """Return the frames of a slot's thread below its loop and the layers, the innermost last."""
-    if frame is None:
-        return []
-    frames = list(traceback.walk_stack(frame))[::-1]
-    ours = [
-        index
-        for index, (each, _) in enumerate(frames)
-        if LAYER in each.f_globals or SLOT in each.f_globals
-    ]
-    return frames[ours[-1] + 1 :] if ours else frames
-
-
-def shown_part(where: Frames) -> Frames:
-    """Return the frames from the handler on, as they are shown; all where there is no handler."""
-    is_foreign = any(isinstance(each, traceback.FrameSummary) for each in where)
-    files = _files_with(LAYER, STEPS) if is_foreign else set()
-    below = 0
-    for index, each in enumerate(where):
-        if isinstance(each, traceback.FrameSummary):
-            ours = each.filename in files
-        else:
-            ours = LAYER in each[0].f_globals or STEPS in each[0].f_globals
-        if ours:
-            below = index + 1
-    return where[below:] or where
-
-
-def _files_with(*markers: str) -> set[object]:
-    """Return the files of loaded modules with one of these globals."""
-    # sys.modules may contain any object, and None for modules that must not be imported.
-    modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
-    return {each.get("__file__") for each in modules if any(marker in each for marker in markers)}
-
-
-def formatted(where: Frames) -> list[str]:
-    """Return the lines of frames as Python prints them."""
-    frames = [each for each in where if not isinstance(each, traceback.FrameSummary)]
-    lines = [each for each in where if isinstance(each, traceback.FrameSummary)]
-    summary = traceback.StackSummary.extract(iter(frames)) if frames else None
-    return (summary or traceback.StackSummary.from_list(lines)).format()
-
-
-def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str | None:
-    if isinstance(each, traceback.FrameSummary):
-        return f"{each.filename.rpartition('/')[2]}:{each.name}"
-    return _function_name(each[0].f_code)
-
-
-def handlers_lines(lines: Lines) -> Lines:
-    """Return the part of another process's stack below the slot's loop and the layers."""
-    files = _files_with(LAYER, SLOT)
-    ours = [index for index, each in enumerate(lines) if each.filename in files]
-    return lines[ours[-1] + 1 :] if ours else lines
-
-
-def _place(chain: Sequence[BaseException]) -> Place:
-    """Return where exceptions were raised; equal for equal stacks."""
-    # Kept minimal: with 1 % of calls failing, this is half of what a failure costs.
-    positions = []
-    for error in chain:
-        trace = _without_ours(error.__traceback__)
-        frames = 0
-        while trace is not None and frames < _MAX_FRAMES:
-            positions.append((trace.tb_frame.f_code, trace.tb_lineno))
-            trace = trace.tb_next
-            frames += 1
-    return tuple(positions)
-
-
-def _digest_of(chain: Sequence[BaseException]) -> str:
-    """Name the functions of a stack without line numbers, which change with each version."""
-    return _digest(_function_name(code) for code, _ in _place(chain))
-
-
-def _digest(names: Iterable[str | None]) -> str:
-    return "|".join(name for name in names if name is not None)
-
-
-def _function_name(code: CodeType) -> str | None:
-    """Return a function's name in fingerprints, None if it is in none."""
-    place = code.co_filename.removeprefix(_PACKAGE)
-    name = f"{place}:{code.co_qualname}"
-    if name in _FORMER_NAMES:
-        return _FORMER_NAMES[name]
-    file = _FORMER_FILES.get(place, place.rpartition("/")[2])
-    return f"{file}:{code.co_qualname}"
 
 
 def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:

@@ -36,7 +36,7 @@ from window_consumer.model.record import Effects, Record
 from window_consumer.runtime.calls.batch_calls import Failed, SortedResults, failed_of
 from window_consumer.runtime.calls.steps import Called, Steps
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 AGAIN_S: Final = 1.0
 """Delay before the retry of a call whose id another call holds."""

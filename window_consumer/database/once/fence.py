@@ -17,7 +17,7 @@ from window_consumer.model.membership import MembershipProof
 from window_consumer.model.record import Record
 from window_consumer.runtime.log import own_logger
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 BEYOND_STALL_S: Final = 30.0
 """How much longer than ``stall.after`` a transaction may be idle: a live member ends those of its

@@ -12,7 +12,7 @@ from window_consumer.model.errors import Fatal, WindowConsumerError
 from window_consumer.model.record import Record
 from window_consumer.model.record_identity import id_text
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 BusinessId = Callable[[Record], object]
 

@@ -13,7 +13,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 from window_consumer.runtime.log import own_logger
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 QUIET_S: Final = 10.0
 """The interval of log lines about calls without effect."""

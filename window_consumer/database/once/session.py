@@ -15,7 +15,7 @@ from window_consumer.database.dialects import dialect_of
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.model.errors import UsageError, WindowConsumerError
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 class SessionOwnedError(WindowConsumerError):

@@ -15,7 +15,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 from window_consumer.runtime.log import own_logger
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 WAITED_S: Final = 1.0
 """After this long a call that holds the lock is logged, if other calls wait for it."""

@@ -14,7 +14,7 @@ from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 MOST_SPARES: Final = 10_000
 """The largest number of record objects that a slot keeps: 0.7 MB."""

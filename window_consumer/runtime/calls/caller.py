@@ -12,7 +12,8 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import RecordOwner
-from window_consumer.runtime.error_report import ErrorReports, Lines, Where
+from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.stack import Lines, Where
 
 
 @frozen

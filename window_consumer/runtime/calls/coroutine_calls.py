@@ -24,7 +24,7 @@ from window_consumer.runtime.calls.caller import Caller, record_raised
 from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot, current_slot
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 class Interrupted:

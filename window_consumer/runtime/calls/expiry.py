@@ -63,7 +63,7 @@ class ExpiryRules:
         return overdue_s if overdue_s > self.max_skew_s else None
 
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 _SHOWN_BYTES = 40

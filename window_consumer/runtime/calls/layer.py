@@ -28,7 +28,7 @@ from window_consumer.runtime.calls.batch_calls import Failed, SortedResults, ans
 from window_consumer.runtime.calls.steps import COROUTINE, Called, Steps, layered
 from window_consumer.runtime.error_report import ErrorReports
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 class LayerPlace(IntEnum):

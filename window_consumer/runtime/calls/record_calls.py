@@ -12,7 +12,7 @@ from window_consumer.runtime.calls.caller import Caller, record_raised
 from window_consumer.runtime.calls.result_guard import record_results
 from window_consumer.runtime.context import Slot
 
-__handler_slot__ = True  # its frames are no part of a failure, see error_report.py
+__handler_slot__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:

@@ -15,7 +15,7 @@ from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Message, Record
 from window_consumer.runtime.calls.steps import COROUTINE, Called
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 _LOST = (
     "the handler has returned records to produce, and a middleware around it has returned nothing:"

@@ -21,7 +21,7 @@ from window_consumer.runtime.calls.batch_calls import (
 from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.steps import Called, Steps
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 Otherwise = Literal["dead_letter", "skip", "stop"]
 

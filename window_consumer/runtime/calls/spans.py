@@ -17,7 +17,7 @@ from window_consumer.runtime.calls.layer import CallForm, CallSite, CallStep, Ch
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.error_report import ErrorReports
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 class CallSpans(Protocol):

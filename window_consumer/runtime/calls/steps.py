@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from inspect import isawaitable
 from typing import Any, Final
 
-__handler_steps__ = True  # its frames are not shown, see error_report.py
+__handler_steps__ = True  # its frames are not shown, see runtime/stack.py
 
 Called = Callable[[Any], Any]
 """What is called with a record or with a list of them: a function, or a coroutine function."""

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.error_report import Where, formatted, handlers_part, shown_part
+from window_consumer.runtime.stack import Where, handlers_part, printed
 
 
 class ChildState(StrEnum):
@@ -90,13 +90,11 @@ def stack_of_thread(ident: int) -> str:
 
 
 def _printed(where: Where | None) -> str:
-    if not where:
-        return _OVER
-    return "".join(formatted(shown_part(where)))
+    return printed(where) if where else _OVER
 
 
 def _place_of_child(child: ChildPicture) -> CallPosition:
-    stack = "".join(formatted(shown_part(child.stack)))
+    stack = printed(child.stack)
     handler = f", handler {child.handler}" if child.handler else ""
     return CallPosition(
         stack or "(its stack is not available)", f"{child.name} ({child.pid}){handler}"

@@ -36,11 +36,11 @@ from window_consumer.runtime.calls.coroutine_calls import (
     leaves_traces,
 )
 from window_consumer.runtime.context import current_slot
-from window_consumer.runtime.error_report import Where, handlers_part
 from window_consumer.runtime.figures.stack_dump import Coroutines, task_stack
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolKind
+from window_consumer.runtime.stack import Where, handlers_part
 
 _BLOCKS = ", and it blocks the event loop: until it returns nothing else runs in this worker"
 

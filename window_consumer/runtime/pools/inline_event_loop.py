@@ -16,7 +16,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.pools.event_loop import make_loop
 
-__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
+__handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ from window_consumer.runtime.calls.batch_calls import call_batch
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import Slot, current_slot
-from window_consumer.runtime.error_report import handlers_part
 from window_consumer.runtime.pools.pool import PoolKind
+from window_consumer.runtime.stack import handlers_part
 from window_consumer.runtime.threads import WatchedThread
 
-__handler_slot__ = True  # its frames are no part of a failure, see error_report.py
+__handler_slot__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 
 @define

@@ -25,7 +25,6 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
-from window_consumer.runtime.error_report import handlers_lines
 from window_consumer.runtime.figures.stack_dump import ChildPicture, ChildState
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
 from window_consumer.runtime.pools.processes.child_actions import (
@@ -49,6 +48,7 @@ from window_consumer.runtime.pools.processes.child_thread import ChildThread
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice, WatchedCall
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
+from window_consumer.runtime.stack import handlers_lines
 
 LEAVE_S: Final = 2.0
 """The least time that children get to leave their lifespan."""
