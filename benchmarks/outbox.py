@@ -22,6 +22,7 @@ from benchmarks.topics import Topics
 from benchmarks.workloads import Workload
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,
     OutboxSender,
@@ -29,7 +30,6 @@ from window_consumer.database.outbox.sender import (
     RowsInFlight,
 )
 from window_consumer.database.outbox.setup import OutboxDatabase
-from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.model.errors import RunError

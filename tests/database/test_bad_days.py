@@ -24,9 +24,9 @@ from tests.database.conftest import (
 from window_consumer.database.dialects.dialect import ReadOnlyDatabaseError
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.setup import OutboxDatabase, WrongTableError
-from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_postgres import RealPostgres
 

@@ -13,13 +13,13 @@ from confluent_kafka import TopicPartition
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.database.conftest import OutboxBench, eventually, relaying
 from tests.database.test_bad_days import kill_others
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,
     OutboxSender,
     RelayTurn,
     RowsInFlight,
 )
-from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.runtime.log import own_logger
 from window_consumer.testing.real_kafka import RealKafka

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.database.conftest import OutboxBench, eventually, relaying
-from window_consumer.database.outbox.table import hash_of
+from window_consumer.database.outbox.row import hash_of
 from window_consumer.model.produce import Produce
 from window_consumer.testing.real_kafka import RealKafka
 

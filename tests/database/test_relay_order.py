@@ -20,9 +20,9 @@ from tests.database.conftest import (
     relaying,
 )
 from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
-from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.model.errors import PublishFailedError

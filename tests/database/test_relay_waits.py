@@ -10,8 +10,8 @@ from attrs import evolve
 from tests.database.conftest import AnsweredRows, OutboxBench, eventually, relaying
 from tests.database.test_relay_order import PartialSender
 from window_consumer.database.outbox.relay import RelayRules
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
-from window_consumer.database.outbox.table import OutboxRow
 from window_consumer.model.errors import PublishFailedError
 
 TOPIC = "order-events"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from window_consumer.database.dialects.dialect import LOCK_TIMEOUT, SqlDialect, sqlstate_of
-from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 

@@ -21,9 +21,9 @@ from window_consumer.database.dialects.dialect import is_retryable
 from window_consumer.database.outbox.deletion import OutboxDeletion
 from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
 from window_consumer.database.outbox.metrics import OutboxFigures
+from window_consumer.database.outbox.row import OutboxRow, hash_of
 from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
-from window_consumer.database.outbox.table import OutboxRow, hash_of
 from window_consumer.database.outbox.wake import WakeUp
 from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.kafka.writing.batch_sending import FencedError

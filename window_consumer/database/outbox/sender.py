@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from window_consumer.database.outbox.table import OutboxRow
+from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.writing.batch_answers import Answer

@@ -15,6 +15,7 @@ from window_consumer.database.dialects import dialect_of
 from window_consumer.database.dialects.dialect import SqlDialect
 from window_consumer.database.outbox.locked_rows import LockedRows
 from window_consumer.database.outbox.reading import OutboxReading
+from window_consumer.database.outbox.row import OutboxRow, fault_of, hash_of, headers_of
 from window_consumer.database.outbox.table import (
     BLOCKED,
     FAILED,
@@ -23,10 +24,6 @@ from window_consumer.database.outbox.table import (
     UNPUBLISHED,
     WAITING,
     Outbox,
-    OutboxRow,
-    fault_of,
-    hash_of,
-    headers_of,
 )
 
 _MAX_ERROR: Final = 1_000
