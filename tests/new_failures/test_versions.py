@@ -110,3 +110,19 @@ def test_resume_names_a_worker_that_is_not_there(shop: Shop) -> None:
     ended = shop.start("2", "new_bug").resume("refund")
     assert ended.code == 1
     assert "refund" in ended.err
+
+
+def test_of_two_workers_only_the_one_that_fails_is_paused(shop: Shop) -> None:
+    shop.embedded.create_topic("refunds", 1)
+    rules = {"on_new_failure": {"action": "pause", "min_calls": 10}, "retry": {"attempts": 1}}
+    shop.configure_workers(
+        charge=rules,
+        refund={"topics": ["refunds"], "group": "refunds", "handler": "charge", **rules},
+    )
+    shop.produce(RECORDS, bad_every=2)
+    shop.produce(RECORDS, topic="refunds")
+    version = shop.start("2", "new_bug")
+    assert version.found()["worker"] == "charge"
+    version.wait_for(RECORDS, "refund")
+    assert not version.snapshot("refund")["halted"]
+    assert version.settled() < RECORDS
