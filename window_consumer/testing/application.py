@@ -78,9 +78,10 @@ class TestApp(GuaranteeFindings):
         self.broker = FakeBroker(run_id)
         """The topics and groups in memory, to cause faults and to inspect topics."""
         self.clock = StillClock(now=1.0)
-        self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
-        topics_seen = TestTopics(self.broker, self.plan, self._sources)
-        journal = Journal(self._sources, topics_seen.copy_of)
+        topics_seen = TestTopics(self.broker, self.plan)
+        topics_seen.create(topics or {}, partitions)
+        sources = topics_seen.sources
+        journal = Journal(sources, topics_seen.copy_of)
         super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})
         self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
         with_once = {
@@ -88,17 +89,11 @@ class TestApp(GuaranteeFindings):
             for worker in self.plan.workers
             if any(route.handler.once is not None for route in worker.routes)
         }
-        self._producer = TestProducer(self.broker, self.clock, self._sources, with_once, run_id)
+        self._producer = TestProducer(self.broker, self.clock, sources, with_once, run_id)
         self._setting = SteppedSetting(self.broker, self.clock, journal)
         self._process: ApplicationProcess | None = None
         self._lifespans = ExitStack()
         self._raised = False
-        self._make_topics(dict(topics or {}), partitions)
-
-    def _make_topics(self, topics: Mapping[str, int], partitions: int) -> None:
-        named = [topic for worker in self.plan.workers for topic in worker.config.topics]
-        for topic, count in {**dict.fromkeys(named, partitions), **topics}.items():
-            self.broker.create_topic(topic, count)
 
     # ---- life
 
@@ -134,17 +129,7 @@ class TestApp(GuaranteeFindings):
 
     def _begin(self) -> None:
         self._process = ApplicationProcess(self.app, self.plan, self._setting, self._lifespans)
-        self._find_sources()
-
-    def _find_sources(self) -> None:
-        """Find the topics that workers read, without those of their ladders."""
-        for worker in self._running().workers:
-            own = self.plan.config.workers[worker.name]
-            self._sources[worker.name].update(
-                topic
-                for topic in worker.source.topics
-                if not own.is_retry_topic(topic, self.plan.config.topics)
-            )
+        self._topics.find_sources(self._process.workers)
 
     def _running(self) -> ApplicationProcess:
         process = self._process
@@ -243,7 +228,7 @@ class TestApp(GuaranteeFindings):
         for worker in self._running().workers:
             worker.discover_topics()
         self.run_until_idle()
-        self._find_sources()
+        self._topics.find_sources(self._running().workers)
 
     # ---- time
 

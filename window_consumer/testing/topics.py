@@ -1,38 +1,55 @@
-"""What the topics and groups of an application under test hold: copies, committed offsets."""
+"""The topics of an application under test: who reads them, and what they and the groups hold."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.journal import DeliveryPosition, Handling
+from window_consumer.testing.stepped_worker import SteppedWorker
 
 
 class TestTopics:
-    """Reads a fake broker's topics; changes nothing. Owner: one thread."""
+    """Creates the topics of a plan, and reads them. Owner: one thread."""
 
     __test__ = False  # pytest would take it for a class of tests
 
-    def __init__(self, broker: FakeBroker, plan: AppPlan, sources: Mapping[str, Collection[str]]):
+    def __init__(self, broker: FakeBroker, plan: AppPlan):
         self._broker = broker
         self._plan = plan
-        self._sources = sources
-        """The topics that each worker reads."""
+        self.sources: dict[str, set[str]] = {each.name: set() for each in plan.workers}
+        """The topics that each worker reads, without those of its ladder."""
+
+    def create(self, topics: Mapping[str, int], partitions: int) -> None:
+        """Create these topics, and those that the configuration names with so many partitions."""
+        named = [topic for worker in self._plan.workers for topic in worker.config.topics]
+        for topic, count in {**dict.fromkeys(named, partitions), **topics}.items():
+            self._broker.create_topic(topic, count)
+
+    def find_sources(self, workers: Iterable[SteppedWorker]) -> None:
+        """Add the topics that workers read now."""
+        for worker in workers:
+            own = self._plan.config.workers[worker.name]
+            self.sources[worker.name].update(
+                topic
+                for topic in worker.source.topics
+                if not own.is_retry_topic(topic, self._plan.config.topics)
+            )
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the contents of the dead-letter topics, by topic, partition and offset."""
         names = {
             worker.config.dlq_topic(topic, self._plan.config.topics)
             for worker in self._plan.workers
-            for topic in self._sources[worker.name]
+            for topic in self.sources[worker.name]
         }
         return [letter for name in sorted(names) for letter in self._in(name)]
 
     def copy_of(self, handling: Handling) -> DeadLetter | None:
         """Return a record's last copy, None without one."""
-        sources = self._sources[handling.worker]
+        sources = self.sources[handling.worker]
         group = self._plan.config.workers[handling.worker].group
         copies = [
             copy
