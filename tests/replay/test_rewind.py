@@ -135,6 +135,21 @@ def test_a_topic_that_is_recreated_after_a_rewind_begins_at_its_first_record(
     assert worker.stop().out.count("charged") == 5
 
 
+def test_the_commit_of_an_earlier_topic_counts_for_nothing(kafka_shop: ReplayShop) -> None:
+    shop = kafka_shop
+    shop.commands.application(SHOP)
+    shop.produce(6)
+    commit(shop, {0: 6})
+    rewound(shop, "--to", "0:3")
+    topics.make_anew(AdminClient(shop.client), NewTopic(shop.source, 2, 1))
+    shop.produce(5)
+    (found,) = rewound(shop, "--to", "0:3")["partitions"]
+    assert (found["from"], found["to"]) == (None, 3)
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("charged 0/4")
+    assert worker.stop().out.count("charged") == 2
+
+
 def test_forward_only_with_skip(stopped: ReplayShop) -> None:
     refused = run(stopped, "--to", "0:4,1:9")
     assert refused.code == 2

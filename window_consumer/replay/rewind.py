@@ -89,11 +89,13 @@ def moves_of(
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, CommittedMark],
     begins: Mapping[TopicPartition, int],
+    topic_id: str | None,
 ) -> list[OffsetMove]:
     """Return the move of each partition that does not stand there already, with nothing beyond.
 
-    ``begins`` are the first offsets of the time. Raises UsageError for partitions and offsets that
-    the topic does not have.
+    ``begins`` are the first offsets of the time. A commit of an earlier topic of the same name
+    counts for nothing, as at a start. Raises UsageError for partitions and offsets that the topic
+    does not have.
     """
     numbers = {name.partition: name for name in logs}
     for partition, offset in target.offsets.items():
@@ -107,7 +109,7 @@ def moves_of(
     wanted = begins
     if target.time_ms is None:
         wanted = {numbers[number]: offset for number, offset in target.offsets.items()}
-    moves = []
+    moves, now = [], topic_hash(topic_id)
     for name, offset in sorted(wanted.items()):
         log = logs[name]
         to = max(offset, log.first)
@@ -115,8 +117,9 @@ def moves_of(
         if target.time_ms is not None:
             lost = Span(0, log.first if to == log.first else 0)
         commit = committed[name]
-        before = commit.offset if commit.offset >= 0 else None
         note = decode(commit.mark)
+        is_of_earlier = note is not None and note.topic_hash not in {0, now} and now != 0
+        before = None if commit.offset < 0 or is_of_earlier else commit.offset
         finished = () if note is None or note.next_offset != before else note.finished
         if to != before or finished:
             deleted = lost if lost.count else None
@@ -169,7 +172,7 @@ class Rewind:
                 begins = {}
                 if target.time_ms is not None:
                     begins = offsets_at(reader, logs, target.time_ms)
-                self.moves += moves_of(target, logs, commits, begins)
+                self.moves += moves_of(target, logs, commits, begins, source.topic_id)
         forward = [each for each in self.moves if each.is_forward]
         if forward and not skip:
             lines = "\n".join(f"  {each.name}: from {each.before} to {each.to}" for each in forward)
