@@ -96,3 +96,24 @@ def test_topics_plan_has_its_topics_and_permissions(group: str, commands: Comman
     rights = {(each.name, each.operation) for each in printed.acls if each.kind == "topic"}
     assert {("wc.delay", "Read"), ("wc.delay.", "Write"), ("orders", "Write")} <= rights
     assert ("mail-", "Write") in rights
+
+
+@pytest.mark.parametrize(
+    ("section", "hops"),
+    [
+        ({}, "360 hops"),
+        ({"levels": ["5s", "1h", "1d"]}, None),
+        ({"max": "1d"}, None),
+        ({"max": "200d", "levels": ["1d"]}, "200 hops"),
+    ],
+)
+def test_check_advises_longer_levels(
+    section: dict[str, Any], hops: str | None, commands: Commands
+) -> None:
+    commands.application("from window_consumer import App\n\napp = App('shop')\n")
+    kafka = {"bootstrap.servers": "broker:9092"}
+    commands.configure({"kafka": kafka, "delay": {"to": ["orders"], **section}})
+    ended = commands.run("check", "shop:app")
+    assert ended.code == 0, ended.said
+    assert ("hops" in ended.said) == (hops is not None)
+    assert (hops or "") in ended.said

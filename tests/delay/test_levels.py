@@ -6,12 +6,11 @@ import pytest
 
 from window_consumer.delay.config import DelayConfig
 from window_consumer.delay.waiting import Levels
-from window_consumer.plan.ladder_topics import levels_of
 
 
 def levels(precision: str) -> Levels:
     section = DelayConfig(to=("orders",), precision=precision)  # type: ignore[arg-type]
-    return Levels(levels_of(section.worker), section.precision)
+    return Levels.of(section)
 
 
 def path(delay_s: float, precision: str = "exact") -> list[str]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from window_consumer.config import Config
+from attrs import evolve
+
+from window_consumer.config import Config, format_duration
 from window_consumer.config.options import Section
 from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts, workers
-from window_consumer.delay.waiting import DelayRule
+from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
 from window_consumer.delay.wish import Targets, delivered
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, Feature
 from window_consumer.plan.handlers import HandlerSpec
 
@@ -43,6 +46,21 @@ class DelayFeature(Feature):
             rule_of=lambda target_of: DelayRule(section, targets, target_of),
         )
         return {HANDLER: spec}
+
+    def warnings(self, plan: AppPlan) -> Iterator[str]:
+        """Yield how many levels the longest delay passes if longer levels would save many."""
+        section = plan.config.section(DelayConfig)
+        hops = Levels.of(section).hops(section.max)
+        if not section.to or hops <= MANY_HOPS:
+            return
+        more = [each for each in LONG_LEVELS if section.levels[-1] < each <= section.max]
+        better = Levels.of(evolve(section, levels=(*section.levels, *more))).hops(section.max)
+        if better < hops:
+            names = ", ".join(map(format_duration, more))
+            yield (
+                f"delay.max: {format_duration(section.max)} takes {hops} hops through delay.levels;"
+                f" with {names} behind them it takes {better}"
+            )
 
     def rights(self, config: Config) -> Iterator[AclRule]:
         """Yield WRITE on the targets, and its levels if its group has another name."""

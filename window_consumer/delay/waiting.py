@@ -26,6 +26,12 @@ from window_consumer.plan.ladder_topics import levels_of
 _NEVER_EARLY_MS: Final = 1.0
 """Records are held for so much longer: the times of the client are cut to milliseconds."""
 
+MANY_HOPS: Final = 100
+"""If the longest delay takes more, check advises longer levels."""
+
+LONG_LEVELS: Final = (6 * 3600.0, 86_400.0, 7 * 86_400.0)
+"""The levels that it advises, in seconds."""
+
 _KEPT: Final = names.KeptHeaders(frozenset({names.TAGS, names.SENT_AT, names.DELIVER_TO}))
 
 
@@ -35,6 +41,11 @@ class Levels:
 
     each: tuple[Level, ...]
     precision: Literal["exact", "level"] = "exact"
+
+    @classmethod
+    def of(cls, section: DelayConfig) -> Levels:
+        """Return the levels of a configuration."""
+        return cls(levels_of(section.worker), section.precision)
 
     def next(self, left_s: float) -> Level | None:
         """Return the level in which a record waits that is due in ``left_s`` seconds.
@@ -72,7 +83,7 @@ class DelayRule(TurnRule):
 
     @levels.default
     def _levels(self) -> Levels:
-        return Levels(levels_of(self.section.worker), self.section.precision)
+        return Levels.of(self.section)
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
