@@ -10,6 +10,7 @@ from window_consumer.engine.retry.completion import Completion
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection, BatchHalf, died_on
+from window_consumer.engine.scheduling.batching import BatchDispatcher
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.fault import Failure
@@ -18,7 +19,7 @@ from window_consumer.model.fault import Failure
 class _Engine(Engine):
     """One whose parts are replaced by those of a subclass."""
 
-    halves_type: type[BatchBisection] = BatchBisection
+    bisection_type: type[BatchBisection] = BatchBisection
     completion_type: type[Completion] = Completion
     queue_type: type[RetryQueue] = RetryQueue
 
@@ -26,9 +27,8 @@ class _Engine(Engine):
         super().__init__(*arguments)
         self.completion.__class__ = self.completion_type
         self.retry_queue.__class__ = self.queue_type
-        halves = getattr(self.dispatcher, "_halves", None)
-        if halves is not None:
-            halves.__class__ = self.halves_type
+        if isinstance(self.dispatcher, BatchDispatcher):
+            self.dispatcher._bisection.__class__ = self.bisection_type
 
 
 def died(slice_: Slice) -> bool:
@@ -62,7 +62,7 @@ class ChargesNobody(_Engine):
 class ForgetsTheSecondHalf(_Engine):
     """Only the first half of a batch goes out again."""
 
-    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
+    class bisection_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def bisect(self, slice_: Slice) -> None:
             super().bisect(slice_)
             waiting = self._waiting[slice_.partition]
@@ -72,7 +72,7 @@ class ForgetsTheSecondHalf(_Engine):
 class StartsBothHalvesOfALane(_Engine):
     """The second half of a lane does not wait for the first one."""
 
-    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
+    class bisection_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def bisect(self, slice_: Slice) -> None:
             super().bisect(slice_)
             self._waiting[slice_.partition] = [
@@ -84,7 +84,7 @@ class StartsBothHalvesOfALane(_Engine):
 class FreesTheLanesOfHalves(_Engine):
     """The lanes of halves that wait may be entered."""
 
-    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
+    class bisection_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def bisect(self, slice_: Slice) -> None:
             super().bisect(slice_)
             for half in self._waiting[slice_.partition]:
@@ -94,7 +94,7 @@ class FreesTheLanesOfHalves(_Engine):
 class ForgetsHalvesThatArePutBack(_Engine):
     """What waits in halves is lost when nothing may start for a while."""
 
-    class halves_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
+    class bisection_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def dissolve(self, partition: Partition) -> None:
             for half in self._waiting.pop(partition, ()):
                 half.hold.release()
