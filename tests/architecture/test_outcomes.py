@@ -23,7 +23,7 @@ MAKERS: dict[str, set[str]] = {
     "OPEN": {"engine/window.py", "engine/partition.py", "trace/recording/worker_trace.py"},
     "DONE": {CALLS, ACKS},
     "MOVED": {ACKS},
-    "DEAD_LETTERED": {ACKS, RECORDS},
+    "DEAD_LETTERED": {ACKS, RECORDS, "parking/rules.py"},
     "EXPIRED": {RECORDS},
     "DROPPED": {RECORDS},
     "SKIPPED": {"model/errors.py", RECORDS},

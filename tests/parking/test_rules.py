@@ -60,12 +60,17 @@ class Parked(Laddered):
     """An Engine that parks; what is copied is delivered by hand."""
 
     def __init__(
-        self, limits: ParkLimits = NO_LIMITS, *, assigns: bool = True, **rules: Any
+        self,
+        limits: ParkLimits = NO_LIMITS,
+        *,
+        assigns: bool = True,
+        follows: bool = False,
+        **rules: Any,
     ) -> None:
         super().__init__(owned=(), ordering="key", **rules)
         self.ladder = OneLadder()
         self.scans = LadderScans(self.ladder)
-        self.parking = Parking(limits, park, self.scans)
+        self.parking = Parking(limits, park, self.scans, follows=follows)
         self.engine.decide_turns([self.parking])
         if assigns:
             self.assign(ORDERS, RETRIED, PARK)
@@ -80,6 +85,24 @@ class Parked(Laddered):
         self.tick()
         self.fail(self.out[0], 0)
         self.copied(self.published_one())
+
+    def kill_head(self, offset: int = 0) -> None:
+        """Let the copy of the record 0 fail for good in its level."""
+        self.deliver(self.copy_of(offset, 0), name=RETRIED)
+        self.tick()
+        (slice_,) = self.out
+        assert slice_.partition.name == RETRIED
+        self.fail(slice_, 0, error=Fatal("never"))
+        self.copied(self.published_one())
+
+    def dead_letters(self) -> list[tuple[TopicPartition, int, Reason | None]]:
+        """Let the broker take all dead letters; return which records they are of, and why."""
+        found: list[tuple[TopicPartition, int, Reason | None]] = []
+        while records := self.published():
+            for failed in records:
+                found.append((failed.partition.name, failed.message.offset(), failed.reason))
+                self.copied(failed)
+        return found
 
     def finish_running(self) -> None:
         """Let the calls return that run now."""
@@ -170,6 +193,100 @@ def test_a_dead_head_lets_its_successor_go_on() -> None:
     driven.tick()
     (slice_,) = driven.out
     assert slice_.partition.name == PARK
+
+
+FOLLOWS = Reason.FOLLOWS
+
+
+def test_records_behind_a_dead_head_follow_it_one_after_another() -> None:
+    driven = Parked(follows=True)
+    driven.fail_head()
+    driven.deliver(*(Note(at, b"k") for at in (1, 2, 3)), Note(4, b"other"))
+    assert driven.park_all() == [1, 2, 3]
+    driven.finish_all()
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    driven.kill_head()
+    assert driven.dead_letters() == [(PARK, 0, FOLLOWS), (PARK, 1, FOLLOWS)]
+    assert driven.running_offsets == []
+    driven.deliver(driven.copy_of(2, 3), name=PARK)
+    assert driven.dead_letters() == [(PARK, 2, FOLLOWS)], "it was not delivered when its head died"
+    assert not driven.parking.indexes[ORDERS]
+    driven.deliver(Note(5, b"k"))
+    driven.tick()
+    assert driven.running_offsets == [5]
+
+
+def test_a_record_that_comes_after_the_death_follows_nobody() -> None:
+    driven = Parked(follows=True)
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"))
+    assert driven.park_all() == [1]
+    driven.kill_head()
+    driven.deliver(Note(2, b"k"))
+    assert driven.park_all() == [2]
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    assert driven.dead_letters() == [(PARK, 0, FOLLOWS)]
+    driven.tick()
+    assert driven.running_offsets == [1]
+
+
+def test_what_waits_in_the_source_follows_too() -> None:
+    driven = Parked(ParkLimits(max_records=1), follows=True)
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"), Note(2, b"k"))
+    assert driven.park_all() == []
+    driven.kill_head()
+    assert driven.dead_letters() == [(ORDERS, 1, FOLLOWS), (ORDERS, 2, FOLLOWS)]
+    assert driven.committable == 3
+
+
+def test_only_a_dead_head_is_followed() -> None:
+    driven = Parked(follows=True)
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"))
+    assert driven.park_all() == [1]
+    driven.deliver(driven.copy_of(0, 1), name=PARK)
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    driven.finish_running()
+    assert (driven.running_offsets, driven.dead_letters()) == ([0], [])
+
+
+def test_a_dead_letter_that_nobody_takes_yet_is_written_again_before_the_next_follows() -> None:
+    driven = Parked(follows=True)
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"), Note(2, b"k"))
+    assert driven.park_all() == [1, 2]
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    driven.kill_head()
+    driven.copied(driven.published_one(), PublishFailedError("lost"))
+    driven.tick(20.0)
+    (again,) = driven.last_published
+    assert again.message.offset() == 0
+    driven.copied(again)
+    assert driven.dead_letters() == [(PARK, 1, FOLLOWS)]
+
+
+def test_a_family_that_is_put_back_goes_on_in_order() -> None:
+    driven = Parked(follows=True)
+    driven.deliver(*(driven.copy_of(at, at) for at in (0, 1, 2)), name=PARK)
+    for at in (0, 1, 2):
+        driven.tick()
+        assert driven.running_offsets == [at]
+        driven.finish_running()
+
+
+def test_a_head_that_is_put_back_in_time_is_not_followed_any_more() -> None:
+    driven = Parked(follows=True)
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"))
+    assert driven.park_all() == [1]
+    driven.kill_head()
+    driven.deliver(driven.copy_of(0, 0), driven.copy_of(1, 1), name=PARK)
+    for at in (0, 1):
+        driven.tick()
+        assert driven.running_offsets == [at]
+        driven.finish_running()
 
 
 def test_a_lost_source_partition_has_no_index() -> None:

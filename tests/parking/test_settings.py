@@ -14,6 +14,7 @@ from window_consumer.model.errors import ConfigError
 from window_consumer.topics.plan import AssumedSizes, Planner
 
 LEVELS = ["10s"]
+FOLLOWING = {"on_failure": "park", "levels": LEVELS, "park": {"on_dead": "follow"}}
 
 
 def written(folder: Path, retry: dict[str, Any], ordering: str = "key") -> Path:
@@ -31,6 +32,9 @@ def written(folder: Path, retry: dict[str, Any], ordering: str = "key") -> Path:
         ("partition", {"on_failure": "park", "levels": LEVELS}, "on_failure"),
         ("key", {"on_failure": "park"}, "on_failure"),
         ("key", {"on_failure": "overtake", "park": {"max_keys": 5}}, "park"),
+        ("key", {"on_failure": "block", "park": {"on_dead": "follow"}}, "park"),
+        ("key", {**FOLLOWING, "when_spent": "drop"}, "park.on_dead"),
+        ("key", {**FOLLOWING, "when_spent": "stop"}, "park.on_dead"),
     ],
 )
 def test_it_is_refused_where_it_has_no_meaning(

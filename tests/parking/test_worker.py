@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from tests.commands import kafka_of
+from tests.commands import Commands, kafka_of
+from tests.reading import read_all
 from window_consumer import App, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 
@@ -40,6 +41,11 @@ class ParkingShop:
     def parked(self) -> int:
         """How many copies the park topic holds, handled or not."""
         return sum(self.broker.end_offsets("g.orders.park").values())
+
+    @property
+    def dead(self) -> int:
+        """How many dead letters there are."""
+        return sum(self.broker.end_offsets("g.orders.dlq").values())
 
     @contextmanager
     def running(self) -> Iterator[App]:
@@ -114,6 +120,36 @@ def test_a_park_topic_is_drained_after_the_setting_has_changed(
     with shop.running():
         shop.until(lambda: shop.parked == 4)
     shop.retry["on_failure"] = "overtake"
+    with shop.running():
+        shop.until(lambda: len(shop.done[b"bad"]) == 5)
+    assert shop.done[b"bad"] == numbers(5)
+
+
+def test_one_redrive_brings_a_head_and_those_that_followed_it_back_in_order(
+    embedded: EmbeddedBroker, tmp_path: Path, commands: Commands
+) -> None:
+    shop = ParkingShop(embedded, tmp_path)
+    shop.retry |= {"park": {"on_dead": "follow"}, "levels": ["200ms"]}
+    heals = threading.Event()
+
+    def fails(key: bytes, value: bytes) -> bool:
+        if (key, value) != (b"bad", b"0") or heals.is_set():
+            return False
+        if len(shop.called[key]) == 2:
+            shop.until(lambda: shop.parked == 4)
+        return True
+
+    shop.fails = fails
+    shop.produce(*((key, value) for value in numbers(5) for key in (b"bad", b"good")))
+    with shop.running():
+        shop.until(lambda: shop.dead == 5)
+    assert shop.called[b"bad"] == [b"0", b"0"], "those behind it are not called"
+    letters = read_all(embedded.client_settings(), "g.orders.dlq")
+    assert [each.value() for each in letters] == numbers(5)
+    follow = [dict(each.headers() or ()).get("wc-follows") for each in letters]
+    assert follow == [None, *([b"orders/0/0"] * 4)]
+    heals.set()
+    assert commands.run("dlq", "redrive").code == 0
     with shop.running():
         shop.until(lambda: len(shop.done[b"bad"]) == 5)
     assert shop.done[b"bad"] == numbers(5)

@@ -9,7 +9,7 @@ from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Turn
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.parking.index import Place
+from window_consumer.parking.index import Lane, Place
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderContents, LadderScans
 
@@ -49,7 +49,7 @@ class CallsSuccessors(Parking):
 class ReleasesNobody(Parking):
     """What is held is held for ever."""
 
-    def _start(self, places: Collection[Place]) -> None:
+    def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
         """Start nothing."""
 
 

@@ -44,7 +44,7 @@ class _Engine(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.start_gate._turn_decisions.__class__ = self.decisions_type
+        self.start_gate.turn_decisions.__class__ = self.decisions_type
         self.turns = self.start_gate._turns = self.turns_type(self.turns.rules)
 
     def _ask_turns(self, partition: Partition) -> None:

@@ -225,6 +225,9 @@ def _parking(worker: WorkerConfig) -> Iterator[Problem]:
     if not worker.retry.levels:
         why = "there are none: write levels, or on_failure: block, which retries in place"
         yield Problem((*path, "on_failure"), _CANNOT_PARK.format(why=why))
+    if worker.retry.park.on_dead == "follow" and worker.retry.when_spent != "dead_letter":
+        why = f"when_spent is {worker.retry.when_spent}, so no record becomes a dead letter"
+        yield Problem((*path, "park", "on_dead"), f"is follow, and {why}")
 
 
 def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:

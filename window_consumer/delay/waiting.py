@@ -16,7 +16,7 @@ from window_consumer.engine.turn import CopyTo, HoldUntil, Leave, Turn, TurnRule
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import NotCalled
-from window_consumer.model.fault import Failure, Fault, fingerprint
+from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
@@ -108,7 +108,7 @@ class DelayRule(TurnRule):
             if left_s > self.section.max and not role.is_copy:
                 raise DelayTooLong(f"due in {left_s:.0f} s; delay.max is {self.section.max:.0f} s")
         except NotCalled as error:
-            return Leave(_failure(error))
+            return Leave(Failure.uncalled(error))
         level = self.levels.next(left_s)
         if level is not None:
             target = self.target_of(role.source, level)
@@ -140,10 +140,3 @@ class DelayRule(TurnRule):
             headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
         place = place_of(hop.origin.partition, target.partitions)
         return Copy(target.topic, place, message.key(), message.value(), headers)
-
-
-def _failure(error: NotCalled) -> Failure:
-    """Return the failure of a record that cannot be delivered; it has no stack."""
-    kind = type(error)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    return Failure(error, Fault(name, str(error), "", fingerprint(name, "")))

@@ -17,7 +17,7 @@ on_slots        the pool has this many slots now                     dispatch
 on_looked_at    the stack of a call that does not return             dispatch, publish
 on_published    the broker acked or refused a copy                   dispatch, publish, stop
 on_produced     the broker acked or refused a result                 dispatch, publish, produce
-on_released     a rule lets a held record be called                  dispatch
+on_released     a rule lets a held record be called, or leave        dispatch, publish
 on_committed    the broker accepted or refused a commit              commit
 on_positions    the positions of the client                          commit
 on_topics       the partition counts of the subscribed topics        dispatch
@@ -87,7 +87,7 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
 from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
 from window_consumer.engine.scheduling.unreadable import UnreadableRule
-from window_consumer.engine.turn import TurnRule, Turns
+from window_consumer.engine.turn import Leave, TurnRule, Turns
 from window_consumer.engine.window import Window
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
@@ -267,13 +267,15 @@ class Engine:
 
     # ---- events
 
-    def on_released(self, name: TopicPartition, offset: int) -> bool:
-        """Let a record be called that a rule holds until told; return False if none is held.
+    def on_released(self, name: TopicPartition, offset: int, leave: Leave | None = None) -> bool:
+        """Let a record be called, or leave, that a rule holds; return False if none is held.
 
         No other record of its lane may be running: the rule sees to that.
         """
         partition = self.partitions.get(name)
-        return partition is not None and self.failed_records.call_told(partition, offset)
+        return partition is not None and self.start_gate.turn_decisions.release(
+            partition, offset, leave, self.turns.now
+        )
 
     def on_rebalance(self, now: float) -> None:
         """Record that the group has changed our assignment."""

@@ -39,7 +39,7 @@ class HoldUntil:
 
 @frozen
 class HoldUntilTold:
-    """The record is called once ``Engine.on_released`` names it; its lane is free until then.
+    """The record waits until ``Engine.on_released`` names it; its lane is free until then.
 
     Earlier records of its lane may be in sibling partitions, and would wait for it.
     """
@@ -71,8 +71,8 @@ class Finish:
 Turn = HoldUntil | HoldUntilTold | CopyTo | Leave | Finish
 
 
-Release = Callable[[TopicPartition, int], bool]
-"""Lets a record be called that is held until told: ``Engine.on_released``."""
+Release = Callable[[TopicPartition, int, Leave | None], bool]
+"""Lets a record be called, or leave, that is held until told: ``Engine.on_released``."""
 
 
 class TurnRule(Observer):
@@ -94,7 +94,7 @@ class TurnRule(Observer):
         """
 
     def begin(self, release: Release) -> None:
-        """Take what lets held records be called, from an Engine that begins without partitions."""
+        """Take what releases held records, from an Engine that begins without partitions."""
 
 
 @frozen

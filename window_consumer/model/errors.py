@@ -222,6 +222,8 @@ class NotCalled(HandlerSignal):
     """
 
     reason: Reason
+    headers: Sequence[tuple[str, bytes]] = ()
+    """Headers of ours that its copy has in addition."""
 
     def __init__(self, message: str, end: Literal["dead_letter", "drop", "stop"] = "dead_letter"):
         super().__init__(message)

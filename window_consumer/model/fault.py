@@ -42,6 +42,13 @@ class Failure:
     handler: str = ""
     """The name of the handler that was called; empty if the worker has only one."""
 
+    @classmethod
+    def uncalled(cls, error: BaseException) -> Failure:
+        """Return the failure of a record for which no handler is called; it has no stack."""
+        kind = type(error)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        return cls(error, Fault(name, str(error), "", fingerprint(name, "")))
+
 
 _MAX_LINES = 200
 _JAVA_FRAME = re.compile(r"\s*at ([^\s(]+)\(")

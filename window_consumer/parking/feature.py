@@ -33,10 +33,13 @@ class RunningParking(RunningFeature):
             config = worker.plan.config
             topics = ParkTopics(worker, self._names, prepared.oauth_token)
             if config.parks or topics.are_left:
-                limits = ParkLimits(config.retry.park.max_keys, config.retry.park.max_records)
+                section = config.retry.park
+                limits = ParkLimits(section.max_keys, section.max_records)
                 scans = self._scans[config.name] = LadderScans(topics)
                 park = topics.park if config.parks else None
-                self._rules[config.name] = Parking(limits, park, scans)
+                self._rules[config.name] = Parking(
+                    limits, park, scans, follows=section.on_dead == "follow"
+                )
         yield
 
     def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:

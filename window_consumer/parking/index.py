@@ -54,6 +54,9 @@ class _Line:
     offsets: array[int] = field(factory=lambda: array("q"))
     start: int = 0
     """Those before have ended. They are removed together."""
+    dead_head: int | None = None
+    """A record that became a dead letter. Those behind it, to ``last_follower``, go there, too."""
+    last_follower: int = -1
 
     def __len__(self) -> int:
         return len(self.offsets) - self.start
@@ -61,6 +64,10 @@ class _Line:
     @property
     def head(self) -> int:
         return self.offsets[self.start]
+
+    @property
+    def last(self) -> int:
+        return self.offsets[-1]
 
     def place(self, offset: int) -> int:
         return bisect_left(self.offsets, offset, self.start)
@@ -142,6 +149,14 @@ class LadderIndex:
         line = None if lane is None else self._lines.get(lane)
         return line is None or offset <= line.head
 
+    def dead_head_of(self, lane: Lane, offset: int | None = None) -> int | None:
+        """Return the dead head that a record follows, by default the first one of its lane."""
+        line = self._lines.get(lane)
+        if line is None or line.dead_head is None:
+            return None
+        at = line.head if offset is None else offset
+        return line.dead_head if line.dead_head < at <= line.last_follower else None
+
     # ---- what happens to a record
 
     def enter(self, lane: Lane, offset: int) -> None:
@@ -175,9 +190,21 @@ class LadderIndex:
             del self._places[lane, offset]
         return True
 
-    def end(self, lane: Lane, offset: int, place: Place) -> Collection[Place]:
-        """Record the outcome of a delivered record; return the places of what may start now."""
-        return self.remove(lane, offset) if self.move(lane, offset, place) else ()
+    def end(
+        self, lane: Lane, offset: int, place: Place, *, is_dead: bool = False
+    ) -> Collection[Place]:
+        """Record the outcome of a delivered record; return the places of what may start now.
+
+        If it is dead, what is outstanding behind it follows it.
+        """
+        if not self.move(lane, offset, place):
+            return ()
+        line = self._lines.get(lane)
+        if line is not None and not is_dead and offset == line.dead_head:
+            line.dead_head = None  # it was put back in time
+        elif line is not None and is_dead and self.dead_head_of(lane, offset) is None:
+            line.dead_head, line.last_follower = offset, line.last
+        return self.remove(lane, offset)
 
     def remove(self, lane: Lane, offset: int) -> Collection[Place]:
         """Remove a record once; return the places of what may start now."""

@@ -2,7 +2,8 @@
 
 A record of the source whose lane is in the ladder is copied to the park topic. A copy in the ladder
 that is not the first of its lane is held until it is, and so is a record of the source while there
-is no room. Each answer may be asked for again: only deliveries and outcomes change the index.
+is no room. If it follows a dead head, it then leaves instead of being called. Each answer may be
+asked for again: only deliveries and outcomes change the index.
 
 A parked record holds its lane until its copy is acked, and siblings share lanes. So the copy's turn
 comes only after the index has its offset.
@@ -17,11 +18,33 @@ from attrs import frozen
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Release, Turn, TurnRule
+from window_consumer.engine.turn import (
+    CopyTo,
+    Finish,
+    HoldUntilTold,
+    Leave,
+    Release,
+    Turn,
+    TurnRule,
+)
+from window_consumer.model import headers as names
+from window_consumer.model.errors import NotCalled
+from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
+
+
+class FollowsDeadHead(NotCalled):
+    """A record waited behind one of its key that became a dead letter, and follows it."""
+
+    reason = names.Reason.FOLLOWS
+
+    def __init__(self, home: TopicPartition, offset: int):
+        head = f"{home.topic}/{home.partition}/{offset}"
+        super().__init__(f"follows {head}, the dead letter in front of it")
+        self.headers = ((names.FOLLOWS, head.encode()),)
 
 
 @frozen
@@ -41,12 +64,16 @@ class Parking(TurnRule):
         limits: ParkLimits,
         park: Callable[[Partition, Message], CopyTo] | None,
         scans: LadderScans,
+        *,
+        follows: bool = False,
     ):
+        """``follows``: records behind a dead head go to the dead letters, too."""
         self._limits = limits
         self._park = park
         """Returns the copy of a record in the park topic; its outcome is PARKED. None where
         nothing is parked any more, and only what is in the park topics keeps its order."""
         self._scans = scans
+        self._follows = follows
         self._scanned: dict[TopicPartition, Sequence[LadderCopy]] = {}
         """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
@@ -83,7 +110,7 @@ class Parking(TurnRule):
         offset = message.offset()
         match self.indexes[partition.home].at_turn(message.key(), offset, (partition.name, offset)):
             case SourceTurn.CALL:
-                return None
+                return self._if_first(partition, message.key(), offset)
             case SourceTurn.FINISH:
                 return Finish(Outcome.PARKED)
             case SourceTurn.PARK:
@@ -97,7 +124,13 @@ class Parking(TurnRule):
             return None
         index = self._index(partition)
         index.deliver(*record, (partition.name, message.offset()))
-        return None if index.may_start(*record) else HoldUntilTold()
+        return self._if_first(partition, *record) if index.may_start(*record) else HoldUntilTold()
+
+    def _if_first(self, partition: Partition, lane: Lane | None, offset: int) -> Leave | None:
+        """Return what happens to a record that may start; None: it is called."""
+        if lane is None:
+            return None
+        return _follow(partition.home, self.indexes[partition.home].dead_head_of(lane, offset))
 
     # ---- an observer
 
@@ -120,7 +153,8 @@ class Parking(TurnRule):
         finished, begins = list(partition.finished_ranges()), partition.window.next_offset
         for copy in copies:
             if copy.at < begins or any(copy.at in each for each in finished):
-                self._start(index.remove(copy.lane, copy.offset))
+                places = index.remove(copy.lane, copy.offset)
+                self._start(partition.home, copy.lane, places)
 
     def _enter(self, home: TopicPartition, contents: LadderContents) -> None:
         index = self.indexes.setdefault(home, LadderIndex(self._limits))
@@ -138,7 +172,9 @@ class Parking(TurnRule):
             return
         index, place = self._index(partition), (partition.name, message.offset())
         if outcome.end != "moved":
-            self._start(index.end(*record, place))
+            is_dead = self._follows and outcome is Outcome.DEAD_LETTERED
+            places = index.end(*record, place, is_dead=is_dead)
+            self._start(partition.home, record[0], places)
         elif not index.move(*record, place) and self._park is not None:
             index.enter(*record)
 
@@ -158,7 +194,8 @@ class Parking(TurnRule):
         for message in messages:
             record = _of_ladder(partition, message)
             if record is not None:
-                self._start(index.end(*record, (partition.name, message.offset())))
+                places = index.end(*record, (partition.name, message.offset()))
+                self._start(partition.home, record[0], places)
 
     def given_up(self, partition: Partition, now: float) -> None:
         """See ``Observer``."""
@@ -173,9 +210,16 @@ class Parking(TurnRule):
     def _index(self, partition: Partition) -> LadderIndex:
         return self.indexes.setdefault(partition.home, LadderIndex(self._limits))
 
-    def _start(self, places: Collection[Place]) -> None:
-        for place in places:
-            self._release(*place)
+    def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
+        """Let the first record of a lane start at its places."""
+        if places:
+            leave = _follow(home, self.indexes[home].dead_head_of(lane))
+            for place in places:
+                self._release(*place, leave)
+
+
+def _follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
+    return None if dead_head is None else Leave(Failure.uncalled(FollowsDeadHead(home, dead_head)))
 
 
 def _of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:

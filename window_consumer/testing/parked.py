@@ -52,5 +52,10 @@ def parking_of(worker: PreparedWorker, names: TopicsConfig, broker: FakeBroker) 
     topics = LaddersInMemory(worker=worker, names=names, broker=broker)
     if not (config.parks or topics.are_left):
         return None
-    limits = ParkLimits(config.retry.park.max_keys, config.retry.park.max_records)
-    return Parking(limits, topics.park if config.parks else None, ScansAtOnce(topics))
+    section = config.retry.park
+    return Parking(
+        ParkLimits(section.max_keys, section.max_records),
+        topics.park if config.parks else None,
+        ScansAtOnce(topics),
+        follows=section.on_dead == "follow",
+    )

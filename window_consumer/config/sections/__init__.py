@@ -157,7 +157,7 @@ class BatchConfig:
 
 @frozen(kw_only=True)
 class ParkConfig:
-    """The bounds of parking, with on_failure: park."""
+    """What is parked, and what follows a dead letter, with on_failure: park."""
 
     max_keys: int = field(
         default=100_000,
@@ -174,6 +174,16 @@ class ParkConfig:
             "The same for the records of these keys, wherever they wait.",
             kind=kinds.whole_number(1, 100_000_000),
             reason="some ten megabytes of memory",
+        ),
+    )
+    on_dead: Literal["go_on", "follow"] = field(
+        default="go_on",
+        metadata=about(
+            "What the records do that wait behind one that becomes a dead letter. go_on: they are "
+            "called. follow: they become dead letters, too, with the header wc-follows, so that "
+            "one redrive brings them back in order.",
+            kind=kinds.choice("go_on", "follow"),
+            reason="a key should not stop for one bad record, unless its records build on another",
         ),
     )
 
@@ -282,5 +292,6 @@ class RetryConfig:
         ),
     )
     park: ParkConfig = field(
-        factory=ParkConfig, metadata=about("How much may be parked, with on_failure: park.")
+        factory=ParkConfig,
+        metadata=about("Bounds, and what follows a dead letter, with on_failure: park."),
     )

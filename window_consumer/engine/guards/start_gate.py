@@ -73,7 +73,7 @@ class StartGate:
         self._output = output
         self._completion = completion
         self._outcomes = outcomes
-        self._turn_decisions = TurnDecisions(retry_queue.records, dispatcher, outcomes)
+        self.turn_decisions = TurnDecisions(retry_queue.records, dispatcher, outcomes)
         self._suspects = suspects
         self._budget = budget
         self._counters = counters
@@ -99,7 +99,7 @@ class StartGate:
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.release_all_gathered()
         if self._turns.decided:
-            self._turn_decisions.carry_out(self._turns, now)
+            self.turn_decisions.carry_out(self._turns, now)
         self._publish(decisions, now)
         decisions.produce.extend(self._output.to_send())
 

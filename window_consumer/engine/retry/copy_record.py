@@ -6,7 +6,7 @@ stay byte for byte. Our headers are replaced, never appended, and bounded in siz
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from attrs import frozen
@@ -15,6 +15,7 @@ from window_consumer.engine.retry.failed_record import Detail, FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
+from window_consumer.model.errors import NotCalled
 from window_consumer.model.protocols import Copy
 
 _GOES_ALONG = names.KeptHeaders(
@@ -102,6 +103,7 @@ def copy_of(
         (names.FIRST_FAILURE, _decimal(first_failure)),
         (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
         *_level(failed, hop, wall_offset_ms),
+        *_of_error(failed),
     ]
     if texts:
         stack = cut_front(fault.stack, names.MAX_ERROR_STACK_BYTES)
@@ -174,6 +176,11 @@ def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[
         (names.LEVEL, failed.level.name.encode()),
         (names.NOT_BEFORE, _decimal(_milliseconds(due, wall_offset_ms))),
     ]
+
+
+def _of_error(failed: FailedRecord) -> Sequence[tuple[str, bytes]]:
+    error = failed.failure.error
+    return error.headers if isinstance(error, NotCalled) else ()
 
 
 def _reference(hop: Hop, value: bytes) -> bytes:

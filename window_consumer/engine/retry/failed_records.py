@@ -104,18 +104,19 @@ class FailedRecords:
         failed.hold = failed.partition.ordering.acquire((failed.lane,))
 
     def hold_until_told(self, failed: FailedRecord) -> None:
-        """Take over a record that has not been called, until ``call_told``; its lane is free."""
+        """Take over a record that has not been called; its lane is free until it is released."""
         self._keep(failed)
         _put(failed, self._told)
 
-    def call_told(self, partition: Partition, offset: int) -> bool:
-        """Let a record be called that was held until now; return False if it is not held."""
+    def release_told(self, partition: Partition, offset: int) -> FailedRecord | None:
+        """Return a record that was held until now, and acquire its lane; None if it is not held.
+
+        The caller moves it on.
+        """
         failed = self._told.get(partition, offset)
-        if failed is None:
-            return False
-        failed.hold = partition.ordering.acquire((failed.lane,))
-        _put(failed, self.ready)
-        return True
+        if failed is not None:
+            failed.hold = partition.ordering.acquire((failed.lane,))
+        return failed
 
     def _keep(self, failed: FailedRecord) -> None:
         self._of.setdefault(failed.partition, {})[failed.seq] = failed

@@ -93,6 +93,19 @@ class RecordOutcomes:
         if failed.is_dropped:
             self.leave(failed, Outcome.DROPPED, now)
 
+    def leave_uncalled(
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        lane: Lane | None,
+        failure: Failure,
+        now: float,
+    ) -> None:
+        """Let a record leave for which no handler is called; the failure is ``NotCalled``."""
+        failed = self.fail(partition, message, seq, lane, failure, now)
+        self.drop_spent([failed], now)
+
     def crashed(
         self,
         partition: Partition,

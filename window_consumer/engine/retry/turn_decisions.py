@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import Spent
@@ -47,12 +48,23 @@ class TurnDecisions:
         for partition in left:
             self._dispatcher.wake(partition)
 
+    def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
+        """Let a record be called, or leave, that is held until told; return False if none is."""
+        failed = self._records.release_told(partition, offset)
+        if failed is None:
+            return False
+        if leave is None:
+            self._records.move(failed, RecordState.READY)
+        else:
+            record = partition, failed.message, failed.seq, failed.lane
+            self._outcomes.leave_uncalled(*record, leave.failure, now)
+        return True
+
     def _end_turn(self, decided: DecidedRecord, now: float) -> None:
         partition, message, seq = decided.partition, decided.message, decided.seq
         turn = decided.turn
         if isinstance(turn, Leave):
-            failed = self._outcomes.fail(partition, message, seq, decided.lane, turn.failure, now)
-            self._outcomes.drop_spent([failed], now)
+            self._outcomes.leave_uncalled(partition, message, seq, decided.lane, turn.failure, now)
         elif isinstance(turn, HoldUntil):
             self._outcomes.fail(partition, message, seq, decided.lane, held(turn.due - now), now)
         elif isinstance(turn, HoldUntilTold):
