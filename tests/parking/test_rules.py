@@ -419,9 +419,9 @@ def test_held_copies_of_a_partition_that_comes_back_are_told() -> None:
     assert slice_.partition.name == PARK
 
 
-def scanned(*copies: tuple[TopicPartition, LadderCopy]) -> Parked:
+def scanned(*copies: tuple[TopicPartition, LadderCopy], **given: Any) -> Parked:
     """Return what begins with copies in its ladder."""
-    driven = Parked(assigns=False)
+    driven = Parked(assigns=False, **given)
     for name, copy in copies:
         driven.ladder.contents.setdefault(name, []).append(copy)
     futures = [driven.scans.begin(name) for name in (PARK, RETRIED, ORDERS)]
@@ -436,6 +436,16 @@ def test_what_the_scan_has_found_keeps_its_order() -> None:
     driven.deliver(Note(0, b"k"), Note(1, b"k"), Note(2, b"k"), Note(3, b"other"))
     assert driven.park_all() == [2], "the others are in the ladder already"
     assert driven.running_offsets == [3]
+
+
+def test_what_followed_a_dead_head_before_a_crash_follows_it_afterwards() -> None:
+    copies = (LadderCopy(0, b"k", 1, follows=0), LadderCopy(1, b"k", 2))
+    driven = scanned(*((PARK, each) for each in copies), follows=True)
+    driven.assign(RETRIED, PARK, ORDERS)
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    assert driven.dead_letters() == [(PARK, 0, FOLLOWS)]
+    driven.tick()
+    assert driven.running_offsets == [1]
 
 
 def test_what_an_earlier_assignment_has_finished_is_not_outstanding() -> None:

@@ -11,7 +11,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import Lane, Place
 from window_consumer.parking.rules import Parking
-from window_consumer.parking.scans import LadderContents, LadderScans
+from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 
 
 class StartsFollowersAtOnce(Parking):
@@ -94,3 +94,26 @@ class ScansOnlyParked(LadderScans):
         if found is None:
             return None
         return {name: each for name, each in found.items() if name.topic.endswith(".park")}
+
+
+class CallsFollowers(Parking):
+    """What waits behind a dead head starts."""
+
+    def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
+        del home, lane
+        for place in places:
+            self._release(*place, None)
+
+
+class ForgetsTheDead(LadderScans):
+    """Nothing of the ladder follows a dead head."""
+
+    def take(self, home: TopicPartition) -> LadderContents | None:
+        found = super().take(home)
+        if found is None:
+            return None
+        return {name: [_unmarked(each) for each in copies] for name, copies in found.items()}
+
+
+def _unmarked(copy: LadderCopy) -> LadderCopy:
+    return copy._replace(follows=None)

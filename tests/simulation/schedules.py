@@ -285,6 +285,51 @@ def parked(rng: Random) -> SchedulePlan:
     )
 
 
+def following(rng: Random) -> SchedulePlan:
+    """As ``parked``, with many dead heads: what waits behind one follows it."""
+    plan = parked(rng)
+    retry = evolve(plan.engine.retry, attempts=1, levels=(Level("0.05", 0.05),))
+    return evolve(
+        plan,
+        engine=evolve(
+            plan.engine, retry=retry, breaker=evolve(plan.engine.breaker, enabled=False), rate=None
+        ),
+        handlers=Handlers(
+            fails=0.5,
+            fatal=0.1,
+            skips=0.0,
+            later=0.0,
+            leaves=rng.choice((0.0, 0.05)),
+            hangs=0.0,
+            slow=0.1,
+            poison=0.0,
+            deadly=0.0,
+        ),
+        sources=plan.sources[:1],
+        partitions=rng.choice((1, 2)),
+        keys=(b"a", b"b"),
+        waits_s=(0.001, 0.02, 0.2),
+        pace_s=rng.choice((0.001, 0.003)),
+        members=rng.choice((1, 2)),
+        follows=True,
+        actions=tuple(_FOLLOWING),
+        weights=tuple(accumulate(_FOLLOWING.values())),
+    )
+
+
+_FOLLOWING: dict[Action, float] = {
+    "turn": 60.0,
+    "work": 50.0,
+    "produce": 16.0,
+    "wait": 3.0,
+    "acks": 25.0,
+    "start": 6.0,
+    "rebalance": 1.0,
+    "kill": 1.5,
+    "stop": 0.7,
+}
+
+
 _ALWAYS_PARKING = frozenset({"turn", "work", "produce", "wait", "acks", "start"})
 
 _LEVELS = (Level("1", 1.0), Level("2", 2.0))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation import parking_mutants as mutants
 from tests.simulation.planted import Planted
-from tests.simulation.schedules import parked
+from tests.simulation.schedules import following, parked
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
 from window_consumer.simulator.simulator import ViolationError, simulate
@@ -44,6 +44,29 @@ def test_a_bug_planted_in_the_rule_is_found(
 ) -> None:
     subject = SystemUnderTest(make_parking=mutant)
     planted.expect(mutant, subject, expected, MUTANTS_SEEDS, parked)
+
+
+def test_what_waits_behind_a_dead_head_follows_it_through_kills() -> None:
+    broken = []
+    for seed in range(SCHEDULES):
+        try:
+            simulate(seed, draw=following)
+        except ViolationError as violation:
+            broken.append(str(violation))
+    assert not broken, "\n".join(broken[:3])
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        SystemUnderTest(make_parking=mutants.CallsFollowers),
+        SystemUnderTest(make_scans=mutants.ForgetsTheDead),
+    ],
+    ids=("CallsFollowers", "ForgetsTheDead"),
+)
+def test_a_bug_planted_in_what_follows_is_found(planted: Planted, subject: SystemUnderTest) -> None:
+    mutant = subject.make_parking if subject.make_parking is not Parking else subject.make_scans
+    planted.expect(mutant, subject, "although it follows", MUTANTS_SEEDS, following)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,18 @@ class _Line:
         at = self.place(offset)
         return bisect_right(self.offsets, offset, at) - at
 
+    def follows(self, offset: int) -> bool:
+        """Return whether a record follows the dead head."""
+        return self.dead_head is not None and self.dead_head < offset <= self.last_follower
+
+    def judge(self, offset: int, *, is_dead: bool) -> None:
+        """Let what is outstanding follow a record that is dead now, or not follow it any more."""
+        if not is_dead:
+            if offset == self.dead_head:
+                self.dead_head = None
+        elif self.dead_head is None or not (self.follows(offset) or self.follows(self.head)):
+            self.dead_head, self.last_follower = offset, self.last
+
     def remove(self, offset: int) -> bool:
         """Remove an offset, usually the smallest; return False if it is not there."""
         at = self.place(offset)
@@ -152,10 +164,9 @@ class LadderIndex:
     def dead_head_of(self, lane: Lane, offset: int | None = None) -> int | None:
         """Return the dead head that a record follows, by default the first one of its lane."""
         line = self._lines.get(lane)
-        if line is None or line.dead_head is None:
+        if line is None or not line.follows(line.head if offset is None else offset):
             return None
-        at = line.head if offset is None else offset
-        return line.dead_head if line.dead_head < at <= line.last_follower else None
+        return line.dead_head
 
     # ---- what happens to a record
 
@@ -197,14 +208,16 @@ class LadderIndex:
 
         If it is dead, what is outstanding behind it follows it.
         """
-        if not self.move(lane, offset, place):
-            return ()
         line = self._lines.get(lane)
-        if line is not None and not is_dead and offset == line.dead_head:
-            line.dead_head = None  # it was put back in time
-        elif line is not None and is_dead and self.dead_head_of(lane, offset) is None:
-            line.dead_head, line.last_follower = offset, line.last
-        return self.remove(lane, offset)
+        if line is not None:
+            line.judge(offset, is_dead=is_dead)
+        return self.remove(lane, offset) if self.move(lane, offset, place) else ()
+
+    def follow(self, lane: Lane, offset: int, dead_head: int) -> None:
+        """Record that an outstanding record follows a dead head, which the scan has found."""
+        line = self._lines[lane]
+        earlier = dead_head if line.dead_head is None else min(line.dead_head, dead_head)
+        line.dead_head, line.last_follower = earlier, max(line.last_follower, offset)
 
     def remove(self, lane: Lane, offset: int) -> Collection[Place]:
         """Remove a record once; return the places of what may start now."""

@@ -32,6 +32,7 @@ from window_consumer.model.errors import NotCalled
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 
@@ -42,9 +43,9 @@ class FollowsDeadHead(NotCalled):
     reason = names.Reason.FOLLOWS
 
     def __init__(self, home: TopicPartition, offset: int):
-        head = f"{home.topic}/{home.partition}/{offset}"
+        head = RecordOrigin(*home, offset)
         super().__init__(f"follows {head}, the dead letter in front of it")
-        self.headers = ((names.FOLLOWS, head.encode()),)
+        self.headers = ((names.FOLLOWS, str(head).encode()),)
 
 
 @frozen
@@ -162,6 +163,8 @@ class Parking(TurnRule):
         for copies in contents.values():
             for copy in copies:
                 index.enter(copy.lane, copy.offset)
+                if copy.follows is not None:
+                    index.follow(copy.lane, copy.offset, copy.follows)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """See ``Observer``."""

@@ -25,6 +25,10 @@ class LadderCopy(NamedTuple):
     lane: Lane
     offset: int
     """That of the first delivery."""
+    written: float = 0.0
+    """When, in milliseconds since 1970."""
+    follows: int | None = None
+    """The dead head that it follows."""
 
 
 LadderContents = Mapping[TopicPartition, Sequence[LadderCopy]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from typing import Final
 
 from attrs import frozen
@@ -12,13 +13,15 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import Target, place_of
 from window_consumer.engine.turn import CopyTo
 from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.kafka.topic_reader import Span
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import origin_in
+from window_consumer.parking.followers import DeadHeads
 from window_consumer.parking.scans import LadderContents, LadderCopy
 from window_consumer.plan.preflight import PreparedWorker
 
@@ -89,7 +92,36 @@ class ParkTopics:
             while messages := progress.read(_BATCH):
                 for message in messages:
                     self._add(found, message)
-        return found
+        return self._marked(found) if found and self._follows else found
+
+    @property
+    def _follows(self) -> bool:
+        return self.worker.plan.config.retry.park.on_dead == "follow"
+
+    def _marked(self, found: LadderContents) -> LadderContents:
+        """Return copies with the dead heads that they follow."""
+        worker, since = self.worker, min(each.written for all_ in found.values() for each in all_)
+        homes = {name: home for name in found if (home := self.home_of(name)) is not None}
+        targets = {worker.ladders[home.topic].target(None) for home in homes.values()}
+        numbers = {home.partition for home in homes.values()}
+        group, heads = worker.plan.config.group, DeadHeads()
+        with TopicReader(
+            worker.plan.consumer, worker.log, group=group, oauth_token=self.oauth_token
+        ) as reader:
+            for target in targets:
+                # Without a partition of its number a dead letter may be in each.
+                everywhere = max(numbers) >= target.partitions
+                logs = {
+                    name: log
+                    for name, log in reader.spans(target.topic).items()
+                    if everywhere or name.partition in numbers
+                }
+                begins = offsets_at(reader, logs, int(since))
+                spans = {name: Span(begins[name], log.end) for name, log in logs.items()}
+                for message in chain.from_iterable(reader.read(spans)):
+                    headers = dict(message.headers() or ())
+                    heads.add(message.key(), headers, message.timestamp()[1])
+        return {name: heads.marked(home, found[name]) for name, home in homes.items()}
 
     def _add(self, found: dict[TopicPartition, list[LadderCopy]], message: Message) -> None:
         name, key = TopicPartition(message.topic(), message.partition()), message.key()
@@ -97,7 +129,8 @@ class ParkTopics:
         if key is None or origin is None:
             return
         if TopicPartition(origin.topic, origin.partition) == self.home_of(name):
-            found.setdefault(name, []).append(LadderCopy(message.offset(), key, origin.offset))
+            copy = LadderCopy(message.offset(), key, origin.offset, message.timestamp()[1])
+            found.setdefault(name, []).append(copy)
 
 
 def parked(partition: Partition, message: Message, target: Target, group: str) -> CopyTo:

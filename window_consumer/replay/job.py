@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.log_writer import PlainWriter
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.conditions.expressions import Expression
@@ -23,7 +24,6 @@ from window_consumer.plan.feature import CopyTarget
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.replay.conditions import holds
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget
-from window_consumer.replay.log_times import offsets_at
 from window_consumer.replay.ranges import (
     LastRun,
     Ranges,

@@ -11,12 +11,12 @@ from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode, encode, topic_hash
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
+from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.topics.command_topics import CommandTopics
-from window_consumer.replay.log_times import offsets_at
 
 _MEMBERS_NAMED = 10
 

@@ -164,9 +164,12 @@ class SimulatedMember:
         self.scans: LadderScans | None = None
         if plan.engine.retry.on_failure == "park":
             make = scene.subject
-            parking = SimulatedParking(self, scene.history, scene.ladder, self.find_topics)
+            parking = SimulatedParking(
+                self, scene.history, scene.ladder, self.find_topics, scene.copies.order
+            )
             self.scans = make.make_scans(parking, lambda _run: None, scene.clock.now)
-            self.engine.decide_turns([make.make_parking(plan.parking, parking.park, self.scans)])
+            rule = make.make_parking(plan.parking, parking.park, self.scans, follows=plan.follows)
+            self.engine.decide_turns([rule])
             listeners.append(parking)
         if listeners:
             self.engine.observe(Observers(listeners, self._raised))

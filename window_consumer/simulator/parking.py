@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import frozen
 
@@ -13,12 +13,13 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.turn import CopyTo
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.parking.followers import DeadHeads
 from window_consumer.parking.scans import LadderContents, LadderCopy
 from window_consumer.parking.topics import parked
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ladder_topics import LadderTopics
 from window_consumer.simulator.log_history import Member
-from window_consumer.simulator.schedule import GROUP, park_topic
+from window_consumer.simulator.schedule import GROUP, copy_topic, park_topic
 from window_consumer.testing.events import DeadLettered
 
 
@@ -31,6 +32,8 @@ class SimulatedParking(Observer):
     ladder: LadderTopics
     find_topics: Callable[[], Sequence[str]]
     """Returns the topics that the member reads."""
+    order: Mapping[tuple[TopicPartition, int], int]
+    """When each copy was written: so many were before."""
 
     def park(self, partition: Partition, message: Message) -> CopyTo:
         """Return the copy of a record for its park topic."""
@@ -69,11 +72,22 @@ class SimulatedParking(Observer):
             level = self.ladder.retry_levels[name.topic]
             hops = [(each, level.hop_of(each)) for each in copies]
             found[name] = [
-                LadderCopy(each.offset(), key, hop.offset)
+                LadderCopy(each.offset(), key, hop.offset, self.order[name, each.offset()])
                 for each, hop in hops
                 if (key := each.key()) is not None
             ]
-        return found
+        return self._marked(found) if self.history.plan.follows else found
+
+    def _marked(self, found: LadderContents) -> LadderContents:
+        """Return copies with the dead heads that they follow."""
+        homes = {name: home for name in found if (home := self.home_of(name)) is not None}
+        heads = DeadHeads()
+        for home in set(homes.values()):
+            log = self.history.broker.log(copy_topic(home.topic), home.partition)
+            for each in log.messages:
+                written = self.order[log.name, each.offset()]
+                heads.add(each.key(), dict(each.headers() or ()), written)
+        return {name: heads.marked(home, found[name]) for name, home in homes.items()}
 
     def finished(
         self,

@@ -138,6 +138,8 @@ class SchedulePlan:
     redriving: RedrivePlan = field(factory=RedrivePlan)
     parking: ParkLimits = field(factory=ParkLimits)
     """How much is parked, where the Engine's rules say so."""
+    follows: bool = False
+    """Records behind a dead head of their key follow it to the dead letters."""
     deaths: float | None = None
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
 

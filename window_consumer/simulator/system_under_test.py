@@ -14,14 +14,10 @@ from window_consumer.dlq.redrive import Redrive
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
 from window_consumer.engine.engine import Engine, MakeEngine
 from window_consumer.engine.observer import Observer
-from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_on
-from window_consumer.engine.turn import CopyTo
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import Message
-from window_consumer.parking.index import ParkLimits
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderReader, LadderScans
 
@@ -32,7 +28,7 @@ MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
 
 
-MakeParking = Callable[[ParkLimits, Callable[[Partition, Message], CopyTo], LadderScans], Parking]
+MakeParking = Callable[..., Parking]
 MakeScans = Callable[
     [LadderReader, Callable[[Callable[[], None]], None], Callable[[], float]], LadderScans
 ]

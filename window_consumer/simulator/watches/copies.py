@@ -69,6 +69,8 @@ class CopyWatch:
         self._acked: list[tuple[KnownRecord, Copy]] = []
         self.dead_letters: dict[FakeLog, dict[int, KnownRecord]] = {}
         """The record of each dead letter, by log and offset."""
+        self.order: dict[tuple[TopicPartition, int], int] = {}
+        """When each copy was written: so many were before."""
         self._made: dict[int, tuple[Copy, TopicPartition, int]] = {}
         """Each copy's source, by the copy's id; with the copy, which keeps the id valid."""
         self._record_of: dict[int, KnownRecord] = {}
@@ -119,6 +121,9 @@ class CopyWatch:
         elif reason == b"PARKED":
             if name.topic in history.retry_levels:
                 history.violate(f"{name}@{offset} is parked although nobody asked for it")
+        elif reason == b"FOLLOWS":
+            if not self._call_watch.parking.may_follow(record, dict(copy.headers)):
+                history.violate(f"{name}@{offset} follows a head that is not dead")
         elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
 
@@ -138,6 +143,7 @@ class CopyWatch:
     def written(self, name: TopicPartition, copy: Copy, message: FakeMessage) -> None:
         """Record a copy in its topic; in a level it is a record like any other."""
         history = self._history
+        self.order[name, message.offset()] = len(self.order)
         record = self._record_of.get(id(copy))
         if record is None:
             return  # writing it broke a promise, which was recorded then
@@ -166,8 +172,11 @@ class CopyWatch:
                 history.record(f"copy of {tenure.name}@{offset}: {error or 'acked'}")
             if error is None:
                 self._acked.append((record, copy))
+                reason = dict(copy.headers).get(names.REASON)
+                if reason == b"PARKED" and tenure.current:
+                    self._call_watch.parking.parked(record)
                 if copy.topic not in history.retry_levels:
-                    self._call_watch.parking.ended(record)
+                    self._call_watch.parking.ended(record, is_dead=reason != b"EXPIRED")
                 if tenure.current:
                     history.finished(tenure, offset)
             on_delivery(error)

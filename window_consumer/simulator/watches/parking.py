@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord, SimulatedCall
@@ -18,6 +21,10 @@ class ParkWatch:
         self._parks = history.plan.engine.retry.on_failure == "park"
         self._called: set[tuple[TopicPartition, int]] = set()
         self._ended: set[tuple[TopicPartition, int]] = set()
+        self._parked: set[tuple[TopicPartition, int]] = set()
+        self._dead: set[tuple[TopicPartition, int]] = set()
+        self._heads: dict[tuple[TopicPartition, int], tuple[TopicPartition, int]] = {}
+        """The dead head that a record has to follow, by the follower."""
 
     def begins(self, call: SimulatedCall) -> None:
         """Judge the start of a call."""
@@ -26,6 +33,10 @@ class ParkWatch:
         if not self._parks or call.lane is None or record in self._called:
             return
         self._called.add(record)
+        if record in self._heads:
+            self._history.violate(
+                f"{hop.origin}@{hop.offset} is called although it follows {self._heads[record][1]}"
+            )
         ledger = self._history.ledger(self._history.broker.log(*hop.origin))
         for offset, each in ledger.records.items():
             is_before = offset < hop.offset and each.message.key() == call.lane
@@ -35,7 +46,41 @@ class ParkWatch:
                     " ended"
                 )
 
-    def ended(self, record: KnownRecord) -> None:
+    def parked(self, record: KnownRecord) -> None:
+        """Record that a member of the group has parked a record."""
+        self._parked.add(_origin(record))
+
+    def ended(self, record: KnownRecord, *, is_dead: bool = False) -> None:
         """Record the end of a record: its handler has returned, or it is dead or dropped."""
-        if self._parks:
-            self._ended.add((record.hop.origin, record.hop.offset))
+        if not self._parks:
+            return
+        origin = _origin(record)
+        self._ended.add(origin)
+        if is_dead:
+            self._dead.add(origin)
+            self._expect_followers(record)
+        else:
+            self._heads = {each: head for each, head in self._heads.items() if head != origin}
+
+    def _expect_followers(self, record: KnownRecord) -> None:
+        home, offset = head = _origin(record)
+        if not self._history.plan.follows or head in self._heads:
+            return
+        ledger = self._history.ledger(self._history.broker.log(*home))
+        for later, each in ledger.records.items():
+            is_of_key = each.message.key() == record.first.message.key()
+            outstanding = (home, later) in self._parked - self._ended
+            if is_of_key and later > offset and outstanding:
+                self._heads.setdefault((home, later), head)
+
+    def may_follow(self, record: KnownRecord, headers: Mapping[str, bytes | None]) -> bool:
+        """Return whether the head that a copy names is dead, and comes before its record."""
+        home, offset = _origin(record)
+        named = (headers.get(names.FOLLOWS) or b"").decode()
+        start = f"{home.topic}/{home.partition}/"
+        head = int(named.removeprefix(start)) if named.startswith(start) else offset
+        return head < offset and (home, head) in self._dead
+
+
+def _origin(record: KnownRecord) -> tuple[TopicPartition, int]:
+    return record.hop.origin, record.hop.offset

@@ -1,0 +1,43 @@
+"""Which copies in the ladder follow a dead head: those that were there when it died.
+
+The dead letters say it, after a crash or a rebalance between that of the head and the last one of
+its followers. Nothing else remembers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+from window_consumer.model import headers as names
+from window_consumer.model.record import TopicPartition
+from window_consumer.model.record_identity import origin_in
+from window_consumer.parking.index import Lane
+from window_consumer.parking.scans import LadderCopy
+
+
+@frozen
+class DeadHeads:
+    """The dead letters of source partitions: their offsets, and when each was written."""
+
+    _of: dict[tuple[TopicPartition, Lane], list[tuple[int, float]]] = field(
+        factory=dict, init=False
+    )
+
+    def add(self, lane: Lane | None, headers: Mapping[str, bytes | None], written: float) -> None:
+        """Add a dead letter. One without a key, or that has expired, has no followers."""
+        origin = origin_in(headers)
+        has_expired = headers.get(names.REASON) == names.Reason.EXPIRED.encode()
+        if lane is not None and origin is not None and not has_expired:
+            home = TopicPartition(origin.topic, origin.partition)
+            self._of.setdefault((home, lane), []).append((origin.offset, written))
+
+    def marked(self, home: TopicPartition, copies: Sequence[LadderCopy]) -> Sequence[LadderCopy]:
+        """Return copies of a source partition's records with the heads that they follow."""
+        return [self._marked(home, each) for each in copies] if self._of else copies
+
+    def _marked(self, home: TopicPartition, copy: LadderCopy) -> LadderCopy:
+        dead = self._of.get((home, copy.lane), ())
+        heads = [at for at, written in dead if at < copy.offset and written >= copy.written]
+        return copy._replace(follows=min(heads)) if heads else copy
