@@ -176,6 +176,23 @@ def test_a_record_held_until_told_leaves_its_lane_free_and_holds_it_when_called(
     assert (driven.committable, driven.failing()) == (6, [])
 
 
+def test_a_record_held_until_told_may_leave_instead_and_its_lane_waits_for_that() -> None:
+    driven = scripted({0: "told"}, ordering="key")
+    driven.finish_all()
+    left = the_left(driven)
+    assert driven.engine.on_released(ORDERS, 0, Leave(failure(Expired("old"))))
+    driven.deliver(Note(5, b"k"))
+    failed = driven.published_one()
+    assert (failed.calls, failed.reason) == (0, Reason.EXPIRED)
+    assert driven.running_offsets == []
+    driven.copied(failed)
+    assert left == [(0, Outcome.EXPIRED)]
+    driven.tick()
+    assert driven.running_offsets == [5]
+    driven.finish_all()
+    assert driven.committable == 6
+
+
 def test_only_a_held_record_can_be_told() -> None:
     driven = scripted({0: "told"}, ordering="key")
     assert not driven.engine.on_released(ORDERS, 1)
