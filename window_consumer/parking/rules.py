@@ -111,7 +111,7 @@ class Parking(TurnRule):
         offset = message.offset()
         match self.indexes[partition.home].at_turn(message.key(), offset, (partition.name, offset)):
             case SourceTurn.CALL:
-                return self._if_first(partition, message.key(), offset)
+                return self._turn_of_first(partition, message.key(), offset)
             case SourceTurn.FINISH:
                 return Finish(Outcome.PARKED)
             case SourceTurn.PARK:
@@ -125,9 +125,11 @@ class Parking(TurnRule):
             return None
         index = self._index(partition)
         index.deliver(*record, (partition.name, message.offset()))
-        return self._if_first(partition, *record) if index.may_start(*record) else HoldUntilTold()
+        return (
+            self._turn_of_first(partition, *record) if index.may_start(*record) else HoldUntilTold()
+        )
 
-    def _if_first(self, partition: Partition, lane: Lane | None, offset: int) -> Leave | None:
+    def _turn_of_first(self, partition: Partition, lane: Lane | None, offset: int) -> Leave | None:
         """Return what happens to a record that may start; None: it is called."""
         if lane is None:
             return None

@@ -21,7 +21,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import origin_in
-from window_consumer.parking.followers import DeadHeads
+from window_consumer.parking.dead_head import DeadHeads
 from window_consumer.parking.scans import LadderContents, LadderCopy
 from window_consumer.plan.preflight import PreparedWorker
 

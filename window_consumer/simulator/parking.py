@@ -13,7 +13,7 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.turn import CopyTo
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.parking.followers import DeadHeads
+from window_consumer.parking.dead_head import DeadHeads
 from window_consumer.parking.scans import LadderContents, LadderCopy
 from window_consumer.parking.topics import parked
 from window_consumer.simulator.history import SimulationHistory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from window_consumer.model.record import TopicPartition
-from window_consumer.parking.followers import DeadHeads
+from window_consumer.parking.dead_head import DeadHeads
 from window_consumer.parking.scans import LadderCopy
 
 HOME, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
