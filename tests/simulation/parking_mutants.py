@@ -30,7 +30,7 @@ class LosesTheEntryAtTheCopy(Parking):
             super().left(failed, outcome, now)
 
 
-class FinishesBeforeTheAck(Parking):
+class ParksBeforeTheAck(Parking):
     """A successor counts as parked when its copy would be sent."""
 
     def _source_turn(self, partition: Partition, message: Message) -> Turn | None:

@@ -31,7 +31,7 @@ def test_a_key_keeps_its_order_and_nothing_is_lost() -> None:
     [
         (mutants.StartsFollowersAtOnce, "before .* has ended"),
         (mutants.LosesTheEntryAtTheCopy, "before .* has ended"),
-        (mutants.FinishesBeforeTheAck, "lost|before .* has ended"),
+        (mutants.ParksBeforeTheAck, "lost|before .* has ended"),
         (mutants.CallsSuccessors, "before .* has ended"),
         (mutants.ReleasesNobody, "not finished after"),
         (mutants.KeepsWhatHasFinished, "not finished after"),
