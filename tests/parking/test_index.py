@@ -23,12 +23,12 @@ PARK = TopicPartition("g.orders.park", 0)
 def index(*entered: tuple[bytes, int], **limits: int) -> LadderIndex:
     made = LadderIndex(ParkLimits(**limits))
     for each in entered:
-        made.enter(*each)
+        made.enter(*each, 0.0)
     return made
 
 
 def turn(found: LadderIndex, lane: bytes | None, offset: int) -> SourceTurn:
-    return found.at_turn(lane, offset, (HOME, offset))
+    return found.at_turn(lane, offset, (HOME, offset), 0.0)
 
 
 def test_a_record_whose_lane_is_not_in_the_ladder_is_called() -> None:
@@ -40,9 +40,9 @@ def test_a_record_whose_lane_is_not_in_the_ladder_is_called() -> None:
 def test_a_successor_of_a_lane_in_the_ladder_is_parked_and_starts_when_the_head_has_ended() -> None:
     found = index((b"a", 3))
     assert turn(found, b"a", 5) is SourceTurn.PARK
-    found.enter(b"a", 5)
-    found.deliver(b"a", 3, (PARK, 0))
-    found.deliver(b"a", 5, (PARK, 1))
+    found.enter(b"a", 5, 0.0)
+    found.deliver(b"a", 3, (PARK, 0), 0.0)
+    found.deliver(b"a", 5, (PARK, 1), 0.0)
     assert found.records == 2
     assert (found.may_start(b"a", 3), found.may_start(b"a", 5)) == (True, False)
     assert found.end(b"a", 3, (PARK, 0)) == ((PARK, 1),)
@@ -64,16 +64,16 @@ def test_a_record_that_ends_out_of_turn_starts_nothing_new() -> None:
     found = index((b"a", 3), (b"a", 5), (b"a", 7))
     assert found.remove(b"a", 5) == ()
     assert found.remove(b"a", 5) == ()
-    found.deliver(b"a", 7, (PARK, 2))
+    found.deliver(b"a", 7, (PARK, 2), 0.0)
     assert found.remove(b"a", 3) == ((PARK, 2),)
 
 
 def test_a_record_with_two_copies_has_ended_with_the_last_one() -> None:
     found = index((b"a", 3), (b"a", 5))
     for place in ((PARK, 0), (PARK, 1)):
-        found.deliver(b"a", 3, place)
+        found.deliver(b"a", 3, place, 0.0)
     assert found.records == 3, "one of them was unknown"
-    found.deliver(b"a", 5, (PARK, 2))
+    found.deliver(b"a", 5, (PARK, 2), 0.0)
     assert found.end(b"a", 3, (PARK, 0)) == ((PARK, 1),)
     assert not found.may_start(b"a", 5)
     assert found.end(b"a", 3, (PARK, 1)) == ((PARK, 2),)
@@ -82,18 +82,18 @@ def test_a_record_with_two_copies_has_ended_with_the_last_one() -> None:
 def test_a_copy_that_moves_on_is_the_same_record() -> None:
     found = index((b"a", 3))
     level, next_level = (HOME, 0), (PARK, 9)
-    found.deliver(b"a", 3, level)
+    found.deliver(b"a", 3, level, 0.0)
     assert found.move(b"a", 3, level)
-    found.deliver(b"a", 3, next_level)
+    found.deliver(b"a", 3, next_level, 0.0)
     assert found.records == 1
 
 
 def test_the_records_of_a_released_partition_remain_outstanding() -> None:
     found = index((b"a", 3))
-    found.deliver(b"a", 3, (PARK, 0))
+    found.deliver(b"a", 3, (PARK, 0), 0.0)
     found.remove_partition(PARK)
     assert (found.has_places, found.records) == (False, 1)
-    found.deliver(b"a", 3, (PARK, 0))
+    found.deliver(b"a", 3, (PARK, 0), 0.0)
     assert found.records == 1
 
 
@@ -101,7 +101,7 @@ def test_the_records_of_a_released_partition_remain_outstanding() -> None:
 def test_there_is_room_until_a_limit_is_reached(limits: dict[str, int]) -> None:
     found = index((b"a", 1), (b"a", 2), **limits)
     room = [found.has_room]
-    found.enter(b"b", 3)
+    found.enter(b"b", 3, 0.0)
     room.append(found.has_room)
     found.remove(b"b", 3)
     assert [*room, found.has_room] == [True, False, True]
@@ -128,12 +128,12 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(lane=LANES, offset=OFFSETS)
     def enter(self, lane: bytes, offset: int) -> None:
-        self.index.enter(lane, offset)
+        self.index.enter(lane, offset, 0.0)
         self.lists[lane].append(offset)
 
     @rule(lane=LANES, offset=OFFSETS, at=st.integers(0, 3))
     def deliver(self, lane: bytes, offset: int, at: int) -> None:
-        self.index.deliver(lane, offset, (PARK, at))
+        self.index.deliver(lane, offset, (PARK, at), 0.0)
         self.delivered.add((lane, offset, (PARK, at)))
         places = self._places(lane, offset)
         if len(places) > self.lists[lane].count(offset):
@@ -169,7 +169,7 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def holds_the_same(self) -> None:
         mine = {lane: offsets for lane, offsets in self.lists.items() if offsets}
-        found = {lane: (head, behind) for lane, head, behind in self.index.followers()}
+        found = {each.lane: (each.head, each.followers) for each in self.index.parked()}
         assert found == {lane: (min(each), len(each) - 1) for lane, each in mine.items()}
         assert (len(self.index), self.index.records) == (len(mine), sum(map(len, mine.values())))
         assert self.index.has_places == bool(self.delivered)
@@ -199,7 +199,7 @@ class Group:
         self.index = index()
         open_ = [at for at, is_finished in self.ladder.items() if not is_finished]
         for at in open_:
-            self.index.enter(self.source[at], at)
+            self.index.enter(self.source[at], at, 0.0)
 
     def deliver(self, offset: int, *, fails: bool, kill: bool) -> None:
         """Let a record of the source have its turn; a kill comes after the ack of its copy."""
@@ -212,7 +212,7 @@ class Group:
             if kill:
                 self.begin()
                 return
-            self.index.enter(lane, offset)
+            self.index.enter(lane, offset, 0.0)
         self.committed.add(offset)
 
     def call(self, offset: int, *, kill: bool) -> None:

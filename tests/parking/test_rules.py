@@ -157,7 +157,7 @@ def test_parked_copies_start_in_order_when_the_one_before_has_ended() -> None:
 def test_a_record_that_is_in_the_ladder_already_finishes_without_a_second_copy() -> None:
     driven = Parked()
     driven.fail_head()
-    driven.parking.indexes[ORDERS].enter(b"k", 1)
+    driven.parking.indexes[ORDERS].enter(b"k", 1, 0.0)
     driven.deliver(Note(1, b"k"))
     assert driven.park_all() == []
     assert driven.committable == 2
@@ -453,7 +453,8 @@ def test_what_an_earlier_assignment_has_finished_is_not_outstanding() -> None:
     finished = Assigned(PARK, 0, finished=(range(1),), committed=(0, ""))
     driven.engine.on_assigned([finished], driven.now)
     driven.assign(RETRIED, ORDERS)
-    assert list(driven.parking.indexes[ORDERS].followers()) == [(b"k", 2, 0)]
+    (lane,) = driven.parking.indexes[ORDERS].parked()
+    assert (lane.lane, lane.head, lane.followers) == (b"k", 2, 0)
 
 
 def test_a_scan_waits_for_all_partitions_of_the_ladder() -> None:

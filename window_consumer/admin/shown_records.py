@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.windows_snapshot import PartitionSnapshot, WindowsSnapshot
+from window_consumer.engine.windows_snapshot import ParkedKey, PartitionSnapshot, WindowsSnapshot
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import (
@@ -108,19 +108,29 @@ class ShownRecords:
     def snapshot(self, windows: WindowsSnapshot, loggable_key: ToldKey) -> WindowsSnapshot:
         """Return a worker's windows without keys that must stay hidden."""
 
-        def masked_picture(each: PartitionSnapshot) -> PartitionSnapshot:
-            key = each.hottest_key
-            if key is None:
+        def partition(each: PartitionSnapshot) -> PartitionSnapshot:
+            if each.hottest_key is None:
                 return each
-            # It is the beginning of a key: the fields of truncated JSON cannot be masked.
-            has_fields = any(rule.fields for rule in self.rules.rules)
-            is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}
-            as_bytes = key.encode("utf-8", "backslashreplace")
-            if is_hidden or loggable_key(each.name.topic, as_bytes) != as_bytes:
-                return evolve(each, hottest_key=MASKED)
-            return evolve(each, hottest_key=self.mask(key))
+            key = self._shortened_key(each.name.topic, each.hottest_key, loggable_key)
+            return evolve(each, hottest_key=key)
 
-        return evolve(windows, partitions=tuple(map(masked_picture, windows.partitions)))
+        def parked_key(each: ParkedKey) -> ParkedKey:
+            return evolve(each, key=self._shortened_key(each.name.topic, each.key, loggable_key))
+
+        parked = windows.parked
+        if parked is not None:
+            parked = evolve(parked, longest=tuple(map(parked_key, parked.longest)))
+        return evolve(windows, partitions=tuple(map(partition, windows.partitions)), parked=parked)
+
+    def _shortened_key(self, topic: str, key: str, loggable_key: ToldKey) -> str:
+        """Return the beginning of a key as it may be shown."""
+        # The fields of truncated JSON cannot be masked.
+        has_fields = any(rule.fields for rule in self.rules.rules)
+        is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}
+        as_bytes = key.encode("utf-8", "backslashreplace")
+        if is_hidden or loggable_key(topic, as_bytes) != as_bytes:
+            return MASKED
+        return self.mask(key)
 
     def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> RecordSnapshot:
         message = each.message

@@ -12,7 +12,6 @@ from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency
-from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
 from window_consumer.engine.windows_snapshot import (
@@ -23,10 +22,8 @@ from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     PartitionSnapshot,
     WindowsSnapshot,
+    key_text,
 )
-
-SHOWN_KEY = 60
-"""The most characters of a key that are shown."""
 
 SHOWN_HOVERING_S = 1.0
 """A start cell without progress for this long is shown as blocked: long for a person watching.
@@ -62,6 +59,7 @@ def take_snapshot(
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.pauses.worker,
         findings=tuple(engine.pauses.findings()),
+        parked=engine.turns.parked(now),
     )
 
 
@@ -134,7 +132,7 @@ def _partition(
             else max(0, partition.log_end - partition.next_delivery)
         ),
         longest_line=0 if line is None else line[1],
-        hottest_key=None if line is None else _key_text(line[0]),
+        hottest_key=None if line is None else key_text(line[0]),
         halted=HoldReason.MANUAL in partition.holds,
         first_open=_first_open(window),
     )
@@ -173,13 +171,6 @@ def _row(partition: Partition, slices: list[Slice], failed: Iterable[int], *, ho
     if hovers and cells and cells[0].open:
         letters[0] = "H"
     return "".join(letters)
-
-
-def _key_text(key: Lane) -> str:
-    """Return a key, which may be of any type, as text for display."""
-    cut = key[: 2 * SHOWN_KEY] if isinstance(key, bytes) else str(key)
-    text = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
-    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}..."
 
 
 def _ends(slice_: Slice) -> tuple[int, ...]:

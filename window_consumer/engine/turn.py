@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
+from window_consumer.engine.windows_snapshot import ParkedKeys
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -96,6 +97,14 @@ class TurnRule(Observer):
     def begin(self, release: Release) -> None:
         """Take what releases held records, from an Engine that begins without partitions."""
 
+    def parked(self, now: float) -> ParkedKeys | None:
+        """Return the keys whose records wait for an earlier one, for display; None without any.
+
+        It is asked for each snapshot, so it must be cheap.
+        """
+        del now
+        return None
+
 
 @frozen
 class DecidedRecord:
@@ -135,3 +144,8 @@ class Turns:
         for rule in reversed(self.rules):
             found.update(rule.turns(partition, messages, self.now, self.wall_ms))
         return found
+
+    def parked(self, now: float) -> ParkedKeys | None:
+        """Return what the rule that parks shows, None if there is none."""
+        found = (rule.parked(now) for rule in self.rules)
+        return next((each for each in found if each is not None), None)

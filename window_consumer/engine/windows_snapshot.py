@@ -7,7 +7,9 @@ field except the name of a partition, cell or call has a default: workers of oth
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
+from typing import Final
 
 from attrs import field, frozen
 
@@ -16,6 +18,9 @@ from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.model.record import TopicPartition
+
+SHOWN_KEY: Final = 60
+"""The most characters of a key that are shown."""
 
 
 class CellState(StrEnum):
@@ -178,6 +183,37 @@ class LoopSnapshot:
 
 
 @frozen
+class ParkedKey:
+    """A key in the ladder that records wait behind."""
+
+    name: TopicPartition
+    """The source partition."""
+    offset: int
+    """The offset there of its first record, which the others wait for."""
+    key: str
+    """The key as shortened text."""
+    in_ladder_s: float = 0.0
+    """Seconds since the key entered the ladder, or since this assignment if it was there before."""
+    followers: int = 0
+    """How many records wait behind the first one."""
+    copy: str = ""
+    """Where the first record is delivered now, as ``skip --record`` takes it; empty if it is not,
+    because the consumer has not reached it yet."""
+
+
+@frozen
+class ParkedKeys:
+    """The keys in the ladder of a worker that parks."""
+
+    keys: int = 0
+    """How many keys are in the ladder, with or without records behind them."""
+    followers: int = 0
+    """How many records wait behind the first one of their key."""
+    longest: tuple[ParkedKey, ...] = ()
+    """Keys with such records that have been in the ladder longest, the longest first."""
+
+
+@frozen
 class WindowsSnapshot:
     """All windows and calls of one worker."""
 
@@ -207,6 +243,8 @@ class WindowsSnapshot:
     """None unless handlers are coroutines."""
     cannot_write: str | None = None
     """Why copies and results cannot currently be written; None if they can."""
+    parked: ParkedKeys | None = None
+    """None unless the worker parks, see ``parking``."""
 
     @property
     def running(self) -> int:
@@ -228,3 +266,10 @@ class WindowsSnapshot:
         """The lag in records; None until the client knows it for each partition."""
         known = [each.lag.records for each in self.partitions if each.lag.records is not None]
         return sum(known) if len(known) == len(self.partitions) else None
+
+
+def key_text(key: Hashable) -> str:
+    """Return a key, which may be of any type, as text for display."""
+    cut = key[: 2 * SHOWN_KEY] if isinstance(key, bytes) else str(key)
+    text = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}..."

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Hashable, Iterator
 from enum import Enum
+from typing import NamedTuple
 
 from attrs import define, field, frozen
 
@@ -47,10 +48,26 @@ class ParkLimits:
     max_records: int = 1_000_000
 
 
+class ParkedLane(NamedTuple):
+    """A lane in the ladder, for display."""
+
+    lane: Lane
+    head: int
+    """The original offset of its first record."""
+    followers: int
+    """How many records wait behind that one."""
+    since: float
+    """When the lane entered, or the scan found it there."""
+    place: Place | None
+    """Where the head is delivered, None if it is not."""
+
+
 @define
 class _Line:
     """The outstanding records of one lane: 8 bytes each, sorted."""
 
+    since: float
+    """When the first of them entered."""
     offsets: array[int] = field(factory=lambda: array("q"))
     start: int = 0
     """Those before have ended. They are removed together."""
@@ -142,7 +159,7 @@ class LadderIndex:
 
     # ---- turns
 
-    def at_turn(self, lane: Lane | None, offset: int, place: Place) -> SourceTurn:
+    def at_turn(self, lane: Lane | None, offset: int, place: Place, now: float) -> SourceTurn:
         """Return what happens to a record of the source topic; one without a lane is called."""
         line = None if lane is None else self._lines.get(lane)
         if line is None or offset < line.head:
@@ -153,7 +170,7 @@ class LadderIndex:
             return SourceTurn.FINISH
         if self.has_room:
             return SourceTurn.PARK
-        self.deliver(lane, offset, place)
+        self.deliver(lane, offset, place, now)
         return SourceTurn.HOLD
 
     def may_start(self, lane: Lane | None, offset: int) -> bool:
@@ -170,15 +187,15 @@ class LadderIndex:
 
     # ---- what happens to a record
 
-    def enter(self, lane: Lane, offset: int) -> None:
+    def enter(self, lane: Lane, offset: int, now: float) -> None:
         """Record that a record is in the ladder, once its copy is acked or found by the scan."""
         line = self._lines.get(lane)
         if line is None:
-            line = self._lines[lane] = _Line()
+            line = self._lines[lane] = _Line(now)
         line.add(offset)
         self.records += 1
 
-    def deliver(self, lane: Lane, offset: int, place: Place) -> None:
+    def deliver(self, lane: Lane, offset: int, place: Place, now: float) -> None:
         """Record where a record is delivered; again for the same place changes nothing.
 
         It enters unless it is known: a copy may have been put back by hand, or written twice.
@@ -189,7 +206,7 @@ class LadderIndex:
         places.add(place)
         line = self._lines.get(lane)
         if line is None or len(places) > line.count(offset):
-            self.enter(lane, offset)
+            self.enter(lane, offset, now)
 
     def move(self, lane: Lane, offset: int, place: Place) -> bool:
         """Record that a delivered record has a copy elsewhere; return False if it has no place."""
@@ -239,7 +256,8 @@ class LadderIndex:
 
     # ---- questions
 
-    def followers(self) -> Iterator[tuple[Lane, int, int]]:
-        """Yield each lane with its head's offset, and how many records follow that."""
+    def parked(self) -> Iterator[ParkedLane]:
+        """Yield the lanes; the first ones have been in the ladder longest."""
         for lane, line in self._lines.items():
-            yield lane, line.head, len(line) - 1
+            place = min(self._places.get((lane, line.head), ()), default=None)
+            yield ParkedLane(lane, line.head, len(line) - 1, line.since, place)

@@ -11,7 +11,10 @@ comes only after the index has its offset.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from attrs import frozen
 
@@ -27,6 +30,7 @@ from window_consumer.engine.turn import (
     Turn,
     TurnRule,
 )
+from window_consumer.engine.windows_snapshot import ParkedKey, ParkedKeys, key_text
 from window_consumer.model import headers as names
 from window_consumer.model.errors import NotCalled
 from window_consumer.model.fault import Failure
@@ -35,6 +39,11 @@ from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
+
+_SHOWN_KEYS: Final = 20
+
+_LOOKED_AT: Final = 1000
+"""Lanes in the ladder that a snapshot looks at, in all partitions: a page takes five a second."""
 
 
 class FollowsDeadHead(NotCalled):
@@ -79,12 +88,37 @@ class Parking(TurnRule):
         """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
+        self._now = 0.0
+        """The moment of the present turns."""
 
     def figures(self) -> ParkingFigures:
         """Return what is in the ladders now. Any thread may ask; partitions may be a tick apart."""
         indexes = tuple(self.indexes.values())
         keys = sum(map(len, indexes))
         return ParkingFigures(keys, max(0, sum(index.records for index in indexes) - keys))
+
+    def parked(self, now: float) -> ParkedKeys:
+        """See ``TurnRule``."""
+        most = max(_SHOWN_KEYS, _LOOKED_AT // max(1, len(self.indexes)))
+        lanes = (
+            (home, lane)
+            for home, index in self.indexes.items()
+            for lane in islice(index.parked(), most)
+            if lane.followers
+        )
+        longest = tuple(
+            ParkedKey(
+                home,
+                lane.head,
+                key_text(lane.lane),
+                max(0.0, now - lane.since),
+                lane.followers,
+                "" if lane.place is None else _as_argument(*lane.place),
+            )
+            for home, lane in heapq.nsmallest(_SHOWN_KEYS, lanes, key=lambda each: each[1].since)
+        )
+        figures = self.figures()
+        return ParkedKeys(figures.keys, figures.followers, longest)
 
     # ---- a rule
 
@@ -98,7 +132,8 @@ class Parking(TurnRule):
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
         """See ``TurnRule``."""
-        del now, wall_ms
+        del wall_ms
+        self._now = now
         index = self.indexes.get(partition.home)
         is_copy = partition.retry_level.is_copy
         if not (is_copy or index):
@@ -108,8 +143,8 @@ class Parking(TurnRule):
         return {at: turn for at, turn in found.items() if turn is not None}
 
     def _source_turn(self, partition: Partition, message: Message) -> Turn | None:
-        offset = message.offset()
-        match self.indexes[partition.home].at_turn(message.key(), offset, (partition.name, offset)):
+        index, offset = self.indexes[partition.home], message.offset()
+        match index.at_turn(message.key(), offset, (partition.name, offset), self._now):
             case SourceTurn.CALL:
                 return self._turn_of_first(partition, message.key(), offset)
             case SourceTurn.FINISH:
@@ -124,7 +159,7 @@ class Parking(TurnRule):
         if record is None:
             return None
         index = self._index(partition)
-        index.deliver(*record, (partition.name, message.offset()))
+        index.deliver(*record, (partition.name, message.offset()), self._now)
         return (
             self._turn_of_first(partition, *record) if index.may_start(*record) else HoldUntilTold()
         )
@@ -139,12 +174,11 @@ class Parking(TurnRule):
 
     def assigned(self, partition: Partition, now: float) -> None:
         """See ``Observer``. Removes what the scan found and this partition has finished."""
-        del now
         contents = None
         if not partition.retry_level.is_copy:
             contents = self._scans.take(partition.home)
         if contents is not None:
-            self._enter(partition.home, contents)
+            self._enter(partition.home, contents, now)
         for each in (partition, *partition.siblings):
             self._remove_finished(each)
 
@@ -159,18 +193,17 @@ class Parking(TurnRule):
                 places = index.remove(copy.lane, copy.offset)
                 self._start(partition.home, copy.lane, places)
 
-    def _enter(self, home: TopicPartition, contents: LadderContents) -> None:
+    def _enter(self, home: TopicPartition, contents: LadderContents, now: float) -> None:
         index = self.indexes.setdefault(home, LadderIndex(self._limits))
         self._scanned.update(contents)
         for copies in contents.values():
             for copy in copies:
-                index.enter(copy.lane, copy.offset)
+                index.enter(copy.lane, copy.offset, now)
                 if copy.follows is not None:
                     index.follow(copy.lane, copy.offset, copy.follows)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """See ``Observer``."""
-        del now
         partition, message = failed.partition, failed.message
         record = _of_ladder(partition, message)
         if record is None:
@@ -181,7 +214,7 @@ class Parking(TurnRule):
             places = index.end(*record, place, is_dead=is_dead)
             self._start(partition.home, record[0], places)
         elif not index.move(*record, place) and self._park is not None:
-            index.enter(*record)
+            index.enter(*record, now)
 
     def finished(
         self,
@@ -225,6 +258,10 @@ class Parking(TurnRule):
 
 def _follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
     return None if dead_head is None else Leave(Failure.uncalled(FollowsDeadHead(home, dead_head)))
+
+
+def _as_argument(name: TopicPartition, offset: int) -> str:
+    return f"{name.topic}/{name.partition}/{offset}"
 
 
 def _of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:

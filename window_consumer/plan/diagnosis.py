@@ -23,6 +23,7 @@ class CauseKind(StrEnum):
     REBALANCES = "rebalances"
     HOVERING = "hovering"
     POISON_RECORD = "poison_record"
+    PARKED_KEYS = "parked_keys"
     HOT_KEY = "hot_key"
     HOT_PARTITION = "hot_partition"
     RATE = "rate"

@@ -149,9 +149,9 @@ class TestApp(GuaranteeFindings):
         found: dict[bytes, int] = {}
         for rule in self._running().parking.values():
             for index in rule.indexes.values():
-                for lane, _, followers in index.followers():
-                    key = lane if isinstance(lane, bytes) else str(lane).encode()
-                    found[key] = found.get(key, 0) + followers
+                for each in index.parked():
+                    key = each.lane if isinstance(each.lane, bytes) else str(each.lane).encode()
+                    found[key] = found.get(key, 0) + each.followers
         return found
 
     # ---- records

@@ -23,6 +23,7 @@ from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CellState,
     LimitSnapshot,
+    ParkedKeys,
     PartitionSnapshot,
     WindowsSnapshot,
 )
@@ -42,6 +43,8 @@ _MORE = ("…", "dim")
 
 _LONG_CALL_S = 1.0
 _SHOWN_CALLS = 4
+_SHOWN_PARKED: Final = 4
+"""The most parked keys in a terminal whose height matters."""
 _USUAL_NAME: Final = 10
 _LEAST_CELLS: Final = 16
 """Other columns are left out before a window shows fewer cells."""
@@ -92,6 +95,7 @@ def view(scene: TopScene, width: int = 80, height: int | None = None) -> Rendera
         parts.extend(_failures(snapshot))
         parts.extend(_limit(snapshot.limit))
         parts.extend(_breaker(snapshot.breaker))
+        parts.extend(_parked(snapshot.parked, None if height is None else _SHOWN_PARKED))
         parts.extend(_long_calls(snapshot))
     parts.extend(_line(f"{name}: {why}", "bold red") for name, why in scene.gone.items())
     return Group(*parts)
@@ -278,6 +282,22 @@ def _breaker(breaker: BreakerSnapshot) -> Iterable[Text]:
             f"  breaker {breaker.state} for {duration(breaker.seconds or 0.0)}:"
             f" {breaker.why or failed}",
             "bold red",
+        )
+
+
+def _parked(parked: ParkedKeys | None, most: int | None) -> Iterable[Text]:
+    if parked is None or not parked.followers:
+        return
+    yield _line(
+        f"  {parked.keys} keys in the ladder, {parked.followers} records wait behind the first of"
+        " theirs",
+        "yellow",
+    )
+    for each in parked.longest[:most]:
+        yield _line(
+            f"    key {each.key!r}, {duration(each.in_ladder_s)}: {each.followers} wait behind"
+            f" {each.name}@{each.offset}",
+            "yellow",
         )
 
 

@@ -9,7 +9,13 @@ from attrs import evolve
 
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import gil_bound, loop_blocked, loop_bound
-from window_consumer.admin.doctor.rules.load import handler_slow, hot_key, hot_partition, rate
+from window_consumer.admin.doctor.rules.load import (
+    handler_slow,
+    hot_key,
+    hot_partition,
+    parked_keys,
+    rate,
+)
 from window_consumer.admin.doctor.rules.stuck import (
     breaker_open,
     cannot_write,
@@ -32,6 +38,7 @@ RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     rebalances,
     not_in_group,
     poison_record,
+    parked_keys,
     hovering,
     hot_key,
     rate,

@@ -4,6 +4,7 @@ import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
 import { OUTCOMES } from "./outcomes.js";
+import { ParkedKeys } from "./parked.js";
 import { troublesOf } from "./troubles.js";
 import { count, duration, nameOf, rate, share } from "./words.js";
 
@@ -61,6 +62,7 @@ export class WorkerView {
     });
     this.span = make("p", { cls: "span" });
     this.charts = CHARTS.map((about) => new Chart(about));
+    this.parked = new ParkedKeys();
     this.body = make("tbody");
     const head = ["partition", "from offset", "window: start cell left, end cell right", "lag", "oldest", "open", "", ""];
     const classes = ["", "number optional", "", "number", "number", "number optional", "", ""];
@@ -74,6 +76,7 @@ export class WorkerView {
       make("dl", { cls: "figures" }, ...this.figures.map((each) => each.element)),
       this.span,
       make("div", { cls: "charts" }, ...this.charts.map((each) => each.element)),
+      this.parked.element,
       this.table);
   }
 
@@ -90,6 +93,7 @@ export class WorkerView {
     this.updatePause(windows);
     const last = this.samples.at(-1);
     FIGURES.forEach(([, write], index) => this.updateFigure(this.figures[index].value, write(worker, last)));
+    this.parked.update(windows.parked);
     this.updateRows(windows.partitions);
   }
 

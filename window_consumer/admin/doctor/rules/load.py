@@ -23,6 +23,36 @@ LONG_DRAIN_S: Final = 60.0
 """A worker that catches up within this time needs no advice."""
 
 
+def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
+    """Find keys in the ladder for long, and what waits behind their first records."""
+    parked = seen.now.parked
+    if parked is None or not parked.longest or parked.longest[0].in_ladder_s < OLD_S:
+        return
+    head = parked.longest[0]
+    where = f" --url {seen.admin_url}" if seen.admin_url else ""
+    command = f"window-consumer skip, or dead-letter, --worker {seen.worker}{where}"
+    leaves = f", or take it out of the way: {command} --record {head.copy}" if head.copy else ""
+    yield LikelyCause(
+        CauseKind.PARKED_KEYS,
+        seen.worker,
+        f"{parked.followers} records wait for an earlier one of their key that has failed"
+        f" (retry.on_failure: park); {parked.keys} keys are in the ladder. The key"
+        f" {head.key!r} has been there longest, for {duration(head.in_ladder_s)}: {head.followers}"
+        f" of them wait for offset {head.offset} of {head.name}. They are called when it has"
+        f" succeeded or left the ladder: fix the cause of its failures{leaves}",
+        {
+            "keys": parked.keys,
+            "waiting": parked.followers,
+            "key": head.key,
+            "offset": head.offset,
+            "waiting_for_key": head.followers,
+            "in_ladder_s": head.in_ladder_s,
+        },
+        head.name,
+        weight=72,
+    )
+
+
 def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find a key that most waiting records have: a key runs one call at a time."""
     if not seen.is_behind or seen.busy_ratio >= BUSY:
