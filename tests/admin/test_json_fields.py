@@ -24,7 +24,13 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.pause_rule import RuleFinding
-from window_consumer.engine.windows_snapshot import LimitSnapshot, LoopSnapshot, WindowsSnapshot
+from window_consumer.engine.windows_snapshot import (
+    LimitSnapshot,
+    LoopSnapshot,
+    ParkedKey,
+    ParkedKeys,
+    WindowsSnapshot,
+)
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.worker_snapshot import to_json
@@ -79,6 +85,7 @@ def everything() -> WindowsSnapshot:
         changes_s=(1.5,),
         loop=LoopSnapshot(1.5, 0.5),
         cannot_write="no broker",
+        parked=ParkedKeys(1, 2, (ParkedKey(TopicPartition("orders", 0), 7, "anna"),)),
         findings=(RuleFinding("new_failure", "all calls fail", pauses=True, figures={"calls": 1}),),
     )
 

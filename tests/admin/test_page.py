@@ -80,6 +80,24 @@ def test_the_page_says_first_what_hangs_and_where(look: Look) -> None:
     expect(page.locator("#details")).not_to_be_visible()
 
 
+def test_parked_keys_are_listed_with_what_waits_behind_them(look: Look) -> None:
+    name = {"topic": "orders", "partition": 3}
+    first = {"name": name, "offset": 17, "key": EVIL, "in_ladder_s": 240.0, "followers": 5}
+    keys = [{**first, "copy": "g.orders.retry.10s/3/7"}, {**first, "key": "hugo", "copy": ""}]
+    shop = Shop(rows=["d"], windows={"parked": {"keys": 3, "followers": 10, "longest": keys}})
+    page = look(shop).page
+    table = page.locator("table.parked")
+    expect(table.locator("caption")).to_contain_text(
+        "Keys in the ladder: 3; records behind the first of theirs: 10"
+    )
+    cells = [EVIL, "orders[3]@17", "g.orders.retry.10s/3/7", "4 min 0 s", "5"]
+    expect(table.locator("tbody tr").first.locator("td")).to_have_text(cells)
+    expect(table.locator("tbody tr")).to_have_count(2)
+    shop.drawn["parked"] = {"keys": 1, "followers": 0, "longest": []}
+    expect(table).not_to_be_visible()
+    expect(table.locator("tbody tr")).to_have_count(0)
+
+
 def test_the_window_slides_as_cells_come_and_go(look: Look) -> None:
     looking = look(Shop(rows=["drw"]))
     canvas = looking.page.locator(".windows canvas").first

@@ -7,9 +7,10 @@ from time import thread_time
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.engine.driver import Driven
-from tests.engine.support import notes
+from tests.engine.support import ORDERS, notes
 from tests.golden_texts import Golden
 from window_consumer.admin.shown_records import (
     MOST_HEADERS,
@@ -21,6 +22,7 @@ from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.engine.cell_details import RecordDetails
 from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import ParkedKey, ParkedKeys, key_text
 from window_consumer.model.field_mask import Part
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TopicPartition
@@ -193,18 +195,19 @@ def test_a_topics_values_and_keys_can_be_hidden_as_a_whole() -> None:
         (b'{"iban": ' + b"1" * 100, [HIDDEN], MASKED),
     ],
 )
-def test_the_hottest_key_of_a_partition_is_masked_like_the_others(
+def test_the_hottest_key_of_a_partition_and_parked_keys_are_masked_like_the_others(
     key: bytes, rules: list[MaskRule], told: str
 ) -> None:
     driven = Driven(slots=1, ordering="key")
     driven.deliver(*notes(1, 2, 3, keys=[key] * 3))
     driven.tick()
-    seen = take_snapshot(driven.engine, driven.now, 0.0)
+    parked = ParkedKeys(1, 2, (ParkedKey(ORDERS, 1, key_text(key)),))
+    seen = evolve(take_snapshot(driven.engine, driven.now, 0.0), parked=parked)
     found = shown(*rules)
-    (partition,) = found.snapshot(
-        seen, lambda topic, key: found.rules.loggable_key([topic], key)
-    ).partitions
-    assert partition.hottest_key == told
+    windows = found.snapshot(seen, lambda topic, key: found.rules.loggable_key([topic], key))
+    assert [each.hottest_key for each in windows.partitions] == [told]
+    assert windows.parked is not None
+    assert [each.key for each in windows.parked.longest] == [told]
 
 
 def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_them(

@@ -23,6 +23,8 @@ from window_consumer.engine.windows_snapshot import (
     CellState,
     Lag,
     LimitSnapshot,
+    ParkedKey,
+    ParkedKeys,
     PartitionSnapshot,
     WindowsSnapshot,
 )
@@ -95,6 +97,19 @@ def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it(golden: G
     )
     golden(text)
     assert "draining; 3 processed" in text
+
+
+def test_it_shows_parked_keys_and_what_waits_behind_them(golden: Golden) -> None:
+    longest = tuple(
+        ParkedKey(TopicPartition("orders", 0), number, f"key {number}", 300.0 - number, 3)
+        for number in range(6)
+    )
+    scene = shown(attrs.evolve(a_snapshot(), parked=ParkedKeys(50, 120, longest)))
+    golden(drawn(scene))
+    assert "'key 5'" in drawn(scene)
+    assert "'key 4'" not in drawn(scene, height=24)
+    nothing_waits = attrs.evolve(a_snapshot(), parked=ParkedKeys(50, 0, ()))
+    assert "ladder" not in drawn(shown(nothing_waits))
 
 
 def test_what_a_person_has_paused_is_told() -> None:

@@ -29,6 +29,8 @@ from window_consumer.engine.windows_snapshot import (
     CellState,
     LimitSnapshot,
     LoopSnapshot,
+    ParkedKey,
+    ParkedKeys,
     PartitionSnapshot,
 )
 from window_consumer.plan.diagnosis import LikelyCause
@@ -162,6 +164,33 @@ def test_coroutines_that_do_not_give_their_event_loop_back() -> None:
 
 def test_coroutines_that_only_wait_are_too_slow_for_their_concurrency() -> None:
     assert found(evidence(loop(cores=0.3, late=0.05))) == ["handler_slow"]
+
+
+def parked(in_ladder_s: float, followers: int = 5, copy: str = "") -> WorkerEvidence:
+    """A worker with three keys in the ladder, of which others wait behind one."""
+    key = ParkedKey(ORDERS, 17, "anna", in_ladder_s, followers, copy)
+    keys = ParkedKeys(3, followers, (key,) if followers else ())
+    return evidence(lambda _: {"parked": keys}, ordering="key", admin_url="http://shop:8090")
+
+
+def test_parked_keys_their_head_and_what_waits_behind_it(golden: Golden) -> None:
+    cause = the_cause(parked(240.0, copy="g.orders.retry.10s/0/3"), "parked_keys")
+    assert cause.partition == ORDERS
+    assert figures(cause, "keys", "waiting", "waiting_for_key") == [3, 5, 5]
+    assert figures(cause, "offset", "in_ladder_s") == [17, 240.0]
+    assert cause.figures["key"] == "anna"
+    assert (
+        "--worker charge --url http://shop:8090 --record g.orders.retry.10s/0/3" in cause.sentence
+    )
+    golden(cause.sentence)
+    unread = the_cause(parked(240.0), "parked_keys")
+    assert "--record" not in unread.sentence
+
+
+def test_a_key_that_has_just_been_parked_or_that_nothing_waits_for_is_no_cause() -> None:
+    assert found(parked(9.0)) == []
+    assert found(parked(240.0, followers=0)) == []
+    assert found(evidence(ordering="key")) == []
 
 
 def test_one_hot_key() -> None:

@@ -10,13 +10,14 @@ from tests.engine.support import ORDERS, Note
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.turn import CopyTo, Finish, Turn, TurnRule
 from window_consumer.model.errors import Fatal, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.parking.index import ParkLimits
+from window_consumer.parking.index import LadderIndex, ParkLimits
 from window_consumer.parking.rules import Parking, ParkingFigures
 from window_consumer.parking.scans import OWN_S, LadderContents, LadderCopy, LadderScans
 
@@ -130,6 +131,55 @@ def test_a_successor_is_parked_and_other_keys_go_on() -> None:
     assert driven.committable == 4, "the window slides"
     assert driven.parking.figures() == ParkingFigures(keys=1, followers=2)
     assert driven.parking.indexes[ORDERS].records == 3
+
+
+def longest(driven: Parked) -> list[tuple[Any, ...]]:
+    """Return what a snapshot shows of the parked keys, without its partition."""
+    parked = take_snapshot(driven.engine, driven.now, driven.wall_ms).parked
+    assert parked is not None
+    names = ("key", "offset", "followers", "in_ladder_s", "copy")
+    assert all(each.name == ORDERS for each in parked.longest)
+    return [tuple(getattr(each, name) for name in names) for each in parked.longest]
+
+
+def test_the_snapshot_has_parked_keys_their_head_and_since_when() -> None:
+    driven = Parked()
+    driven.fail_head()
+    driven.deliver(Note(1, b"k"), Note(2, b"k"))
+    assert longest(driven) == [], "nothing waits behind it yet"
+    assert driven.park_all() == [1, 2]
+    driven.deliver(driven.copy(7, 3.0, original=0), name=RETRIED)
+    driven.tick(1.0)
+    assert longest(driven) == [("k", 0, 2, 1.0, "")], "it is not due"
+    driven.tick(3.0)
+    seen = take_snapshot(driven.engine, driven.now, driven.wall_ms).parked
+    assert seen is not None
+    assert (seen.keys, seen.followers) == (1, 2)
+    assert longest(driven) == [("k", 0, 2, 4.0, "g.orders.retry.1s/0/7")]
+    driven.finish_running()
+    driven.tick(1.0)
+    assert longest(driven) == [("k", 1, 1, 5.0, "")], "the next one is the head, of the same key"
+
+
+def test_the_snapshot_is_limited_to_the_keys_that_have_waited_longest() -> None:
+    driven = Parked()
+    index = driven.parking.indexes[ORDERS] = LadderIndex(NO_LIMITS)
+    for number in range(100):
+        index.enter(b"%d" % number, number, -100.0 + number)
+        if number % 2:
+            index.enter(b"%d" % number, 1000 + number, 0.0)
+    seen = take_snapshot(driven.engine, 0.0, 0.0).parked
+    assert seen is not None
+    assert (seen.keys, seen.followers) == (100, 50)
+    assert [each.key for each in seen.longest] == [str(2 * number + 1) for number in range(20)]
+    assert seen.longest[0].in_ladder_s == 99.0
+
+
+def test_a_scan_says_since_when_this_member_knows_a_key() -> None:
+    driven = scanned((PARK, LadderCopy(0, b"k", 1)), (PARK, LadderCopy(1, b"k", 2)))
+    driven.assign(PARK, RETRIED, ORDERS)
+    driven.tick(3.0)
+    assert longest(driven) == [("k", 1, 1, 3.0, "")]
 
 
 def test_parked_copies_start_in_order_when_the_one_before_has_ended() -> None:

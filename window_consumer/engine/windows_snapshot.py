@@ -197,8 +197,8 @@ class ParkedKey:
     followers: int = 0
     """How many records wait behind the first one."""
     copy: str = ""
-    """Where the first record is delivered now, as ``skip --record`` takes it; empty if it is not,
-    because the consumer has not reached it yet."""
+    """Where the first record is in a window now, as ``skip --record`` takes it; empty while its
+    copy waits for its due time, or is not read yet."""
 
 
 @frozen

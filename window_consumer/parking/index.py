@@ -59,7 +59,7 @@ class ParkedLane(NamedTuple):
     since: float
     """When the lane entered, or the scan found it there."""
     place: Place | None
-    """Where the head is delivered, None if it is not."""
+    """Where the head is in a window, None if it waits for its due time or is not read yet."""
 
 
 @define

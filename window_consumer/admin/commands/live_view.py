@@ -289,8 +289,8 @@ def _parked(parked: ParkedKeys | None, most: int | None) -> Iterable[Text]:
     if parked is None or not parked.followers:
         return
     yield _line(
-        f"  {parked.keys} keys in the ladder, {parked.followers} records wait behind the first of"
-        " theirs",
+        f"  keys in the ladder: {parked.keys}; records behind the first of theirs:"
+        f" {parked.followers}",
         "yellow",
     )
     for each in parked.longest[:most]:

@@ -2,7 +2,7 @@
 import { make, say, show } from "./dom.js";
 import { count, duration, nameOf } from "./words.js";
 
-const COLUMNS = [["key", "key"], ["first record", ""], ["its copy", "optional"], ["in the ladder for", "number"], ["records behind it", "number"]];
+const COLUMNS = [["key", "key"], ["first record", ""], ["its copy, once due", "optional"], ["in the ladder for", "number"], ["records behind it", "number"]];
 
 export class ParkedKeys {
   constructor() {
@@ -16,7 +16,7 @@ export class ParkedKeys {
   update(parked) {
     show(this.element, Boolean(parked?.followers));
     const found = parked?.longest ?? [];
-    say(this.caption, parked ? `Parked: ${count(parked.keys)} keys in the ladder, ${count(parked.followers)} records wait behind the first of theirs` : "");
+    say(this.caption, parked ? `Keys in the ladder: ${count(parked.keys)}; records behind the first of theirs: ${count(parked.followers)}` : "");
     while (this.body.children.length > found.length) this.body.lastChild.remove();
     found.forEach((each, index) => {
       if (!this.body.children[index]) this.body.append(make("tr", {}, ...COLUMNS.map(([, cls]) => make("td", { cls }))));

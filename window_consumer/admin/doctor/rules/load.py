@@ -1,4 +1,4 @@
-"""Rules for workers with too little throughput: hot keys and partitions, rates, slow handlers."""
+"""Rules for records that wait too long: parked or hot keys, hot partitions, rates, slow calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from window_consumer.admin.doctor.causes import BUSY, IDLE, duration
-from window_consumer.admin.doctor.evidence import WorkerEvidence
+from window_consumer.admin.doctor.evidence import OLD_S, WorkerEvidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
 from window_consumer.engine.windows_snapshot import PartitionSnapshot
 from window_consumer.plan.diagnosis import CauseKind, Figure, LikelyCause
@@ -29,14 +29,18 @@ def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     if parked is None or not parked.longest or parked.longest[0].in_ladder_s < OLD_S:
         return
     head = parked.longest[0]
-    where = f" --url {seen.admin_url}" if seen.admin_url else ""
-    command = f"window-consumer skip, or dead-letter, --worker {seen.worker}{where}"
-    leaves = f", or take it out of the way: {command} --record {head.copy}" if head.copy else ""
+    leaves = ""
+    if head.copy:
+        where = f" --url {seen.admin_url}" if seen.admin_url else ""
+        leaves = (
+            ", or take it out of the way while it waits for its next call: window-consumer skip,"
+            f" or dead-letter, --worker {seen.worker}{where} --record {head.copy}"
+        )
     yield LikelyCause(
         CauseKind.PARKED_KEYS,
         seen.worker,
         f"{parked.followers} records wait for an earlier one of their key that has failed"
-        f" (retry.on_failure: park); {parked.keys} keys are in the ladder. The key"
+        f" (retry.on_failure: park); keys in the ladder: {parked.keys}. The key"
         f" {head.key!r} has been there longest, for {duration(head.in_ladder_s)}: {head.followers}"
         f" of them wait for offset {head.offset} of {head.name}. They are called when it has"
         f" succeeded or left the ladder: fix the cause of its failures{leaves}",
