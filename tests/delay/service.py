@@ -23,17 +23,19 @@ class DelayService:
 
     kafka: Mapping[str, Any]
     commands: Commands
+    topic: str = "wc.delay"
 
     @property
     def topics(self) -> tuple[str, ...]:
-        return ("wc.delay", *(f"wc.delay.{each}" for each in LEVELS), "wc.delay.dlq")
+        return (self.topic, *(f"{self.topic}.{each}" for each in LEVELS), f"{self.topic}.dlq")
 
     @property
     def client(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.kafka["bootstrap.servers"], "log_level": 0}
 
     def configure(self, workers: Mapping[str, Any] | None = None, **section: Any) -> None:
-        delay = {"to": ["orders", "reminders-*"], "levels": list(LEVELS), **section}
+        delay = {"to": ["orders", "reminders-*"], "levels": list(LEVELS), "topic": self.topic}
+        delay |= section
         more = {} if workers is None else {"workers": workers}
         self.commands.configure({"kafka": self.kafka, "delay": delay, **more})
 
@@ -51,7 +53,7 @@ class DelayService:
         pairs += [(name.replace("_", "-"), str(value)) for name, value in headers.items()]
         producer = Producer(self.client)
         for key in keys:
-            producer.produce("wc.delay", b"value", key.encode(), headers=pairs)
+            producer.produce(self.topic, b"value", key.encode(), headers=pairs)
         assert producer.flush(DEADLINE_S) == 0
 
     def wait_for(self, topic: str, count: int) -> dict[str, Message]:

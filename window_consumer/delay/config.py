@@ -56,7 +56,8 @@ class DelayConfig:
     levels: tuple[float, ...] = field(
         default=tuple(map(float, _LEVELS)),
         metadata=about(
-            "The delays of the topics in which records wait, the shortest first.",
+            "The delays of the topics in which records wait, the shortest first. All members of a "
+            "group need the same.",
             kind=kinds.list_of(kinds.duration(1.0, 365 * _DAY_S), "durations"),
             reason="two days take some 30 hops, and a record waits in memory for the last 5s alone",
         ),

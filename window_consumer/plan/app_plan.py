@@ -39,7 +39,8 @@ class PlannedWorker:
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
     admin: Mapping[str, Any]
-    """The user's Kafka properties of each client."""
+    """The user's Kafka properties of each client; a built-in worker's consumer has its levels in
+    its client id."""
 
     @property
     def name(self) -> str:

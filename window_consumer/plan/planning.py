@@ -20,6 +20,7 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.built_in_workers import with_levels
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.handlers import HandlerSpec, planned_routes
 from window_consumer.plan.kafka_properties import kafka_problems, missing_brokers
@@ -169,7 +170,7 @@ def _plan_worker(
         config=worker,
         routes=routes,
         retry=rules,
-        consumer=clients["consumer"],
+        consumer=with_levels(worker, clients["consumer"]),
         producer=clients["producer"],
         admin=clients["admin"],
     )

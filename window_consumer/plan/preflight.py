@@ -26,6 +26,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
+from window_consumer.plan.built_in_workers import check_levels, check_source
 from window_consumer.plan.ladder_topics import new_own_source
 from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 from window_consumer.plan.topics.copy_topics import CopyTopics, Ladder, missing_right
@@ -288,8 +289,13 @@ class Preparation:
         """Describe topics; a built-in worker creates its own."""
         topics = self._describe(names)
         own = self._worker.config.own_topics
+        if own is None:
+            return topics
+        for name in topics:
+            settings = self._cluster.topic_config(name)
+            check_source(self._worker.config, name, settings, self._where())
         missing = [name for name in names if name not in topics]
-        if own is None or not missing:
+        if not missing:
             return topics
         new = [new_own_source(name, own) for name in missing]
         return {**topics, **self._copy_topics.make(f"topic {', '.join(missing)}", new)}
@@ -302,13 +308,17 @@ class Preparation:
             raise NotPermittedError(f"{lacks} ({error})") from error
 
     def _check_group(self) -> None:
-        group = self._worker.config.group
+        name = self._worker.config.group
         try:
-            operations = self._cluster.group(group).operations
+            group = self._cluster.group(name)
         except NotPermittedError as error:
-            raise NotPermittedError(f"{self._lacks('READ', f'group {group}')} ({error})") from error
-        if operations is not None and "READ" not in operations:
-            raise NotPermittedError(self._lacks("READ", f"group {group}"))
+            raise NotPermittedError(f"{self._lacks('READ', f'group {name}')} ({error})") from error
+        if group.operations is not None and "READ" not in group.operations:
+            raise NotPermittedError(self._lacks("READ", f"group {name}"))
+        check_levels(self._worker.config, group, self._where())
+
+    def _where(self) -> str:
+        return self._plan.where("workers", self._worker.name)
 
     def _lacks(self, operation: str, resource: str) -> str:
         return missing_right(self._worker.name, operation, resource)

@@ -184,7 +184,7 @@ class Rewind:
         """Raise UsageError, which names its members, if the group runs."""
         group = self.clients.cluster.group(self.worker.group)
         if group.members:
-            raise self._running(group.names)
+            raise self._running(list(map(str, group.listed)))
 
     def _running(self, names: Sequence[str]) -> UsageError:
         named = [*names[:_MEMBERS_NAMED], *(["..."] if len(names) > _MEMBERS_NAMED else [])]

@@ -47,6 +47,18 @@ class Topic:
         )
 
 
+@frozen(order=True)
+class ListedMember:
+    """A member of a consumer group, as the cluster lists it."""
+
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        """Name the member in messages."""
+        return f"{self.client_id} on {self.host}"
+
+
 @frozen
 class ConsumerGroup:
     """A consumer group; None means that the cluster does not report a value."""
@@ -55,8 +67,8 @@ class ConsumerGroup:
     operations: frozenset[str] | None
     is_rebalancing: bool = False
     """The members have not agreed on who reads what."""
-    names: tuple[str, ...] = ()
-    """The members' client ids, and the addresses of their hosts."""
+    listed: tuple[ListedMember, ...] = ()
+    """The members, sorted; none if the cluster does not list them."""
 
     @classmethod
     def described(cls, description: Any) -> ConsumerGroup:
@@ -65,7 +77,7 @@ class ConsumerGroup:
             len(description.members),
             _operations(description.authorized_operations),
             description.state in _REBALANCING,
-            tuple(sorted(f"{each.client_id} on {each.host}" for each in description.members)),
+            tuple(sorted(ListedMember(each.client_id, each.host) for each in description.members)),
         )
 
 

@@ -1,0 +1,76 @@
+"""What is required of built-in workers beyond what all workers need.
+
+Features add them: users choose neither the names of their topics nor their ladder. The members of a
+group must have the same levels, and the source must keep its records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from window_consumer.config import WorkerConfig, format_duration
+from window_consumer.kafka.cluster.topics import ConsumerGroup
+from window_consumer.model.errors import ConfigError
+
+_CLIENT_ID: Final = "client.id"
+
+_DIGITS: Final = 8
+"""Of the hash of the levels: two settings that differ are told apart, and the id stays short."""
+
+_LEVELS: Final = re.compile(rf".*-levels-([0-9a-f]{{{_DIGITS}}})", re.DOTALL)
+
+
+def with_levels(worker: WorkerConfig, consumer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return consumer properties whose client id tells a built-in worker's levels.
+
+    So other members of the group see them. Those of any other worker stay as they are.
+    """
+    if worker.own_topics is None:
+        return dict(consumer)
+    name = consumer.get(_CLIENT_ID, f"wc-{worker.name}")
+    return {**consumer, _CLIENT_ID: f"{name}-levels-{_hash_of(worker)}"}
+
+
+def _hash_of(worker: WorkerConfig) -> str:
+    levels = ",".join(map(format_duration, worker.retry.levels))
+    return sha256(levels.encode()).hexdigest()[:_DIGITS]
+
+
+def check_levels(worker: WorkerConfig, group: ConsumerGroup, where: str) -> None:
+    """Raise ConfigError, which names them, if members of the group have other levels.
+
+    A member would wait for the partitions of levels that another one does not read. Members that
+    do not tell their levels count as having the same. ``where`` is for the message.
+    """
+    if worker.own_topics is None:
+        return
+    ours = _hash_of(worker)
+    others = []
+    for member in group.listed:
+        found = _LEVELS.fullmatch(member.client_id)
+        if found is not None and found[1] != ours:
+            others.append(str(member))
+    if others:
+        raise ConfigError(
+            f"{where}: workers.{worker.name}: members of the group {worker.group} have other levels"
+            f" than this one, which has {', '.join(map(format_duration, worker.retry.levels))}:"
+            f" {', '.join(others)}: give all members the same levels; to change them, stop all"
+            " members first (one that was killed, or has a group.instance.id, counts until its"
+            " session times out)"
+        )
+
+
+def check_source(worker: WorkerConfig, topic: str, settings: Mapping[str, str], where: str) -> None:
+    """Raise ConfigError if a topic is compacted, which deletes records that are still needed.
+
+    ``settings`` are those of the topic; without any, nothing is known, and it passes.
+    """
+    if "compact" in settings.get("cleanup.policy", ""):
+        raise ConfigError(
+            f"{where}: workers.{worker.name}: {topic} is compacted: of records with the same key"
+            " Kafka would keep only the newest, and the others would never be delivered: set its"
+            " cleanup.policy to delete, or choose another topic"
+        )
