@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 from confluent_kafka import Producer
 
 from tests import reading
@@ -24,6 +24,8 @@ class DelayService:
     kafka: Mapping[str, Any]
     commands: Commands
     topic: str = "wc.delay"
+    sections: Mapping[str, Any] = field(factory=dict)
+    """Further ones of the configuration."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -36,7 +38,7 @@ class DelayService:
     def configure(self, workers: Mapping[str, Any] | None = None, **section: Any) -> None:
         delay = {"to": ["orders", "reminders-*"], "levels": list(LEVELS), "topic": self.topic}
         delay |= section
-        more = {} if workers is None else {"workers": workers}
+        more = {**self.sections} if workers is None else {**self.sections, "workers": workers}
         self.commands.configure({"kafka": self.kafka, "delay": delay, **more})
 
     def start(self) -> Command:

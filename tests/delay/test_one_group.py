@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import topics
-from tests.commands import Commands
+from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
 from window_consumer.app.features import FEATURES
 from window_consumer.kafka.cluster.topics import ConsumerGroup, ListedMember
@@ -19,7 +17,6 @@ from window_consumer.model.errors import ConfigError
 from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.plan.built_in_workers import check_levels, check_source
 from window_consumer.plan.planning import make_plan
-from window_consumer.testing.real_kafka import RealKafka
 
 MakePlanned = Callable[..., PlannedWorker]
 
@@ -100,14 +97,6 @@ def test_any_other_topic_is_read(settings: dict[str, str], planned: MakePlanned)
     check_source(planned().config, "wc.delay", settings, "workers.yaml:1")
 
 
-@pytest.fixture
-def on_kafka(
-    kafka: RealKafka, commands: Commands, unique_name: Callable[[str], str]
-) -> DelayService:
-    """A service on a real broker, with a topic of its own."""
-    return DelayService({"bootstrap.servers": kafka.bootstrap}, commands, unique_name("shop.later"))
-
-
 def test_a_member_with_other_levels_does_not_start(on_kafka: DelayService) -> None:
     on_kafka.configure()
     running = on_kafka.start()
@@ -123,11 +112,9 @@ def test_a_member_with_other_levels_does_not_start(on_kafka: DelayService) -> No
 
 
 def test_a_service_does_not_start_on_a_compacted_topic(
-    on_kafka: DelayService, kafka: RealKafka
+    on_kafka: DelayService, make_topic: MakeTopic
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    compacted = {"cleanup.policy": "compact,delete"}
-    topics.make(admin, NewTopic(on_kafka.topic, 1, 1, config=compacted))
+    on_kafka.topic = make_topic("shop.later", 1, {"cleanup.policy": "compact,delete"})
     on_kafka.configure()
     refused = on_kafka.commands.run("delay", "run")
     assert refused.code == 2, refused.said

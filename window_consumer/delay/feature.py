@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -11,11 +12,22 @@ from attrs import evolve
 from window_consumer.config import Config, format_duration
 from window_consumer.config.options import Section
 from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts, workers
+from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
 from window_consumer.delay.wish import Targets, delivered
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, Feature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.preflight import PreparedWorker
+
+
+class RunningDelay(RunningFeature):
+    """The delay service of an application that runs."""
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what reports targets that refuse records; it pauses nothing."""
+        return [RefusingTargets()] if worker.plan.name == WORKER else []
 
 
 class DelayFeature(Feature):
@@ -74,3 +86,8 @@ class DelayFeature(Feature):
             operations = ("READ", "WRITE", "DESCRIBE", *create)
             why = f"copies of the records of {WORKER}"
             yield AclRule("topic", f"{section.topic}.", operations, why, is_prefix=True)
+
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Watch the worker, if it is among those that run."""
+        runs = any(each.name == WORKER for each in start.plan.workers)
+        return nullcontext(RunningDelay() if runs else None)

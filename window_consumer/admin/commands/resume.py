@@ -42,6 +42,7 @@ def resume_command(*, worker: str, url: str, token: str | None, authority: Path 
         for snapshot in found
         if snapshot.windows is not None
         for each in snapshot.windows.findings
+        if not each.ends_itself
     ]
     path = f"/api/workers/{quote(worker, safe='')}/resume"
     done, answer = command(address, path, access, _DEADLINE_S)

@@ -43,7 +43,7 @@ export function troublesOf(worker) {
   const accept = `window-consumer resume --worker ${worker.name} --url ${location.origin}`;
   for (const each of findings) {
     const then = each.pauses ? "the worker is paused and nothing leaves: roll back, or accept it with “Resume worker” or" : "to accept it:";
-    found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: `${each.text}; ${then} ${accept}` });
+    found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: each.ends_itself ? each.text : `${each.text}; ${then} ${accept}` });
   }
   if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
   else if (!windows.halted && !worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });

@@ -28,6 +28,8 @@ class RuleFinding:
     """Whether the worker is paused because of it."""
     figures: Mapping[str, Any] = MappingProxyType({})
     """The figures behind the text, as JSON has them; seconds end in ``_s``."""
+    ends_itself: bool = False
+    """Whether it goes once its cause is over, so that there is nothing to accept."""
 
 
 class PauseRule(Observer):

@@ -113,7 +113,7 @@ def findings(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         yield LikelyCause(
             each.kind,
             seen.worker,
-            f"{each.text}; {then} {command}",
+            each.text if each.ends_itself else f"{each.text}; {then} {command}",
             each.figures,
             weight=98.5 if each.pauses else 60,
         )
