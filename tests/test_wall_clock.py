@@ -52,12 +52,14 @@ MAY_READ_IT = {
     "replay/commands/options.py": {"time"},
     "replay/commands/rewind.py": {"fromtimestamp"},
     "replay/job.py": {"fromtimestamp"},
+    "delay/commands/send.py": {"time", "fromtimestamp"},
+    "delay/commands/status.py": {"time"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
 happened that is traced, here or in OpenTelemetry, when a record was sent, when a picture was taken,
 the end of a browser's session, what is asked of the trace and the audit, which range a backfill or
 a replay is about, the age of dead letters, which are counted, shown and deleted by it, and when a
-row of an outbox is due."""
+row of an outbox, or a record of the delay service, is due."""
 
 MAY_ASK_FOR_IT = {
     "runtime/poll_loop.py",

@@ -1,4 +1,4 @@
-"""``window-consumer delay``: runs the delay service."""
+"""``window-consumer delay``: runs the delay service, sends to it, and shows what waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import click
 
 from window_consumer.cli.options import LazyGroup
 
-_COMMANDS = {"run": "window_consumer.delay.commands.run:run_command"}
+_COMMANDS = {
+    "run": "window_consumer.delay.commands.run:run_command",
+    "send": "window_consumer.delay.commands.send:send_command",
+    "status": "window_consumer.delay.commands.status:status_command",
+}
 
 
 @click.group("delay", cls=LazyGroup, lazy=_COMMANDS)

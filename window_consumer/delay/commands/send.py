@@ -1,0 +1,141 @@
+"""``window-consumer delay send``: one record, to be delivered at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import IO, Any, Final
+
+import click
+
+from window_consumer.cli import options as common
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.output import OK, explain
+from window_consumer.config import Mask, format_duration
+from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
+from window_consumer.delay.wish import Targets, wish_of
+from window_consumer.kafka.log_writer import PlainWriter
+from window_consumer.model import headers as names
+from window_consumer.model.errors import (
+    MissingTopicError,
+    NotCalled,
+    UsageError,
+    WindowConsumerError,
+)
+from window_consumer.model.protocols import Copy
+from window_consumer.plan.clients import Clients
+
+_CLIENT: Final = "delay-send"
+
+
+@click.command("send")
+@common.config
+@common.overrides
+@click.option("--to", "target", required=True, metavar="TOPIC", help="Where it is delivered.")
+@click.option(
+    "--delay", type=common.Duration(), metavar="DURATION", help="How long from now, as in 30m."
+)
+@click.option(
+    "--at",
+    "at_ms",
+    type=common.Time(1000),
+    metavar="TIME",
+    help="When, as in 2026-11-21T10:00 (UTC). A past time is delivered at once.",
+)
+@click.option("--key", metavar="TEXT", help="The record's key. [default: none]")
+@click.option("--value", metavar="TEXT", help="The record's value. [default: none]")
+@click.option(
+    "--value-file", type=click.File("rb"), metavar="FILE", help="A file with the value; - is stdin."
+)
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated."
+)
+@click.option(
+    "--id", "record_id", metavar="ID", help="Its wc-id. [default: its place in the service's topic]"
+)
+@START_TIMEOUT
+@common.features
+def send_command(**options: Any) -> int:
+    """Send one record through the delay service of a configuration.
+
+    It is checked as the service will check it, and is safe in Kafka once the command ends. The
+    service need not run, but must have run once, to create its topic.
+    """
+    formatter = set_up("text", "warning")
+    headers = _headers(options)
+    value = _value(options["value"], options["value_file"])
+    service = ConfiguredService.load(options["config"], options["overrides"], options["features"])
+    mask = formatter.mask = Mask(service.loaded.secrets)
+    try:
+        at_ms = _checked(service, headers)
+        key = options["key"]
+        copy = Copy(
+            service.section.topic, None, None if key is None else key.encode(), value, headers
+        )
+        _send(service.connect(options["start_timeout"]), copy)
+    except WindowConsumerError as error:
+        return explain(error, mask)
+    due = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    click.echo(f"to be delivered to {options['target']} at {due}")
+    return OK
+
+
+def _headers(options: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+    """Return the record's headers; raise a click.UsageError for what they cannot be."""
+    delay_s, at_ms = options["delay"], options["at_ms"]
+    if (delay_s is None) == (at_ms is None):
+        raise click.UsageError("say when: --delay or --at, one of them")
+    found: list[tuple[str, bytes | None]] = []
+    for pair in options["headers"]:
+        name, is_pair, value = pair.partition("=")
+        if not (name and is_pair):
+            raise click.UsageError(f"--header {pair}: write NAME=VALUE")
+        if name.startswith(names.PREFIX):
+            raise click.UsageError(
+                f"--header {name}: names that begin with {names.PREFIX} are ours"
+            )
+        found.append((name, value.encode()))
+    if options["record_id"]:
+        found.append((names.ID, options["record_id"].encode()))
+    found.append((names.DELIVER_TO, options["target"].encode()))
+    if at_ms is None:
+        found.append((names.DELAY, b"%d" % round(delay_s * 1000)))
+    else:
+        found.append((names.DELIVER_AT, b"%d" % max(0, at_ms)))
+    return found
+
+
+def _value(text: str | None, file: IO[bytes] | None) -> bytes | None:
+    if text is not None and file is not None:
+        raise click.UsageError("--value and --value-file exclude each other")
+    return file.read() if file is not None else None if text is None else text.encode()
+
+
+def _checked(service: ConfiguredService, headers: list[tuple[str, bytes | None]]) -> int:
+    """Return when the record is due, in ms since 1970; UsageError for what is never delivered."""
+    now_ms = round(time.time() * 1000)
+    try:
+        at_ms = wish_of(dict(headers), now_ms, Targets.of(service.loaded.config)).at_ms
+    except NotCalled as error:
+        raise UsageError(str(error)) from error
+    longest_s = service.section.max
+    if at_ms - now_ms > longest_s * 1000:
+        raise UsageError(f"that is further away than delay.max, {format_duration(longest_s)}")
+    return at_ms
+
+
+def _send(clients: Clients, copy: Copy) -> None:
+    """Return once the record is acked by all in-sync replicas."""
+    if copy.topic not in clients.cluster.topics([copy.topic]):
+        raise MissingTopicError(
+            f"the cluster at {clients.cluster.bootstrap} has no topic {copy.topic}: start the"
+            " service, which creates it (window-consumer delay run)"
+        )
+    writer = PlainWriter(clients.producer, _CLIENT, clients.log, clients.oauth_token)
+    try:
+        writer.send([copy])
+        for refusal in writer.acks().values():
+            raise refusal
+    finally:
+        writer.close()

@@ -1,0 +1,49 @@
+"""The delay service of a configuration, for commands that run beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from attrs import frozen
+
+from window_consumer.cli.options import Duration
+from window_consumer.config import LoadedConfig, WorkerConfig, load
+from window_consumer.delay.config import WORKER, DelayConfig
+from window_consumer.model.errors import ConfigError
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.feature_list import FeatureList
+
+START_TIMEOUT = click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=10.0,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+)
+
+
+@frozen
+class ConfiguredService:
+    """A delay service as a file describes it."""
+
+    loaded: LoadedConfig
+    section: DelayConfig
+    worker: WorkerConfig
+
+    @classmethod
+    def load(
+        cls, config: Path, overrides: Sequence[str], features: FeatureList
+    ) -> ConfiguredService:
+        """Load it; raise ConfigError for a file that has none."""
+        loaded = load(config, {}, overrides, sections=features.sections, only_section=WORKER)
+        section = loaded.config.section(DelayConfig)
+        if not section.to:
+            where = loaded.where((WORKER,))
+            raise ConfigError(f"{where}: there is no delay service: delay.to is missing")
+        return cls(loaded, section, loaded.config.workers[WORKER])
+
+    def connect(self, timeout_s: float) -> Clients:
+        """Return clients for its cluster; raises what ``Clients.connect`` raises."""
+        return Clients.connect(self.loaded, self.worker, None, timeout_s)
