@@ -119,6 +119,7 @@ def test_run_has_the_service_beside_its_workers_unless_told_otherwise(
     if run == "true":
         running.wait_for("charged a")
     else:
+        running.wait_for("charge: reads")
         service.send("later", wc_delay=10)
         time.sleep(1.0)
         assert reading.read_all(service.client, "orders") == []
