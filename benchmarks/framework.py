@@ -65,7 +65,7 @@ def planned(  # noqa: PLR0913 - a run's where and what
         **keys,
     }
     if workload.ordering != "unordered":
-        worker["retry"]["on_failure"] = "overtake"
+        worker["retry"].setdefault("on_failure", "overtake")
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     given, app = app, app or App("benchmarks")

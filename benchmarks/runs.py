@@ -104,6 +104,8 @@ class Bench:
             "crowding": self._crowding,
             "poison": self._poison,
             "breaker-scenes": self._scenes,
+            "park": partial(self._on_filled_topic, "park", on_failure="park"),
+            "park-scan": self._park_scan,
             "redrive": partial(self._redrive, kill=checked),
             "replay": partial(self._replay, kill=checked),
         }
@@ -137,6 +139,8 @@ class Bench:
             run = self._stuck(hang=False)
         elif name == "one-thread":
             run = self._on_filled_topic("processes", one_thread=True)
+        elif name == "overtake":
+            run = self._on_filled_topic("park", on_failure="overtake")
         elif name == "without":
             run = self._on_filled_topic("ladder", failing=False)
         else:
@@ -260,6 +264,20 @@ class Bench:
         finally:
             topics.delete_copies(group)
             topics.delete_copies(paced)
+
+    def _park_scan(self) -> Run:
+        """Scan a park topic that was filled for it."""
+        topics = self.topics
+        topic, group = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
+        topics.make(topic)
+        try:
+            where = {"bootstrap": topics.bootstrap, "topic": topic, "group": group}
+            return cattrs.structure(
+                children.run("park_scan", **where, spec=self.workload.topic), Run
+            )
+        finally:
+            topics.delete_copies(group)
+            topics.delete(topic)
 
     def _child(
         self,

@@ -18,6 +18,8 @@ Work = Literal[
     "climbing",
     "redrive",
     "replay",
+    "park",
+    "park-scan",
     "outage",
     "poison",
     "breaker-scenes",
@@ -42,7 +44,9 @@ Work = Literal[
     "outbox-latency",
     "outbox-kills",
 ]
-Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
+Baseline = Literal[
+    "tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread", "overtake"
+]
 
 PARTITIONS = 4
 
@@ -421,6 +425,24 @@ _ALL = (
             Floor("rate_error", 0.05, at_most=True, is_guarantee=True),
             Floor("twice", 0, at_most=True, is_guarantee=True),
         ),
+    ),
+    Workload(
+        "park",
+        "200,000 records by key, the handler sleeps 10 ms; one key in 100 fails for 60 s",
+        TopicSpec(records=200_000, keys=10_000),
+        work="park",
+        ordering="key",
+        slots=100,
+        wait_s=0.01,
+        baselines=("overtake",),
+        floors=(Floor("overtake", 0.8), Floor("p99_gap_ms", 100, at_most=True)),
+    ),
+    Workload(
+        "park-scan",
+        "a worker reads 300,000 parked copies before it starts",
+        TopicSpec(records=300_000, keys=10_000),
+        work="park-scan",
+        floors=(Floor("records_per_s", 150_000),),
     ),
     Workload(
         "pipeline-trace",
