@@ -11,6 +11,7 @@ import cattrs
 
 from benchmarks import (
     bare_loop,
+    delaying,
     downstream,
     framework,
     ladder,
@@ -82,6 +83,8 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "bare_loop": bare_loop.run,
     "breaker_scene": playing.play,
     "framework": framework.run,
+    "delay_exact": delaying.punctual,
+    "delay_forward": delaying.forward,
     "dead_letters": redriving.fill,
     "dead_letter_topic": pipeline_dlq.fill,
     "downstream": downstream.run,

@@ -132,13 +132,14 @@ def watch(
     running: Running,
     expected: int,
     finished_of: Callable[[Counters], int] = lambda counters: counters.processed,
+    worker: str = WORKER,
 ) -> Stretch:
     """Wait until ``expected`` records are finished, or nothing happens any more.
 
     It checks every few milliseconds; records finished before the first check do not count for the
     rate.
     """
-    counters = running.counters[WORKER]
+    counters = running.counters[worker]
     finished = before = 0
     began = changed = time.perf_counter()
     while finished < expected and not running.wait(_CHECK_S):

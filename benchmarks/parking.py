@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+import cattrs
 from attrs import asdict, define, field
 from confluent_kafka import Producer
 
-from benchmarks import framework, usage
+from benchmarks import children, framework, usage
 from benchmarks.results import Run
+from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
 from window_consumer import Record
 from window_consumer.engine.retry.copy_record import Target
@@ -151,6 +154,21 @@ def scan(bootstrap: str, topic: str, group: str, spec: TopicSpec) -> dict[str, A
     lost = spec.records - sum(map(len, found.values()))
     rate = (spec.records - lost) / seconds
     return asdict(Run(rate, usage.cpu_s() - used, usage.max_rss_mb(), lost=lost))
+
+
+def run_scan(topics: Topics, workload: Workload) -> Run:
+    """Scan a park topic that was filled for it."""
+    topic, group = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
+    topics.make(topic)
+    try:
+        where = {"bootstrap": topics.bootstrap, "topic": topic, "group": group}
+        return cattrs.structure(children.run("park_scan", **where, spec=workload.topic), Run)
+    finally:
+        topics.delete_copies(group)
+        topics.delete(topic)
+
+
+RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"park-scan": run_scan}
 
 
 def _retry(on_failure: str) -> Mapping[str, Any]:

@@ -14,12 +14,14 @@ from attrs import asdict, evolve, field, frozen
 
 from benchmarks import (
     children,
+    delaying,
     downstream,
     growth,
     once,
     once_kills,
     outbox,
     outbox_kills,
+    parking,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -33,7 +35,7 @@ from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
 from window_consumer.model.errors import RunError
 
-_OF_THE_PIPELINE = {
+_WITH_TOPICS_OF_THEIR_OWN = {
     **pipeline_trace.RUNS,
     **growth.RUNS,
     **producing.RUNS,
@@ -41,6 +43,8 @@ _OF_THE_PIPELINE = {
     **once_kills.RUNS,
     **outbox.RUNS,
     **outbox_kills.RUNS,
+    **parking.RUNS,
+    **delaying.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 
@@ -105,14 +109,13 @@ class Bench:
             "poison": self._poison,
             "breaker-scenes": self._scenes,
             "park": partial(self._on_filled_topic, "park", on_failure="park"),
-            "park-scan": self._park_scan,
             "redrive": partial(self._redrive, kill=checked),
             "replay": partial(self._replay, kill=checked),
         }
         if self.workload.work in series:
             return series[self.workload.work]()
-        if self.workload.work in _OF_THE_PIPELINE:
-            return _OF_THE_PIPELINE[self.workload.work](self.topics, self.workload)
+        if self.workload.work in _WITH_TOPICS_OF_THEIR_OWN:
+            return _WITH_TOPICS_OF_THEIR_OWN[self.workload.work](self.topics, self.workload)
         return self._plain(checked=checked)
 
     def _plain(self, *, checked: bool) -> Run:
@@ -264,20 +267,6 @@ class Bench:
         finally:
             topics.delete_copies(group)
             topics.delete_copies(paced)
-
-    def _park_scan(self) -> Run:
-        """Scan a park topic that was filled for it."""
-        topics = self.topics
-        topic, group = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
-        topics.make(topic)
-        try:
-            where = {"bootstrap": topics.bootstrap, "topic": topic, "group": group}
-            return cattrs.structure(
-                children.run("park_scan", **where, spec=self.workload.topic), Run
-            )
-        finally:
-            topics.delete_copies(group)
-            topics.delete(topic)
 
     def _child(
         self,

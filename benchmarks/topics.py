@@ -83,11 +83,9 @@ class Topics:
             time.sleep(_CHECK_S)
 
     def read_by(self, name: str, group: str) -> list[str]:
-        """Return a topic and the retry topics that its records may have moved to."""
-        return [
-            name,
-            *(each for each in self._names() if each.startswith(f"{group}.{name}.retry.")),
-        ]
+        """Return a topic and those that its records may have moved to, without dead letters."""
+        copies = f"{group}.{name}.retry.", f"{group}.{name}.park"
+        return [name, *(each for each in self._names() if each.startswith(copies))]
 
     def delete_copies(self, group: str) -> None:
         """Delete a group's retry topics and dead letters; where that fails they stay."""

@@ -19,6 +19,8 @@ Work = Literal[
     "redrive",
     "replay",
     "park",
+    "delay-exact",
+    "delay-forward",
     "park-scan",
     "outage",
     "poison",
@@ -443,6 +445,24 @@ _ALL = (
         TopicSpec(records=300_000, keys=10_000),
         work="park-scan",
         floors=(Floor("records_per_s", 150_000),),
+    ),
+    Workload(
+        "delay-exact",
+        "100,000 records are delivered at times within a minute, over levels",
+        TopicSpec(records=100_000),
+        work="delay-exact",
+        floors=(
+            Floor("early", 0, at_most=True, is_guarantee=True),
+            Floor("p99_lateness_ms", 200, at_most=True),
+            Floor("max_lateness_ms", 1000, at_most=True),
+        ),
+    ),
+    Workload(
+        "delay-forward",
+        "200,000 records go from the entry topic of the delay service into a level",
+        TopicSpec(records=200_000),
+        work="delay-forward",
+        floors=(Floor("records_per_s", 20_000),),
     ),
     Workload(
         "pipeline-trace",

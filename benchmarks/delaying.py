@@ -1,0 +1,166 @@
+"""The delay service: how punctual it delivers, and how fast records pass through its levels."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import cattrs
+from attrs import asdict
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks import children, framework, usage
+from benchmarks.results import Run
+from benchmarks.topics import Topics
+from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
+from window_consumer import App
+from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
+from window_consumer.model import headers as names
+from window_consumer.model.errors import RunError
+from window_consumer.runtime.running import Running
+
+WORKER = "delay"
+SPREAD_S: Final = 60.0
+"""Records are due within so many seconds."""
+LEAD_S: Final = 5.0
+"""The first ones are due so long after the first one is written."""
+
+_LEVELS: Final = ("5s", "10s", "30s", "1m")
+_FAR_S: Final = 7200.0
+_WRITE_S: Final = 120.0
+_PATIENCE_S: Final = 20.0
+"""Nothing was delivered for so long after the last record was due: the others are lost."""
+
+
+def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
+    """Deliver records that are due within a minute, and compare the broker's time with theirs.
+
+    The target's records have the time of their appending.
+    """
+    used = usage.cpu_s()
+    with _service(bootstrap, topic, target):
+        first_ms = time.time() * 1000 + LEAD_S * 1000
+        draw = random.Random(7)
+        due = [first_ms + draw.random() * SPREAD_S * 1000 for _ in range(spec.records)]
+        _write(bootstrap, topic, target, [int(each) for each in due], spec.value_bytes)
+        late_ms, seen = _arrivals(bootstrap, target, spec.records, max(due) / 1000)
+    ordered = sorted(late_ms)
+    notes = {
+        "early": float(sum(each < 0 for each in ordered)),
+        "p50_lateness_ms": ordered[len(ordered) // 2],
+        "p99_lateness_ms": ordered[int(len(ordered) * 0.99)],
+        "max_lateness_ms": ordered[-1],
+    }
+    rate = len(seen) / SPREAD_S
+    lost, twice = spec.records - len(seen), len(late_ms) - len(seen)
+    cpu_s = usage.cpu_s() - used
+    run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=notes)
+    return asdict(run)
+
+
+def forward(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
+    """Copy records that are due in two hours from the entry topic into a level."""
+    due = int((time.time() + _FAR_S) * 1000)
+    with _service(bootstrap, topic, target):
+        """Its topics exist from now on."""
+    _write(bootstrap, topic, target, [due] * spec.records, spec.value_bytes)
+    used = usage.cpu_s()
+    with _service(bootstrap, topic, target) as running:
+        stretch = framework.watch(running, spec.records, lambda found: found.delayed, WORKER)
+    lost = spec.records - stretch.finished
+    return asdict(Run(stretch.records_per_s, usage.cpu_s() - used, usage.max_rss_mb(), lost=lost))
+
+
+def _run(part: str, topics: Topics, workload: Workload) -> Run:
+    """Run the delay service with topics of its own."""
+    topic, target = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
+    topics.make(topic)
+    topics.make(target, config={"message.timestamp.type": "LogAppendTime"})
+    try:
+        where = {"bootstrap": topics.bootstrap, "topic": topic, "target": target}
+        return cattrs.structure(children.run(part, **where, spec=workload.topic), Run)
+    finally:
+        topics.delete_copies(topic)
+        for name in (topic, target):
+            topics.delete(name)
+
+
+RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {
+    "delay-exact": partial(_run, "delay_exact"),
+    "delay-forward": partial(_run, "delay_forward"),
+}
+
+
+@contextmanager
+def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
+    section = {"to": [target], "topic": topic, "levels": list(_LEVELS), "partitions": PARTITIONS}
+    set_up("text", "warning")
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
+    app = App("benchmarks")
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory, "workers.yaml")
+        kafka = {"bootstrap.servers": bootstrap}
+        config.write_text(json.dumps({"kafka": kafka, "delay": section}))
+        plan = app.plan(config)
+    running = app.start_plan(plan, start_timeout=framework.START_S)
+    try:
+        yield running
+    finally:
+        framework.end(running)
+
+
+def _write(bootstrap: str, topic: str, target: str, due_ms: list[int], size: int) -> None:
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
+    )
+    for number, each in enumerate(due_ms):
+        value = b"%d %d " % (number, each)
+        headers: list[tuple[str, str | bytes | None]] = [
+            (names.DELIVER_TO, target.encode()),
+            (names.DELIVER_AT, b"%d" % each),
+        ]
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value.ljust(size, b"x"),
+                    b"k%d" % (number % 1000),
+                    number % PARTITIONS,
+                    headers=headers,
+                )
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if left := producer.flush(_WRITE_S):
+        raise RunError(f"{left} records were not acked")
+
+
+def _arrivals(
+    bootstrap: str, target: str, expected: int, last_s: float
+) -> tuple[list[float], set[int]]:
+    """Return how late each delivered record was appended, in milliseconds, and their numbers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "wc-bench-reader"})
+    late_ms: list[float] = []
+    seen: set[int] = set()
+    try:
+        consumer.assign([TopicPartition(target, each, 0) for each in range(PARTITIONS)])
+        changed = time.time()
+        while len(seen) < expected and time.time() < max(last_s, changed) + _PATIENCE_S:
+            for message in consumer.consume(10_000, 0.5):
+                if error := message.error():
+                    raise RunError(f"{target}: {error}")
+                number, due_ms, _ = (message.value() or b"").split(b" ", 2)
+                late_ms.append(message.timestamp()[1] - int(due_ms))
+                seen.add(int(number))
+                changed = time.time()
+    finally:
+        consumer.close()
+    return late_ms, seen
