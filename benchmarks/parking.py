@@ -114,7 +114,7 @@ def run(
 ) -> Run:
     """Handle a topic's records once, while one key in a hundred fails for a minute."""
     shop, total = Shop(workload.wait_s), sum(counts)
-    keys = {"retry": _retry(on_failure)}
+    keys = {"retry": retry(on_failure)}
     app, plan = framework.planned(bootstrap, topic, group, workload, shop.handle, keys)
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=framework.START_S)
@@ -138,7 +138,7 @@ def run(
 def scan(bootstrap: str, topic: str, group: str, spec: TopicSpec) -> dict[str, Any]:
     """Fill a park topic, and read it as a worker does before it starts."""
     workload = Workload("park-scan", "", spec, ordering="key")
-    keys = {"retry": _retry("park")}
+    keys = {"retry": retry("park")}
     app, plan = framework.planned(bootstrap, topic, group, workload, lambda _record: None, keys)
     prepared = app.prepare(plan, start_timeout=framework.START_S)
     (worker,) = prepared.workers
@@ -171,7 +171,8 @@ def run_scan(topics: Topics, workload: Workload) -> Run:
 RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"park-scan": run_scan}
 
 
-def _retry(on_failure: str) -> Mapping[str, Any]:
+def retry(on_failure: str) -> Mapping[str, Any]:
+    """Return the ladder of the worker."""
     return {"attempts": 1, "levels": list(LEVELS), "when_spent": "stop", "on_failure": on_failure}
 
 

@@ -22,6 +22,7 @@ from benchmarks import (
     outbox,
     outbox_kills,
     parking,
+    parking_kills,
     pipeline_dlq,
     pipeline_trace,
     poison,
@@ -48,6 +49,9 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     "dead-letters": pipeline_dlq.run,
 }
 
+_KILLED_FIRST = ("redrive", "replay", "park")
+"""Work that is killed in an untimed run first."""
+
 
 def measure(
     workload: Workload, topics: Topics, runs: int, say: Say, *, checked: bool = True
@@ -58,7 +62,7 @@ def measure(
     slower after one that left the processor idle.
 
     If ``checked``, a first, untimed run warms the broker up. For a no-op handler it records every
-    call, and for a redrive or a replay it includes kills.
+    call, and for a redrive, a replay or parking it includes kills.
     """
     bench = Bench(workload, topics, say)
     checks = []
@@ -67,7 +71,7 @@ def measure(
     elif workload.work in ("noop", "telemetry") or workload.coroutine:
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
-    elif workload.kills and workload.work in ("redrive", "replay"):
+    elif workload.kills and workload.work in _KILLED_FIRST:
         checks.append(bench.run(checked=True))
         found = _problems(checks[0]) or "all well"
         say(f"{workload.name}: a run that is killed {workload.kills} times: {found}")
@@ -108,7 +112,7 @@ class Bench:
             "crowding": self._crowding,
             "poison": self._poison,
             "breaker-scenes": self._scenes,
-            "park": partial(self._on_filled_topic, "park", on_failure="park"),
+            "park": partial(self._park, kill=checked),
             "redrive": partial(self._redrive, kill=checked),
             "replay": partial(self._replay, kill=checked),
         }
@@ -228,6 +232,12 @@ class Bench:
 
     def _scenes(self) -> Run:
         return scenes.run_scenes(self.topics, self.workload, self.say)
+
+    def _park(self, *, kill: bool) -> Run:
+        if not kill:
+            return self._on_filled_topic("park", on_failure="park")
+        topic = self.topics.filled(self.workload.topic, self.say)
+        return parking_kills.run_kills(self.topics, self.workload, topic, self.say)
 
     def _redrive(self, *, kill: bool) -> Run:
         """Run with separate topics and group, filled with dead letters before."""

@@ -160,6 +160,8 @@ _SHORT_RUNS = 7
 """Runs of a second are cheap and scatter."""
 
 _KILLS = 5
+_A_KILL_REPEATS = 3_000
+"""What a member with 16 slots finishes in 10 ms each between two commits, and a second."""
 
 _LOOP_FLOORS = (Floor("tuned-loop", 0.8), Floor("default-loop", 2.0))
 _FASTER_FLOORS = (Floor("tuned-loop", 0.9), Floor("default-loop", 2.0))
@@ -430,9 +432,12 @@ _ALL = (
     ),
     Workload(
         "park",
-        "200,000 records by key, the handler sleeps 10 ms; one key in 100 fails for 60 s",
+        "200,000 records by key, the handler sleeps 10 ms; one key in 100 fails for 60 s; once with"
+        " 10 kills and 5 rebalances",
         TopicSpec(records=200_000, keys=10_000),
         work="park",
+        kills=10,
+        may_repeat=10 * _A_KILL_REPEATS,
         ordering="key",
         slots=100,
         wait_s=0.01,

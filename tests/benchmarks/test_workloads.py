@@ -37,6 +37,8 @@ OWN_FIGURES = {
     "records_per_s",
     "early",
     "p99_lateness_ms",
+    "max_lateness_ms",
+    "p99_gap_ms",
     "moved",
     "full_speed_after_s",
     "p99_ratio",
@@ -143,6 +145,10 @@ PROMISED = {
     "once": {"once": 0.8, "batches": 0.9},
     "once-large": {"empty": 0.8},
     "once-kills": {"twice": 0, "invented": 0},
+    "park": {"overtake": 0.8, "p99_gap_ms": 100},
+    "park-scan": {"records_per_s": 150_000},
+    "delay-exact": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
+    "delay-forward": {"records_per_s": 20_000},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
 

@@ -1,0 +1,124 @@
+"""Members of one group as child processes: killed and replaced, joined and left by others."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field
+
+from benchmarks import children
+from window_consumer.model.errors import RunError
+from window_consumer.runtime.running import Running
+from window_consumer.testing.events import Killed
+
+MEMBERS: Final = 2
+"""So many run at any time."""
+
+_STOP_S: Final = 60.0
+_CHECK_S: Final = 0.25
+
+
+@define
+class Members:
+    """The members of a group. Each is started with its name and the file for its output."""
+
+    command: Callable[[str, Path], Sequence[str]]
+    folder: Path
+    killed: list[Killed] = field(factory=list)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(factory=dict)
+    _numbers: Iterator[int] = field(factory=count)
+
+    def join(self) -> str:
+        """Start a member and return its name."""
+        name = f"m{next(self._numbers)}"
+        command = self.command(name, self.folder / name)
+        self._processes[name] = subprocess.Popen(command, cwd=children.CHECKOUT)
+        return name
+
+    def kill(self, name: str) -> None:
+        """Kill a member with -9."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+        self.killed.append(Killed(name, time.monotonic()))
+
+    def leave(self, name: str) -> None:
+        """Stop a member. Raises RunError if it fails."""
+        process = self._processes.pop(name)
+        process.terminate()
+        if code := process.wait(_STOP_S):
+            raise RunError(f"member {name} ended with code {code}")
+
+    def check(self) -> None:
+        """Raise RunError if a member has ended by itself."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise RunError(f"member {name} ended by itself with code {process.returncode}")
+
+    def disturb(self, kills: int, rebalances: int, every_s: float) -> None:
+        """Kill one member after the other; before some kills another joins, which then leaves."""
+        steady = [self.join() for _ in range(MEMBERS)]
+        for kill in range(kills):
+            joins = (kill + 1) * rebalances // kills > kill * rebalances // kills
+            self._sleep(every_s / 2)
+            guest = self.join() if joins else None
+            self._sleep(every_s / 2)
+            self.kill(steady[kill % MEMBERS])
+            steady[kill % MEMBERS] = self.join()
+            if guest is not None:
+                self.leave(guest)
+
+    def until(self, holds: Callable[[], bool], what: str, deadline_s: float) -> None:
+        """Wait. Raises RunError after the deadline, and if a member ends by itself."""
+        ends = time.monotonic() + deadline_s
+        while not holds():
+            if time.monotonic() > ends:
+                raise RunError(f"{what}: not within {deadline_s:g} s")
+            self._sleep(_CHECK_S)
+
+    def leave_all(self) -> None:
+        """Stop all members. Raises RunError if one fails."""
+        for name in list(self._processes):
+            self.leave(name)
+
+    def files(self) -> Iterator[Path]:
+        """Yield the members' files."""
+        yield from sorted(self.folder.iterdir())
+
+    def end(self) -> None:
+        """Kill those that still run."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def _sleep(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, _CHECK_S))
+
+
+@contextmanager
+def started(command: Callable[[str, Path], Sequence[str]], folder: Path) -> Iterator[Members]:
+    """Yield the members of a group; none outlives the block."""
+    members = Members(command, folder)
+    try:
+        yield members
+    finally:
+        members.end()
+
+
+def serve(running: Running) -> dict[str, Any]:
+    """Run an application until SIGTERM: a child process. Raises RunError if it fails."""
+    signal.signal(signal.SIGTERM, lambda *_: running.stop())
+    running.wait()
+    if running.failure is not None:
+        raise RunError(f"the worker failed: {running.failure}") from running.failure
+    return {}
