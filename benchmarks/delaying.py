@@ -7,7 +7,7 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -50,20 +50,24 @@ def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[s
         first_ms = time.time() * 1000 + LEAD_S * 1000
         draw = random.Random(7)
         due = [first_ms + draw.random() * SPREAD_S * 1000 for _ in range(spec.records)]
-        _write(bootstrap, topic, target, [int(each) for each in due], spec.value_bytes)
-        late_ms, seen = _arrivals(bootstrap, target, spec.records, max(due) / 1000)
+        write(bootstrap, topic, target, [int(each) for each in due], spec.value_bytes)
+        late_ms, seen = arrivals(bootstrap, target, spec.records, max(due) / 1000)
+    rate = len(seen) / SPREAD_S
+    lost, twice = spec.records - len(seen), len(late_ms) - len(seen)
+    cpu_s = usage.cpu_s() - used
+    run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=lateness(late_ms))
+    return asdict(run)
+
+
+def lateness(late_ms: list[float]) -> dict[str, float]:
+    """Return how late records were delivered; one that is early is late by less than nothing."""
     ordered = sorted(late_ms)
-    notes = {
+    return {
         "early": float(sum(each < 0 for each in ordered)),
         "p50_lateness_ms": ordered[len(ordered) // 2],
         "p99_lateness_ms": ordered[int(len(ordered) * 0.99)],
         "max_lateness_ms": ordered[-1],
     }
-    rate = len(seen) / SPREAD_S
-    lost, twice = spec.records - len(seen), len(late_ms) - len(seen)
-    cpu_s = usage.cpu_s() - used
-    run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=notes)
-    return asdict(run)
 
 
 def forward(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
@@ -71,7 +75,7 @@ def forward(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[st
     due = int((time.time() + _FAR_S) * 1000)
     with _service(bootstrap, topic, target):
         """Its topics exist from now on."""
-    _write(bootstrap, topic, target, [due] * spec.records, spec.value_bytes)
+    write(bootstrap, topic, target, [due] * spec.records, spec.value_bytes)
     used = usage.cpu_s()
     with _service(bootstrap, topic, target) as running:
         stretch = framework.watch(running, spec.records, lambda found: found.delayed, WORKER)
@@ -101,6 +105,15 @@ RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {
 
 @contextmanager
 def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
+    running = start(bootstrap, topic, target)
+    try:
+        yield running
+    finally:
+        framework.end(running)
+
+
+def start(bootstrap: str, topic: str, target: str) -> Running:
+    """Start the delay service with its topic and one target."""
     section = {"to": [target], "topic": topic, "levels": list(_LEVELS), "partitions": PARTITIONS}
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
@@ -110,14 +123,11 @@ def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
         kafka = {"bootstrap.servers": bootstrap}
         config.write_text(json.dumps({"kafka": kafka, "delay": section}))
         plan = app.plan(config)
-    running = app.start_plan(plan, start_timeout=framework.START_S)
-    try:
-        yield running
-    finally:
-        framework.end(running)
+    return app.start_plan(plan, start_timeout=framework.START_S)
 
 
-def _write(bootstrap: str, topic: str, target: str, due_ms: list[int], size: int) -> None:
+def write(bootstrap: str, topic: str, target: str, due_ms: Iterable[int], size: int) -> None:
+    """Write records that are due at these times, in milliseconds since 1970."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
     )
@@ -143,7 +153,7 @@ def _write(bootstrap: str, topic: str, target: str, due_ms: list[int], size: int
         raise RunError(f"{left} records were not acked")
 
 
-def _arrivals(
+def arrivals(
     bootstrap: str, target: str, expected: int, last_s: float
 ) -> tuple[list[float], set[int]]:
     """Return how late each delivered record was appended, in milliseconds, and their numbers."""

@@ -15,6 +15,7 @@ from attrs import asdict, evolve, field, frozen
 from benchmarks import (
     children,
     delaying,
+    delaying_kills,
     downstream,
     growth,
     once,
@@ -46,6 +47,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **outbox_kills.RUNS,
     **parking.RUNS,
     **delaying.RUNS,
+    **delaying_kills.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

@@ -21,6 +21,7 @@ Work = Literal[
     "park",
     "delay-exact",
     "delay-forward",
+    "delay-kills",
     "park-scan",
     "outage",
     "poison",
@@ -468,6 +469,15 @@ _ALL = (
         TopicSpec(records=200_000),
         work="delay-forward",
         floors=(Floor("records_per_s", 20_000),),
+    ),
+    Workload(
+        "delay-kills",
+        "40,000 records are sent and delivered within two minutes, with 5 kills and 2 rebalances",
+        TopicSpec(records=40_000),
+        work="delay-kills",
+        kills=5,
+        floors=(Floor("early", 0, at_most=True, is_guarantee=True),),
+        runs=1,
     ),
     Workload(
         "pipeline-trace",
