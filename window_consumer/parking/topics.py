@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -17,6 +17,7 @@ from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
+from window_consumer.model.header_values import count
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
@@ -78,8 +79,8 @@ class ParkTopics:
         """See ``LadderReader``."""
         if not partitions:
             return {}
-        worker, found = self.worker, dict[TopicPartition, list[LadderCopy]]()
-        group = worker.plan.config.group
+        worker, group = self.worker, self.worker.plan.config.group
+        copies = _Copies(self.home_of)
         with GroupProgress(worker.plan.consumer, group, worker.log, self.oauth_token) as progress:
             standing = progress.standing(partitions)
             # Asked for afterwards: nothing that the committed offset belongs to is beyond it.
@@ -90,8 +91,8 @@ class ParkTopics:
                 return {}
             progress.start(spans, {})
             while messages := progress.read(_BATCH):
-                for message in messages:
-                    self._add(found, message)
+                copies.add(messages)
+        found = {name: each for name, each in copies.found.items() if each}
         return self._marked(found) if found and self._follows else found
 
     @property
@@ -123,14 +124,40 @@ class ParkTopics:
                     heads.add(message.key(), headers, message.timestamp()[1])
         return {name: heads.marked(home, found[name]) for name, home in homes.items()}
 
-    def _add(self, found: dict[TopicPartition, list[LadderCopy]], message: Message) -> None:
-        name, key = TopicPartition(message.topic(), message.partition()), message.key()
-        origin = origin_in(dict(message.headers() or ()))
-        if key is None or origin is None:
-            return
-        if TopicPartition(origin.topic, origin.partition) == self.home_of(name):
-            copy = LadderCopy(message.offset(), key, origin.offset, message.timestamp()[1])
-            found.setdefault(name, []).append(copy)
+
+class _Copies:
+    """The copies of ladders' own records, by partition of the ladder.
+
+    A start waits until all are read, so nothing is decoded twice that many of them have in common.
+    """
+
+    def __init__(self, home_of: Callable[[TopicPartition], TopicPartition | None]):
+        self.found: dict[TopicPartition, list[LadderCopy]] = {}
+        self._home_of = home_of
+        self._lists: dict[tuple[object, ...], list[LadderCopy] | None] = {}
+        """By the partition of a copy and what it says about its source; None for strays."""
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Add those of these copies that belong to the ladder and have a lane."""
+        lists = self._lists
+        for message in messages:
+            headers, lane = dict(message.headers() or ()), message.key()
+            topic, partition = message.topic(), message.partition()
+            source = headers.get(names.ORIGINAL_TOPIC), headers.get(names.ORIGINAL_PARTITION)
+            place = topic, partition, *source
+            if place not in lists:
+                lists[place] = self._list_of(TopicPartition(topic, partition), headers)
+            copies, offset = lists[place], count(headers.get(names.ORIGINAL_OFFSET))
+            if copies is not None and lane is not None and offset is not None:
+                copies.append(LadderCopy(message.offset(), lane, offset, message.timestamp()[1]))
+
+    def _list_of(
+        self, name: TopicPartition, headers: Mapping[str, bytes | None]
+    ) -> list[LadderCopy] | None:
+        origin = origin_in({**headers, names.ORIGINAL_OFFSET: b"0"})
+        if origin is None or TopicPartition(origin.topic, origin.partition) != self._home_of(name):
+            return None
+        return self.found.setdefault(name, [])
 
 
 def parked(partition: Partition, message: Message, target: Target, group: str) -> CopyTo:
