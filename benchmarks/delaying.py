@@ -29,9 +29,9 @@ from window_consumer.runtime.running import Running
 
 WORKER = "delay"
 SPREAD_S: Final = 60.0
-"""Records are due within so many seconds."""
-LEAD_S: Final = 5.0
-"""The first ones are due so long after the first one is written."""
+"""Records are due within so many seconds from their sending."""
+SENT_PER_S: Final = 5000
+"""A service that is behind delivers late: this is a quarter of its hops in a second."""
 
 _LEVELS: Final = ("5s", "10s", "30s", "1m")
 _FAR_S: Final = 7200.0
@@ -41,22 +41,31 @@ _PATIENCE_S: Final = 20.0
 
 
 def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
-    """Deliver records that are due within a minute, and compare the broker's time with theirs.
+    """Deliver records with delays of up to a minute, and compare the broker's time with theirs.
 
     The target's records have the time of their appending.
     """
     used = usage.cpu_s()
     with _service(bootstrap, topic, target):
-        first_ms = time.time() * 1000 + LEAD_S * 1000
-        draw = random.Random(7)
-        due = [first_ms + draw.random() * SPREAD_S * 1000 for _ in range(spec.records)]
-        write(bootstrap, topic, target, [int(each) for each in due], spec.value_bytes)
+        due: list[int] = []
+        write(bootstrap, topic, target, _at_a_rate(spec.records, due), spec.value_bytes)
         late_ms, seen = arrivals(bootstrap, target, spec.records, max(due) / 1000)
-    rate = len(seen) / SPREAD_S
+    rate = len(seen) / (SPREAD_S + spec.records / SENT_PER_S)
     lost, twice = spec.records - len(seen), len(late_ms) - len(seen)
     cpu_s = usage.cpu_s() - used
     run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=lateness(late_ms))
     return asdict(run)
+
+
+def _at_a_rate(records: int, due_ms: list[int]) -> Iterator[int]:
+    """Yield when each record is due, when it is time to send it; they are added to ``due_ms``."""
+    draw, began = random.Random(7), time.monotonic()
+    for number in range(records):
+        early_s = began + number / SENT_PER_S - time.monotonic()
+        if early_s > 0:
+            time.sleep(early_s)
+        due_ms.append(int((time.time() + draw.random() * SPREAD_S) * 1000))
+        yield due_ms[-1]
 
 
 def lateness(late_ms: list[float]) -> dict[str, float]:

@@ -454,7 +454,7 @@ _ALL = (
     ),
     Workload(
         "delay-exact",
-        "100,000 records are delivered at times within a minute, over levels",
+        "100,000 records, 5,000 a second, are delivered up to a minute later, over levels",
         TopicSpec(records=100_000),
         work="delay-exact",
         floors=(
