@@ -21,6 +21,6 @@ def kafka_at(address: str | None, say: Say) -> Iterator[tuple[str, str]]:
     say("starting Kafka")
     with (
         tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
-        RealKafka.start(Path(directory)) as kafka,
+        RealKafka.start(Path(directory), short_lived=False) as kafka,
     ):
         yield kafka.bootstrap, f"{KAFKA_VERSION}, started for this"

@@ -72,7 +72,7 @@ def run_kills(_topics: Topics, workload: Workload) -> Run:
     found: dict[str, Run] = {}
     with (
         tempfile.TemporaryDirectory(prefix="wc-bench-") as folder,
-        RealKafka.start(Path(folder, "kafka"), _BROKER) as kafka,
+        RealKafka.start(Path(folder, "kafka"), _BROKER, short_lived=False) as kafka,
         RealPostgres.start(Path(folder, "postgres")) as postgres,
     ):
         for variant in VARIANTS.values():

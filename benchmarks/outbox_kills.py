@@ -57,7 +57,7 @@ def relay_kills(_topics: Topics, workload: Workload) -> Run:
     """Write rows while relays are killed with -9, one after the other, and the broker restarts."""
     with (
         tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
-        RealKafka.start(Path(directory)) as kafka,
+        RealKafka.start(Path(directory), short_lived=False) as kafka,
         place_with_outbox() as place,
     ):
         topics = Topics(kafka.bootstrap)

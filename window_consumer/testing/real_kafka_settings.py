@@ -31,6 +31,8 @@ FOR_TESTS: Settings = {
     # A killed broker can start again once the controller has removed its predecessor.
     "broker.session.timeout.ms": 5_000,
     "broker.heartbeat.interval.ms": 1_000,
+    # An idle controller writes a record so often, and its broker reads it: usually twice a second.
+    "metadata.max.idle.interval.ms": 5_000,
     # Groups: shorten everything that a test waits for.
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
