@@ -50,6 +50,9 @@ class OneLadder:
     def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
         return [RETRIED, PARK] if home == ORDERS else []
 
+    def is_level(self, name: TopicPartition) -> bool:
+        return name == RETRIED
+
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         self.reads += bool(partitions)
         if self.failures:

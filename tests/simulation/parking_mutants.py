@@ -30,6 +30,16 @@ class LosesTheEntryAtTheCopy(Parking):
             super().left(failed, outcome, now)
 
 
+class CountsRotations(Parking):
+    """A record that is rotated is outstanding once more."""
+
+    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        super().left(failed, outcome, now)
+        key = failed.message.key()
+        if outcome is Outcome.ROTATED and key is not None:
+            self.indexes[failed.partition.home].enter(key, failed.hop.offset, now)
+
+
 class ParksBeforeTheAck(Parking):
     """A successor counts as parked when its copy would be sent."""
 

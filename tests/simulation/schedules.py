@@ -369,3 +369,33 @@ def with_stalls_that_are_retried(rng: Random) -> SchedulePlan:
         ),
         handlers=evolve(plan.handlers, hangs=0.1),
     )
+
+
+def rotating(rng: Random) -> SchedulePlan:
+    """As ``parked``, with park windows full of records that wait for others than those behind."""
+    plan = parked(rng)
+    engine = evolve(
+        plan.engine,
+        window_cells=2,
+        cell_records=rng.randint(1, 2),
+        slots=4,
+        window_bytes=100_000,
+        retry=evolve(
+            plan.engine.retry,
+            attempts=1,
+            backoff_min_s=0.0,
+            levels=(Level("0.05", 0.05), Level("6", 6.0)),
+        ),
+        stall=StallRules(),
+        breaker=evolve(plan.engine.breaker, enabled=False),
+        rate=None,
+    )
+    handlers = evolve(plan.handlers, fails=0.5, hangs=0.0, later=0.0, slow=0.0)
+    return evolve(
+        plan,
+        engine=engine,
+        handlers=handlers,
+        partitions=1,
+        parking=ParkLimits(),
+        pace_s=rng.choice((0.003, 0.02)),
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation import parking_mutants as mutants
 from tests.simulation.planted import Planted
-from tests.simulation.schedules import following, parked
+from tests.simulation.schedules import following, parked, rotating
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
 from window_consumer.simulator.simulator import ViolationError, simulate
@@ -44,6 +44,11 @@ def test_a_bug_planted_in_the_rule_is_found(
 ) -> None:
     subject = SystemUnderTest(make_parking=mutant)
     planted.expect(mutant, subject, expected, MUTANTS_SEEDS, parked)
+
+
+def test_a_bug_planted_in_rotation_is_found(planted: Planted) -> None:
+    subject = SystemUnderTest(make_parking=mutants.CountsRotations)
+    planted.expect(mutants.CountsRotations, subject, "not finished after", MUTANTS_SEEDS, rotating)
 
 
 def test_what_waits_behind_a_dead_head_follows_it_through_kills() -> None:

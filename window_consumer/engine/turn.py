@@ -4,7 +4,7 @@ A record's turn comes when its lane is free and it would start. Unless a rule sa
 called. A rule may hold it until a time or until told, have it copied elsewhere, let it leave, or
 finish it: without an attempt, without a slot, and without anything for the breaker. Until it has
 its outcome, the later records of its lane wait, as for any other record, unless it is held until
-told.
+told. If all records of a full window are held until told, the first ones may be copied, too.
 
 A record is asked about at its turn in each topic that delivers it, and again if it is put back
 before it has started. One that failed here, or was held, is called without another question.
@@ -13,7 +13,7 @@ before it has started. One that failed here, or was held, is called without anot
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -94,6 +94,17 @@ class TurnRule(Observer):
         monotonic seconds, ``wall_ms`` the same moment in milliseconds since 1970.
         """
 
+    def rotated(
+        self, partition: Partition, held: Iterable[Message], now: float
+    ) -> Sequence[tuple[int, CopyTo]]:
+        """Return copies of records that make room in a full window, with their offsets.
+
+        It is asked in each tick while all of the window's records are held until told. ``held`` are
+        those at its start, in order; to begin to read them costs a sort of the window.
+        """
+        del partition, held, now
+        return ()
+
     def begin(self, release: Release) -> None:
         """Take what releases held records, from an Engine that begins without partitions."""
 
@@ -144,6 +155,13 @@ class Turns:
         for rule in reversed(self.rules):
             found.update(rule.turns(partition, messages, self.now, self.wall_ms))
         return found
+
+    def rotated(
+        self, partition: Partition, held: Iterable[Message]
+    ) -> Iterable[tuple[int, CopyTo]]:
+        """Return copies that make room in a full window, see ``TurnRule``."""
+        found = (rule.rotated(partition, held, self.now) for rule in self.rules)
+        return next((each for each in found if each), ())
 
     def parked(self, now: float) -> ParkedKeys | None:
         """Return what the rule that parks shows, None if there is none."""

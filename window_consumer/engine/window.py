@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from math import ceil
 
 from window_consumer.engine.offsets import DeliveredOffsets, after
 from window_consumer.model.outcome import Outcome
@@ -81,6 +82,11 @@ class Window:
         if self.cells:
             return self.offsets.offset_of(self.cells[0].first_seq)
         return self.offsets.next_offset
+
+    def first_cells(self, share: float) -> range:
+        """Return the sequence numbers of so many of its first cells, rounded up."""
+        cells = self.cells[: ceil(share * len(self.cells))]
+        return range(cells[0].first_seq, cells[-1].end_seq) if cells else range(0)
 
     def append(self, offsets: range, now: float, outcome: Outcome = Outcome.OPEN) -> int:
         """Take a delivered run without holes, no longer than ``room``, into the end cells.

@@ -29,6 +29,7 @@ class Outcome:
     FILTERED: ClassVar[Outcome]
     DEDUPLICATED: ClassVar[Outcome]
     PARKED: ClassVar[Outcome]
+    ROTATED: ClassVar[Outcome]
     DELAYED: ClassVar[Outcome]
     DROPPED: ClassVar[Outcome]
     EARLIER: ClassVar[Outcome]
@@ -220,6 +221,24 @@ Outcome.PARKED = add(
         calls_handler=False,
     )
 )
+# It still waits for its turn in the park topic: a copy at that topic's end was acked. Each may do
+# so every few seconds, so it leaves no event.
+Outcome.ROTATED = add(
+    Outcome(
+        number=12,
+        name="rotated",
+        words="rotated",
+        cell_words="moved to the end of the park topic",
+        counter="rotated",
+        metric="records.rotated",
+        help="Parked records whose copy at the end of the park topic was acked, to make room in a"
+        " window in which none might start.",
+        tier="retried",
+        end="moved",
+        calls_handler=False,
+        is_progress=False,
+    )
+)
 # It is not due: a copy in a level of the delay service was acked.
 Outcome.DELAYED = add(
     Outcome(
@@ -283,6 +302,7 @@ if TYPE_CHECKING:
         skipped: int = 0
         deduplicated: int = 0
         parked: int = 0
+        rotated: int = 0
         delayed: int = 0
         dropped: int = 0
         earlier: int = 0

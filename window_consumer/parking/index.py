@@ -71,6 +71,8 @@ class _Line:
     offsets: array[int] = field(factory=lambda: array("q"))
     start: int = 0
     """Those before have ended. They are removed together."""
+    climbing: int | None = None
+    """The record that has last moved to a level."""
     dead_head: int | None = None
     """A record that became a dead letter. Those behind it, to ``last_follower``, go there, too."""
     last_follower: int = -1
@@ -137,6 +139,8 @@ class LadderIndex:
         self._lines: dict[Lane, _Line] = {}
         self._places: dict[tuple[Lane, int], set[Place]] = {}
         """By lane and original offset."""
+        self._unread: dict[Lane, None] = {}
+        """Lanes whose head may have no place."""
         self.records = 0
         """How many records are outstanding in all of these lanes."""
 
@@ -156,6 +160,17 @@ class LadderIndex:
     def has_places(self) -> bool:
         """Some of the records are delivered."""
         return bool(self._places)
+
+    @property
+    def has_unread_head(self) -> bool:
+        """A record may start that is neither delivered nor in a level."""
+        while self._unread:
+            lane = next(iter(self._unread))
+            line = self._lines[lane]
+            if line.head != line.climbing and (lane, line.head) not in self._places:
+                return True
+            del self._unread[lane]
+        return False
 
     # ---- turns
 
@@ -192,6 +207,7 @@ class LadderIndex:
         line = self._lines.get(lane)
         if line is None:
             line = self._lines[lane] = _Line(now)
+            self._unread[lane] = None
         line.add(offset)
         self.records += 1
 
@@ -216,7 +232,15 @@ class LadderIndex:
         places.remove(place)
         if not places:
             del self._places[lane, offset]
+            if lane in self._lines:
+                self._unread[lane] = None
         return True
+
+    def climb(self, lane: Lane, offset: int) -> None:
+        """Record that the copy of an outstanding record is in a level."""
+        line = self._lines.get(lane)
+        if line is not None:
+            line.climbing = offset
 
     def end(
         self, lane: Lane, offset: int, place: Place, *, is_dead: bool = False
@@ -244,7 +268,9 @@ class LadderIndex:
         self.records -= 1
         if not line:
             del self._lines[lane]
+            self._unread.pop(lane, None)
             return ()
+        self._unread[lane] = None
         return tuple(self._places.get((lane, line.head), ()))
 
     def remove_partition(self, name: TopicPartition) -> None:
@@ -253,6 +279,7 @@ class LadderIndex:
             places.difference_update([each for each in places if each[0] == name])
             if not places:
                 del self._places[key]
+                self._unread[key[0]] = None
 
     # ---- questions
 

@@ -12,7 +12,7 @@ comes only after the index has its offset.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -38,6 +38,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
+from window_consumer.parking.rotation import Rotation
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 
 _SHOWN_KEYS: Final = 20
@@ -88,6 +89,8 @@ class Parking(TurnRule):
         """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
+        self._rotations: dict[TopicPartition, Rotation] = {}
+        """By partition of a park topic."""
         self._now = 0.0
         """The moment of the present turns."""
 
@@ -141,6 +144,16 @@ class Parking(TurnRule):
         turn_of = self._copy_turn if is_copy else self._source_turn
         found = {at: turn_of(partition, message) for at, message in enumerate(messages)}
         return {at: turn for at, turn in found.items() if turn is not None}
+
+    def rotated(
+        self, partition: Partition, held: Iterable[Message], now: float
+    ) -> Sequence[tuple[int, CopyTo]]:
+        """See ``TurnRule``. It makes room if a record that may start can be behind the window."""
+        index = self.indexes.get(partition.home)
+        if not partition.retry_level.is_copy or index is None or not index.has_unread_head:
+            return ()
+        rotation = self._rotations.setdefault(partition.name, Rotation())
+        return list(rotation.copies(partition, held, now))
 
     def _source_turn(self, partition: Partition, message: Message) -> Turn | None:
         index, offset = self.indexes[partition.home], message.offset()
@@ -196,9 +209,12 @@ class Parking(TurnRule):
     def _enter(self, home: TopicPartition, contents: LadderContents, now: float) -> None:
         index = self.indexes.setdefault(home, LadderIndex(self._limits))
         self._scanned.update(contents)
-        for copies in contents.values():
+        for name, copies in contents.items():
+            climbs = self._scans.is_level(name)
             for copy in copies:
                 index.enter(copy.lane, copy.offset, now)
+                if climbs:
+                    index.climb(copy.lane, copy.offset)
                 if copy.follows is not None:
                     index.follow(copy.lane, copy.offset, copy.follows)
 
@@ -213,8 +229,11 @@ class Parking(TurnRule):
             is_dead = self._follows and outcome is Outcome.DEAD_LETTERED
             places = index.end(*record, place, is_dead=is_dead)
             self._start(partition.home, record[0], places)
-        elif not index.move(*record, place) and self._park is not None:
+            return
+        if not index.move(*record, place) and self._park is not None:
             index.enter(*record, now)
+        if failed.level is not None:
+            index.climb(*record)
 
     def finished(
         self,
@@ -239,6 +258,7 @@ class Parking(TurnRule):
         """See ``Observer``."""
         del now
         self._scans.remove(partition.name)
+        self._rotations.pop(partition.name, None)
         self._scanned.pop(partition.name, None)
         if not partition.retry_level.is_copy:
             self.indexes.pop(partition.home, None)

@@ -44,6 +44,9 @@ class LadderReader(Protocol):
     def ladder_of(self, home: TopicPartition) -> Collection[TopicPartition]:
         """Return the partitions with copies of a source partition's records."""
 
+    def is_level(self, name: TopicPartition) -> bool:
+        """Return whether the records of a partition wait there until they are due."""
+
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """Read partitions of the ladder, which takes a while; may raise anything."""
 
@@ -104,6 +107,10 @@ class LadderScans:
     def take(self, home: TopicPartition) -> LadderContents | None:
         """Return what was found of a source partition since its assignment, once."""
         return self._found.pop(home, None)
+
+    def is_level(self, name: TopicPartition) -> bool:
+        """Return whether the records of a partition wait there until they are due."""
+        return self._reader.is_level(name)
 
     def remove(self, name: TopicPartition) -> None:
         """Record that a partition is released."""

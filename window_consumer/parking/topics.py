@@ -75,6 +75,10 @@ class ParkTopics:
             and home.partition < worker.described[topic].partitions
         ]
 
+    def is_level(self, name: TopicPartition) -> bool:
+        """See ``LadderReader``."""
+        return self.worker.retry_levels[name.topic].level is not None
+
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """See ``LadderReader``."""
         if not partitions:

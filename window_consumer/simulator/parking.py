@@ -61,6 +61,10 @@ class SimulatedParking(Observer):
             if topic in levels and levels[topic].source == home.topic
         ]
 
+    def is_level(self, name: TopicPartition) -> bool:
+        """See ``LadderReader``."""
+        return self.ladder.retry_levels[name.topic].level is not None
+
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """See ``LadderReader``."""
         broker = self.history.broker

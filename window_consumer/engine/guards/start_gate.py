@@ -100,6 +100,7 @@ class StartGate:
             self._dispatcher.release_all_gathered()
         if self._turns.decided:
             self.turn_decisions.carry_out(self._turns, now)
+        self.turn_decisions.make_room(self._turns)
         self._publish(decisions, now)
         decisions.produce.extend(self._output.to_send())
 

@@ -91,6 +91,11 @@ class FailedRecords:
         """Return the records whose next call waits for their partition."""
         return self._held.of(partition)
 
+    def all_told(self) -> list[tuple[Partition, Mapping[int, FailedRecord]]]:
+        """Return partitions of which all open records are held until told, and these by offset."""
+        found = self._told.by_partition.items()
+        return [(each, held) for each, held in found if len(held) == each.window.open]
+
     def next_due(self) -> float | None:
         """Return when the next waiting record is due; None if none waits."""
         first = self._waiting.first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.record_state import RecordState
+
+_NONE: Mapping[int, FailedRecord] = {}
 
 _STALE = 64
 """This many removed entries are kept in a heap, or as many as it has others."""
@@ -81,27 +83,31 @@ class RecordLine:
 class ToldRecords:
     """Records that are held until told, by partition and offset. Owner: poll thread."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("by_partition",)
     state = RecordState.HELD_BY_RULE
 
     def __init__(self) -> None:
-        self._records: dict[tuple[Partition, int], FailedRecord] = {}
+        self.by_partition: dict[Partition, dict[int, FailedRecord]] = {}
 
     def __len__(self) -> int:
-        return len(self._records)
+        return sum(map(len, self.by_partition.values()))
 
     def get(self, partition: Partition, offset: int) -> FailedRecord | None:
         """Return a record that is here."""
-        return self._records.get((partition, offset))
+        return self.by_partition.get(partition, _NONE).get(offset)
 
     def append(self, failed: FailedRecord) -> None:
         """Add a record."""
-        self._records[failed.partition, failed.message.offset()] = failed
+        records = self.by_partition.setdefault(failed.partition, {})
+        records[failed.message.offset()] = failed
         failed.place = self
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record."""
-        del self._records[failed.partition, failed.message.offset()]
+        records = self.by_partition[failed.partition]
+        del records[failed.message.offset()]
+        if not records:
+            del self.by_partition[failed.partition]
 
 
 class KeptElsewhere:

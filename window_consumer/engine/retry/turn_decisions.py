@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from window_consumer.engine.guards.backpressure import RESUME_ROOM
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
@@ -19,6 +22,7 @@ from window_consumer.engine.turn import (
 )
 from window_consumer.model.errors import CallAgain
 from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.record import Message
 
 
 class TurnDecisions:
@@ -47,6 +51,17 @@ class TurnDecisions:
             self._outcomes.advance(partition, now)
         for partition in left:
             self._dispatcher.wake(partition)
+
+    def make_room(self, turns: Turns) -> None:
+        """Let held records at the start of full windows be copied if all others are held, too."""
+        for partition, held in self._records.all_told():
+            if partition.is_full and partition.starts_calls:
+                for offset, turn in turns.rotated(partition, _at_start(partition, held)):
+                    failed = self._records.release_told(partition, offset)
+                    if failed is not None:
+                        failed.spent = Spent(turn.reason)
+                        failed.forward = Forward(turn.copy, turn.outcome)
+                        self._records.move(failed, RecordState.LEAVING)
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
         """Let a record be called, or leave, that is held until told; return False if none is."""
@@ -118,3 +133,12 @@ def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
         spent=Spent(turn.reason),
         forward=Forward(turn.copy, turn.outcome),
     )
+
+
+def _at_start(partition: Partition, held: Mapping[int, FailedRecord]) -> Iterator[Message]:
+    """Yield the held records whose copies make enough room for the partition to be fetched."""
+    first = partition.window.first_cells(RESUME_ROOM)
+    for offset in sorted(held):
+        if held[offset].seq not in first:
+            break
+        yield held[offset].message

@@ -7,6 +7,7 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery, Headers
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.log_history import KnownRecord, Member, Tenure
+from window_consumer.simulator.schedule import park_topic
 from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
@@ -92,7 +93,7 @@ class CopyWatch:
             return on_delivery
         if copy.topic == name.topic:
             self._record_of[id(copy)] = record
-            self._check_stray(tenure, record, copy)
+            self._check_unchanged(tenure, record, copy)
             return self._until_answered(tenure, record, copy, on_delivery)
         self._check_reason(tenure, record, copy)
         if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
@@ -127,11 +128,13 @@ class CopyWatch:
         elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
 
-    def _check_stray(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
-        """Check a copy that moves to another partition of its topic."""
+    def _check_unchanged(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
+        """Check a copy that moves within its topic: of a stray, or of a rotated record."""
         history, message = self._history, record.message
         place = f"{tenure.name}@{message.offset()}"
-        if not history.is_stray(tenure.name, record):
+        if tenure.name.topic == park_topic(record.hop.origin.topic):
+            self._call_watch.parking.rotated(tenure, record)
+        elif not history.is_stray(tenure.name, record):
             history.violate(f"{place} moves within its topic although it lies where it belongs")
         if tenure.attempts.get(message.offset()):
             history.violate(f"{place} was called where it does not belong")

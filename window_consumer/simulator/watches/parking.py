@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from window_consumer.engine.partition import Partition
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory
-from window_consumer.simulator.log_history import KnownRecord, SimulatedCall
+from window_consumer.simulator.log_history import KnownRecord, SimulatedCall, Tenure
+
+_ROTATED_S: Final = 10.0
+"""How long a record is not rotated again."""
 
 
 class ParkWatch:
@@ -23,6 +28,8 @@ class ParkWatch:
         self._ended: set[tuple[TopicPartition, int]] = set()
         self._parked: set[tuple[TopicPartition, int]] = set()
         self._dead: set[tuple[TopicPartition, int]] = set()
+        self._rotated: dict[tuple[Partition, int], float] = {}
+        """When, by assignment and original offset."""
         self._heads: dict[tuple[TopicPartition, int], tuple[TopicPartition, int]] = {}
         """The dead head that a record has to follow, by the follower."""
 
@@ -49,6 +56,15 @@ class ParkWatch:
     def parked(self, record: KnownRecord) -> None:
         """Record that a member of the group has parked a record."""
         self._parked.add(_origin(record))
+
+    def rotated(self, tenure: Tenure, record: KnownRecord) -> None:
+        """Judge a parked record that is copied to the end of its topic."""
+        now, each = self._history.now(), (tenure.partition, record.hop.offset)
+        if now - self._rotated.get(each, float("-inf")) < _ROTATED_S:
+            self._history.violate(
+                f"{tenure.name}@{record.message.offset()} is rotated again within {_ROTATED_S:g} s"
+            )
+        self._rotated[each] = now
 
     def ended(self, record: KnownRecord, *, is_dead: bool = False) -> None:
         """Record the end of a record: its handler has returned, or it is dead or dropped."""
