@@ -69,11 +69,14 @@ class Parked(Laddered):
         *,
         assigns: bool = True,
         follows: bool = False,
+        scans_alone: bool = True,
         **rules: Any,
     ) -> None:
         super().__init__(owned=(), ordering="key", **rules)
         self.ladder = OneLadder()
-        self.scans = LadderScans(self.ladder)
+        self.scans = (
+            LadderScans(self.ladder) if scans_alone else LadderScans(self.ladder, lambda _run: None)
+        )
         self.parking = Parking(limits, park, self.scans, follows=follows)
         self.engine.decide_turns([self.parking])
         if assigns:

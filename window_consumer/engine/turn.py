@@ -94,6 +94,9 @@ class TurnRule(Observer):
         monotonic seconds, ``wall_ms`` the same moment in milliseconds since 1970.
         """
 
+    def tick(self, now: float) -> None:
+        """Called in each tick, before records are asked about; it may release held ones."""
+
     def rotated(
         self, partition: Partition, held: Iterable[Message], now: float
     ) -> Sequence[tuple[int, CopyTo]]:
@@ -148,6 +151,8 @@ class Turns:
     def begin_tick(self, now: float, wall_ms: float) -> None:
         """Let records be asked about again."""
         self.now, self.wall_ms, self.was_full = now, wall_ms, False
+        for rule in self.rules:
+            rule.tick(now)
 
     def of(self, partition: Partition, messages: Sequence[Message]) -> Mapping[int, Turn]:
         """Return the turns of those records that are not called, by index."""

@@ -1,4 +1,4 @@
-"""Which copies in the ladder follow a dead head: those that were there when it died.
+"""Dead heads, and which copies in the ladder follow one: those that were there when it died.
 
 The dead letters say it, after a crash or a rebalance between that of the head and the last one of
 its followers. Nothing else remembers it.
@@ -10,11 +10,30 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
+from window_consumer.engine.turn import Leave
 from window_consumer.model import headers as names
+from window_consumer.model.errors import NotCalled
+from window_consumer.model.fault import Failure
 from window_consumer.model.record import TopicPartition
-from window_consumer.model.record_identity import origin_in
+from window_consumer.model.record_identity import RecordOrigin, origin_in
 from window_consumer.parking.index import Lane
 from window_consumer.parking.scans import LadderCopy
+
+
+class FollowsDeadHead(NotCalled):
+    """A record waited behind one of its key that became a dead letter, and follows it."""
+
+    reason = names.Reason.FOLLOWS
+
+    def __init__(self, home: TopicPartition, offset: int):
+        head = RecordOrigin(*home, offset)
+        super().__init__(f"follows {head}, the dead letter in front of it")
+        self.headers = ((names.FOLLOWS, str(head).encode()),)
+
+
+def follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
+    """Return how a record leaves that follows a dead head of its source partition."""
+    return None if dead_head is None else Leave(Failure.uncalled(FollowsDeadHead(home, dead_head)))
 
 
 @frozen

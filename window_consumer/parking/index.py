@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Hashable, Iterator
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
@@ -38,6 +40,9 @@ class SourceTurn(Enum):
     """Its copy is in the ladder already, since before a crash or a rebalance."""
     HOLD = "hold"
     """It would be parked, and there is no room: it waits in the source."""
+
+
+_NOWHERE: AbstractSet[Place] = frozenset()
 
 
 @frozen
@@ -141,6 +146,8 @@ class LadderIndex:
         """By lane and original offset."""
         self._unread: dict[Lane, None] = {}
         """Lanes whose head may have no place."""
+        self._entered: Counter[tuple[Lane, int]] | None = None
+        """What has entered since ``watch``."""
         self.records = 0
         """How many records are outstanding in all of these lanes."""
 
@@ -210,6 +217,8 @@ class LadderIndex:
             self._unread[lane] = None
         line.add(offset)
         self.records += 1
+        if self._entered is not None:
+            self._entered[lane, offset] += 1
 
     def deliver(self, lane: Lane, offset: int, place: Place, now: float) -> None:
         """Record where a record is delivered; again for the same place changes nothing.
@@ -272,6 +281,31 @@ class LadderIndex:
             return ()
         self._unread[lane] = None
         return tuple(self._places.get((lane, line.head), ()))
+
+    def watch(self) -> None:
+        """Remember what enters from now on, while somebody looks for the copies of the others."""
+        self._entered = Counter()
+
+    def keep_only(
+        self, left: Mapping[tuple[Lane, int], AbstractSet[Place]]
+    ) -> list[tuple[Lane, Collection[Place]]]:
+        """Remove the records that have neither a place nor a copy that is left.
+
+        Those that have entered since ``watch`` remain. Return the places of what may start now, by
+        lane. It looks at all records, which takes a second for a million.
+        """
+        entered, self._entered = self._entered or Counter(), None
+        starts: list[tuple[Lane, Collection[Place]]] = []
+        for lane, line in list(self._lines.items()):
+            places: Collection[Place] | None = None
+            for offset, count in Counter(line.offsets[line.start :]).items():
+                record = lane, offset
+                known = left.get(record, _NOWHERE) | self._places.get(record, _NOWHERE)
+                for _ in range(count - len(known) - entered[record]):
+                    places = self.remove(lane, offset)
+            if places:
+                starts.append((lane, places))
+        return starts
 
     def remove_partition(self, name: TopicPartition) -> None:
         """Record that a partition is released: its records remain outstanding."""

@@ -31,31 +31,24 @@ from window_consumer.engine.turn import (
     TurnRule,
 )
 from window_consumer.engine.windows_snapshot import ParkedKey, ParkedKeys, key_text
-from window_consumer.model import headers as names
-from window_consumer.model.errors import NotCalled
-from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.model.record_identity import RecordOrigin
+from window_consumer.parking.dead_head import follow
 from window_consumer.parking.index import LadderIndex, Lane, ParkLimits, Place, SourceTurn
+from window_consumer.parking.lost_copies import LostCopies, left_of
 from window_consumer.parking.rotation import Rotation
-from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
+from window_consumer.parking.scans import (
+    LadderContents,
+    LadderCopy,
+    LadderScans,
+    finished,
+    of_ladder,
+)
 
 _SHOWN_KEYS: Final = 20
 
 _LOOKED_AT: Final = 1000
 """Lanes in the ladder that a snapshot looks at, in all partitions: a page takes five a second."""
-
-
-class FollowsDeadHead(NotCalled):
-    """A record waited behind one of its key that became a dead letter, and follows it."""
-
-    reason = names.Reason.FOLLOWS
-
-    def __init__(self, home: TopicPartition, offset: int):
-        head = RecordOrigin(*home, offset)
-        super().__init__(f"follows {head}, the dead letter in front of it")
-        self.headers = ((names.FOLLOWS, str(head).encode()),)
 
 
 @frozen
@@ -89,6 +82,10 @@ class Parking(TurnRule):
         """By partition of the ladder, until that is assigned: what a scan has entered."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
+        self._sources: dict[TopicPartition, Partition] = {}
+        self._lost = LostCopies(scans)
+        self._left: set[TopicPartition] = set()
+        """Partitions of ladders that were released, and whose source was not."""
         self._rotations: dict[TopicPartition, Rotation] = {}
         """By partition of a park topic."""
         self._now = 0.0
@@ -129,7 +126,18 @@ class Parking(TurnRule):
         """See ``TurnRule``."""
         self._release = release
         self.indexes.clear()
+        self._sources.clear()
         self._scans.clear()
+        self._lost.clear()
+
+    def tick(self, now: float) -> None:
+        """See ``TurnRule``. Starts what waited for records of which no copy is left."""
+        del now
+        for home, contents in self._lost.complete():
+            index, source = self.indexes.get(home), self._sources.get(home)
+            if index is not None and source is not None:
+                for lane, places in index.keep_only(left_of(source, contents)):
+                    self._start(home, lane, places)
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
@@ -168,7 +176,7 @@ class Parking(TurnRule):
                 return HoldUntilTold()
 
     def _copy_turn(self, partition: Partition, message: Message) -> Turn | None:
-        record = _of_ladder(partition, message)
+        record = of_ladder(partition, message)
         if record is None:
             return None
         index = self._index(partition)
@@ -181,30 +189,44 @@ class Parking(TurnRule):
         """Return what happens to a record that may start; None: it is called."""
         if lane is None:
             return None
-        return _follow(partition.home, self.indexes[partition.home].dead_head_of(lane, offset))
+        return follow(partition.home, self.indexes[partition.home].dead_head_of(lane, offset))
 
     # ---- an observer
 
     def assigned(self, partition: Partition, now: float) -> None:
         """See ``Observer``. Removes what the scan found and this partition has finished."""
-        contents = None
-        if not partition.retry_level.is_copy:
+        if partition.retry_level.is_copy:
+            if partition.name in self._left:
+                self._left.remove(partition.name)
+                self._check_ladder(partition)
+        else:
+            self._sources[partition.name] = partition
             contents = self._scans.take(partition.home)
-        if contents is not None:
-            self._enter(partition.home, contents, now)
+            if contents is not None:
+                self._enter(partition.home, contents, now)
         for each in (partition, *partition.siblings):
             self._remove_finished(each)
+
+    def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
+        """See ``Observer``."""
+        del offsets, now
+        if partition.retry_level.is_copy:
+            self._check_ladder(partition)
+
+    def _check_ladder(self, partition: Partition) -> None:
+        """Find out which copies are left of a ladder, because some are gone."""
+        if index := self.indexes.get(partition.home):
+            index.watch()
+            self._lost.check(partition.home)
 
     def _remove_finished(self, partition: Partition) -> None:
         copies = self._scanned.pop(partition.name, ())
         index = self.indexes.get(partition.home)
         if not (index and copies):
             return
-        finished, begins = list(partition.finished_ranges()), partition.window.next_offset
-        for copy in copies:
-            if copy.at < begins or any(copy.at in each for each in finished):
-                places = index.remove(copy.lane, copy.offset)
-                self._start(partition.home, copy.lane, places)
+        for copy in finished(partition, copies):
+            places = index.remove(copy.lane, copy.offset)
+            self._start(partition.home, copy.lane, places)
 
     def _enter(self, home: TopicPartition, contents: LadderContents, now: float) -> None:
         index = self.indexes.setdefault(home, LadderIndex(self._limits))
@@ -221,7 +243,7 @@ class Parking(TurnRule):
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """See ``Observer``."""
         partition, message = failed.partition, failed.message
-        record = _of_ladder(partition, message)
+        record = of_ladder(partition, message)
         if record is None:
             return
         index, place = self._index(partition), (partition.name, message.offset())
@@ -249,7 +271,7 @@ class Parking(TurnRule):
         if index is None or not index.has_places:
             return
         for message in messages:
-            record = _of_ladder(partition, message)
+            record = of_ladder(partition, message)
             if record is not None:
                 places = index.end(*record, (partition.name, message.offset()))
                 self._start(partition.home, record[0], places)
@@ -262,8 +284,12 @@ class Parking(TurnRule):
         self._scanned.pop(partition.name, None)
         if not partition.retry_level.is_copy:
             self.indexes.pop(partition.home, None)
+            self._sources.pop(partition.home, None)
+            self._lost.remove(partition.home)
+            self._left.difference_update([each.name for each in partition.siblings])
         elif index := self.indexes.get(partition.home):
             index.remove_partition(partition.name)
+            self._left.add(partition.name)
 
     def _index(self, partition: Partition) -> LadderIndex:
         return self.indexes.setdefault(partition.home, LadderIndex(self._limits))
@@ -271,28 +297,10 @@ class Parking(TurnRule):
     def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
         """Let the first record of a lane start at its places."""
         if places:
-            leave = _follow(home, self.indexes[home].dead_head_of(lane))
+            leave = follow(home, self.indexes[home].dead_head_of(lane))
             for place in places:
                 self._release(*place, leave)
 
 
-def _follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
-    return None if dead_head is None else Leave(Failure.uncalled(FollowsDeadHead(home, dead_head)))
-
-
 def _as_argument(name: TopicPartition, offset: int) -> str:
     return f"{name.topic}/{name.partition}/{offset}"
-
-
-def _of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:
-    """Return the lane and the original offset of a record; None if it has no order.
-
-    A stray is none of its partition's.
-    """
-    key = message.key()
-    if key is None:
-        return None
-    if not partition.retry_level.is_copy:
-        return key, message.offset()
-    hop = partition.retry_level.hop_of(message)
-    return (key, hop.offset) if hop.origin == partition.home else None

@@ -8,12 +8,13 @@ end: only lanes and offsets are kept. An empty ladder costs one question about i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Condition, Thread
 from typing import NamedTuple, Protocol
 
-from window_consumer.model.record import TopicPartition
+from window_consumer.engine.partition import Partition
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import Lane
 
 
@@ -49,6 +50,28 @@ class LadderReader(Protocol):
 
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
         """Read partitions of the ladder, which takes a while; may raise anything."""
+
+
+def of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:
+    """Return the lane and the original offset of a record; None if it has no order.
+
+    A stray is none of its partition's.
+    """
+    key = message.key()
+    if key is None:
+        return None
+    if not partition.retry_level.is_copy:
+        return key, message.offset()
+    hop = partition.retry_level.hop_of(message)
+    return (key, hop.offset) if hop.origin == partition.home else None
+
+
+def finished(partition: Partition, copies: Iterable[LadderCopy]) -> Iterator[LadderCopy]:
+    """Yield those of a partition's copies that have finished, in this assignment or before."""
+    ranges, begins = list(partition.finished_ranges()), partition.window.next_offset
+    for copy in copies:
+        if copy.at < begins or any(copy.at in each for each in ranges):
+            yield copy
 
 
 LOOK_S = 0.5
@@ -89,15 +112,24 @@ class LadderScans:
 
     def begin(self, name: TopicPartition) -> Future[None]:
         """See ``PartitionPreparation``. Copies start with their source, so they need not wait."""
-        future: Future[None] = Future()
         with self._changed:
             self._owned.add(name)
-            if self._reader.home_of(name) != name:
-                future.set_result(None)
-                self._changed.notify()
-                return future
-            self._found.pop(name, None)
-            self._waiting[name] = self._now() + OWN_S, future
+            self._changed.notify()
+        if self._reader.home_of(name) == name:
+            return self._scan(name, self._now() + OWN_S)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    def scan_again(self, home: TopicPartition) -> Future[None]:
+        """Scan a ladder once more, whoever owns its partitions; ``take`` returns what is found."""
+        return self._scan(home, float("-inf"))
+
+    def _scan(self, home: TopicPartition, until: float) -> Future[None]:
+        future: Future[None] = Future()
+        with self._changed:
+            self._found.pop(home, None)
+            self._waiting[home] = until, future
             starts, self._is_reading = not self._is_reading, True
             self._changed.notify()
         if starts:
@@ -155,7 +187,7 @@ class LadderScans:
             found = self._reader.read(
                 sorted(each for _, names in complete.values() for each in names)
             )
-        except Exception as exception:  # the preparation of the partition reports it
+        except Exception as exception:  # whoever has asked for the scan repeats it
             error = exception
         for home, (future, names) in complete.items():
             with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from concurrent.futures import Future
 
 from attrs import frozen
 
@@ -39,7 +40,14 @@ class LaddersInMemory(ParkTopics):
 
 
 class ScansAtOnce(LadderScans):
-    """Reads the ladder when the source begins, without a preparation."""
+    """Reads the ladder when it is asked for, without a preparation."""
+
+    def scan_again(self, home: TopicPartition) -> Future[None]:
+        """Return at once: it is read by ``take``."""
+        del home
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
 
     def take(self, home: TopicPartition) -> LadderContents:
         """Return what the ladder holds."""
