@@ -1,4 +1,4 @@
-"""Targets that refuse records: those of others are delivered, and doctor knows the cause."""
+"""Targets that refuse records: these wait in levels, and those for others are delivered."""
 
 from __future__ import annotations
 
@@ -12,82 +12,169 @@ from tests.commands import DEADLINE_S
 from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
 from tests.doctor.made_up import evidence, working
-from tests.engine.producing import REFUSED, ProducingDriven, invoice
-from tests.engine.support import ORDERS, Note, spent_after
+from tests.engine.driver import COPIES
+from tests.engine.producing import REFUSED, TOO_LARGE, ProducingDriven, invoice
+from tests.engine.support import ORDERS, Note
 from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
 from window_consumer.admin.doctor.diagnosis import diagnose
-from window_consumer.delay.config import WORKER
-from window_consumer.delay.refusing_targets import KIND, RefusingTargets
+from window_consumer.delay.config import WORKER, DelayConfig
+from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, RefusingTargets
+from window_consumer.delay.waiting import DelayRule
+from window_consumer.delay.wish import Targets
+from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.pause_rule import RuleFinding
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model import headers as names
+from window_consumer.model.copy_headers import Hop
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.headers import Reason
+from window_consumer.model.protocols import Copy
+from window_consumer.model.record import TopicPartition
 from window_consumer.testing.real_kafka import RealKafka
+
+MISSING = PublishFailedError("copy to mail: unknown", of_topic=True, why="unknown topic")
+HOUR_S = 3600.0
 
 
 class Delivering(ProducingDriven):
-    """An Engine that delivers records to ``invoices``, one result each."""
+    """An Engine that delivers records which are due, one result each."""
 
-    def __init__(self, attempts: int = 100):
-        super().__init__(slots=20, retry=spent_after(attempts))
-        self.engine.obey([RefusingTargets()])
+    def __init__(self) -> None:
+        self.news: list[str] = []
+        section = DelayConfig(to=("*",), max=24 * HOUR_S)
+        refusing = RefusingTargets(
+            lambda target, why: self.news.append(f"{target}: {why.split()[-2]}"), self.news.append
+        )
+        targets = Targets(("*",), "wc.delay", frozenset())
+        self.rule = DelayRule(section, targets, COPIES.target_of, refusing)
+        self.offset = 0
+        super().__init__(slots=20, turns=[self.rule])
 
-    def deliver_to(self, *targets: str) -> None:
-        """Deliver a record for each target, with the offsets 0, 1 ..., and answer for none."""
-        headers = [[(names.DELIVER_TO, each.encode())] for each in targets]
-        self.deliver(*(Note(offset, headers=each) for offset, each in enumerate(headers)))
+    def tick(self, seconds: float = 0.0) -> Decisions:
+        self.wall_ms += seconds * 1000
+        return super().tick(seconds)
+
+    def deliver_to(self, *targets: str, overdue_s: float = 0.0) -> None:
+        """Deliver a record for each target, and answer for none."""
+        due = (names.DELIVER_AT, b"%d" % (self.wall_ms - overdue_s * 1000))
+        for target in targets:
+            headers = [(names.DELIVER_TO, target.encode()), due]
+            self.deliver(Note(self.offset, headers=headers))
+            self.offset += 1
         self.tick()
         self.produce_all(invoice())
 
+    def refuse_all(self, *targets: str, overdue_s: float = 0.0) -> list[FailedRecord]:
+        """Deliver records whose targets are missing; return those that leave."""
+        self.deliver_to(*targets, overdue_s=overdue_s)
+        self.answer_all(MISSING)
+        return self.published()
+
+    def copy_of(self, failed: FailedRecord) -> Copy:
+        return self.engine.copy_of(failed)
+
     @property
     def found(self) -> list[tuple[object, object]]:
-        figures = [each.figures for each in self.engine.pauses.findings()]
+        figures = [each.figures for each in self.engine.turns.findings(self.now)]
         return [(each["target"], each["waiting"]) for each in figures]
 
 
-def test_a_target_that_refuses_is_known_until_it_takes_its_records() -> None:
+def test_a_refused_record_waits_in_a_level_without_an_attempt() -> None:
     driven = Delivering()
-    driven.deliver_to("mail", "mail", "push", "orders")
+    (failed,) = driven.refuse_all("mail")
+    copy = driven.copy_of(failed)
+    assert copy.topic == "g.orders.retry.5s"
+    assert names.ATTEMPTS not in dict(copy.headers)
+    driven.copied(failed)
+    assert driven.committable == 1
+    assert driven.engine.counters.delayed == 1
+    assert driven.take_news() == []
+
+
+@pytest.mark.parametrize(
+    ("overdue_s", "level"),
+    [(0.0, "5s"), (9.0, "5s"), (65.0, "1m"), (599.0, "5m"), (20 * HOUR_S, "10m")],
+)
+def test_it_is_tried_again_after_as_long_as_it_is_overdue_but_soon(
+    overdue_s: float, level: str
+) -> None:
+    driven = Delivering()
+    (failed,) = driven.refuse_all("mail", overdue_s=overdue_s)
+    assert driven.copy_of(failed).topic == f"g.orders.retry.{level}"
+
+
+def test_it_is_a_dead_letter_once_max_has_passed_since_it_was_due() -> None:
+    driven = Delivering()
+    (failed,) = driven.refuse_all("mail", overdue_s=24 * HOUR_S + 1)
+    headers = dict(driven.copy_of(failed).headers)
+    assert failed.reason is Reason.TARGET_REFUSED
+    assert headers[names.REASON] == b"TARGET_REFUSED"
+    assert headers[names.ATTEMPTS] == b"0"
+    assert driven.found == [("mail", 1)]
+    driven.copied(failed)
     assert driven.found == []
-    for _ in range(3):
-        driven.answer(REFUSED)
+
+
+def test_records_for_a_missing_topic_are_not_tried_for_some_seconds() -> None:
+    driven = Delivering()
+    driven.refuse_all("mail")
+    driven.deliver_to("mail", "orders")
+    assert len(driven.sent) == 1
     driven.answer()
+    assert driven.found == [("mail", 2)]
+    driven.tick(5.0)
+    driven.deliver_to("mail")
+    assert len(driven.sent) == 1
+
+
+@pytest.mark.parametrize("refusal", [TOO_LARGE, REFUSED])
+def test_a_refusal_of_a_single_record_holds_up_no_other(refusal: PublishFailedError) -> None:
+    driven = Delivering()
+    driven.deliver_to("mail")
+    driven.answer(refusal)
+    if refusal.too_large:  # it is sent once more, alone
+        driven.tick()
+        driven.answer(refusal)
+    driven.deliver_to("mail")
+    assert len(driven.sent) == 1
+    driven.answer()
+    assert driven.found == [("mail", 1)]
+
+
+def test_a_target_that_refuses_is_known_until_it_takes_a_record() -> None:
+    driven = Delivering()
+    for failed in driven.refuse_all("mail", "mail", "push"):
+        driven.copied(failed)
     assert driven.found == [("mail", 2), ("push", 1)]
     assert not driven.engine.pauses.worker
-    driven.tick(2.0)
-    driven.produce_all(invoice())
-    driven.answer_all()
-    assert driven.found == []
-
-
-def test_a_record_that_leaves_waits_no_longer() -> None:
-    driven = Delivering(attempts=1)
+    driven.tick(6.0)
     driven.deliver_to("mail")
-    driven.answer(REFUSED)
-    driven.copied(driven.published_one())
-    assert driven.found == []
+    driven.answer()
+    assert driven.found == [("push", 1)]
+    assert driven.news == ["mail: unknown", "push: unknown", "mail"]
 
 
 def test_records_of_a_released_partition_wait_elsewhere() -> None:
     driven = Delivering()
-    driven.deliver_to("mail")
-    driven.answer(REFUSED)
+    driven.refuse_all("mail")
     driven.engine.on_lost([ORDERS], driven.now)
     assert driven.found == []
 
 
 def test_the_most_awaited_targets_are_shown() -> None:
     driven = Delivering()
-    driven.deliver_to(*(f"t{number}" for number in range(9)), "t7", "t8")
-    driven.answer_all(REFUSED)
+    driven.refuse_all(*(f"t{number}" for number in range(9)), "t7", "t8")
     assert driven.found == [("t7", 2), ("t8", 2), ("t0", 1), ("t1", 1), ("t2", 1)]
 
 
-def test_failures_of_other_kinds_are_no_refusals() -> None:
-    driven = Delivering()
-    driven.deliver(Note(0, headers=[(names.DELIVER_TO, b"mail")]))
-    driven.tick()
-    driven.fail(driven.out[0], 0)
-    assert driven.found == []
+def test_any_number_of_records_may_wait_and_some_are_counted() -> None:
+    refusing = RefusingTargets(lambda _target, _why: None, lambda _target: None)
+    for offset in range(MOST_COUNTED + 5):
+        hop = Hop(b"", TopicPartition("wc.delay", 0), offset, None)
+        refusing.refused("mail", "unknown", hop, 0.0, of_topic=True)
+    (finding,) = refusing.findings(1.0)
+    assert finding.figures["waiting"] == MOST_COUNTED
 
 
 @pytest.mark.parametrize("ends_itself", [True, False])

@@ -44,8 +44,8 @@ class _Engine(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.start_gate.turn_decisions.__class__ = self.decisions_type
-        self.turns = self.start_gate._turns = self.turns_type(self.turns.rules)
+        self.turn_decisions.__class__ = self.decisions_type
+        self.turns = self.turn_decisions.turns = self.turns_type(self.turns.rules)
 
     def _ask_turns(self, partition: Partition) -> None:
         super()._ask_turns(partition)
@@ -71,18 +71,18 @@ class LosesWhatIsDecided(_Engine):
     """Nothing follows a decision."""
 
     class decisions_type(TurnDecisions):  # noqa: N801 - takes the place of an attribute
-        def carry_out(self, turns: Turns, now: float) -> None:
-            turns.decided.clear()
-            super().carry_out(turns, now)
+        def carry_out(self, now: float) -> None:
+            self.turns.decided.clear()
+            super().carry_out(now)
 
 
 class KeepsLanesOfFinishedRecords(_Engine):
     """The lane of a record that is decided about is never free again."""
 
     class decisions_type(TurnDecisions):  # noqa: N801 - takes the place of an attribute
-        def carry_out(self, turns: Turns, now: float) -> None:
-            turns.holds.clear()
-            super().carry_out(turns, now)
+        def carry_out(self, now: float) -> None:
+            self.turns.holds.clear()
+            super().carry_out(now)
 
 
 class CallsHeldRecordsAtOnce(_Engine):

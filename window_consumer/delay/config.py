@@ -26,10 +26,6 @@ _LEVELS: Final = (5, 10, 30, 60, 120, 300, 600, 1200, 1800, 2700, 3600, 7200)
 _SLOTS: Final = 4
 """A call only says where its record goes, and threads share one interpreter."""
 
-_ATTEMPTS: Final = 1000
-"""Calls fail only where the target refuses the record; then it is tried again for more than an
-hour before it goes on to the levels."""
-
 
 def _wrong_target(text: str) -> str | None:
     if text.count("*") > 1 or "*" in text[:-1]:
@@ -123,13 +119,8 @@ class DelayConfig:
             own_topics=OwnTopics(f"{self.topic}.{{delay}}", f"{self.topic}.dlq", self.partitions),
             group=self.group or self.topic,
             concurrency=_SLOTS,
-            retry=RetryConfig(
-                attempts=_ATTEMPTS,
-                attempts_per_level=_ATTEMPTS,
-                levels=self.levels,
-                on_failure="overtake",
-            ),
-            # A target that refuses its records must not hold up those for others.
+            retry=RetryConfig(levels=self.levels, on_failure="overtake"),
+            # A failure says nothing about records for other targets.
             breaker=BreakerConfig(enabled=False),
         )
 

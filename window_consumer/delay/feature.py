@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -15,19 +14,11 @@ from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts
 from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
 from window_consumer.delay.wish import Targets, delivered
-from window_consumer.engine.guards.pause_rule import PauseRule
+from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, Feature
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.preflight import PreparedWorker
-
-
-class RunningDelay(RunningFeature):
-    """The delay service of an application that runs."""
-
-    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what reports targets that refuse records; it pauses nothing."""
-        return [RefusingTargets()] if worker.plan.name == WORKER else []
+from window_consumer.plan.start_timeout import LOGGER
 
 
 class DelayFeature(Feature):
@@ -55,7 +46,9 @@ class DelayFeature(Feature):
             HANDLER,
             lambda record: delivered(record, targets),
             {},
-            rule_of=lambda target_of: DelayRule(section, targets, target_of),
+            rule_of=lambda target_of: DelayRule(
+                section, targets, target_of, RefusingTargets(_log_refuses, _log_takes)
+            ),
         )
         return {HANDLER: spec}
 
@@ -87,7 +80,21 @@ class DelayFeature(Feature):
             why = f"copies of the records of {WORKER}"
             yield AclRule("topic", f"{section.topic}.", operations, why, is_prefix=True)
 
-    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Watch the worker, if it is among those that run."""
-        runs = any(each.name == WORKER for each in start.plan.workers)
-        return nullcontext(RunningDelay() if runs else None)
+
+def _log_refuses(target: str, why: str) -> None:
+    LOGGER.warning(
+        "%s: %s refuses records (%s); they wait in levels until it takes them",
+        WORKER,
+        target,
+        why,
+        extra={"event": LogEvent.DELAY_TARGET_REFUSES, "worker": WORKER, "topic": target},
+    )
+
+
+def _log_takes(target: str) -> None:
+    LOGGER.info(
+        "%s: %s takes records again",
+        WORKER,
+        target,
+        extra={"event": LogEvent.DELAY_TARGET_TAKES, "worker": WORKER, "topic": target},
+    )

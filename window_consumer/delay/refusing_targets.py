@@ -1,127 +1,130 @@
-"""Targets that refuse records, for ``doctor``, ``top`` and the page: missing topics, above all."""
+"""Targets that refuse records: which ones, since when, and how many records wait for them.
+
+``doctor``, ``top`` and the page show it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from attrs import define, field
 
-from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
-from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.failed_record import FailedRecord
-from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.model import headers as names
-from window_consumer.model.errors import ResultRefusedError
-from window_consumer.model.header_values import text
-from window_consumer.model.outcome import Outcome
-from window_consumer.model.record import Message
+from window_consumer.engine.guards.pause_rule import RuleFinding
+from window_consumer.model.copy_headers import Hop
+from window_consumer.model.record import TopicPartition
 
 KIND: Final = "target_refuses"
 """The name of the cause in ``doctor``; it is stable."""
 
+MOST_COUNTED: Final = 10_000
+"""The waiting records that are counted, over all targets; any number may wait in the levels."""
+
 _SHOWN: Final = 5
 """Findings at once, those with the most waiting records: any number of targets may be missing."""
 
+_ASKED_AGAIN_S: Final = 5.0
+"""A topic that takes no records is asked again so long after its last refusal; records that come
+before go on waiting without a try, so that they do not fill the window."""
 
-class _Place(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
+_Place = tuple[TopicPartition, int]
+"""Where a record was delivered first: its partition and offset."""
 
 
 @define
 class _Refusing:
-    """A target that has refused the records that wait for it."""
+    """A target that has refused a record."""
 
     since: float
     why: str
+    of_topic_at: float | None = None
+    """When it refused a record last for a reason that concerns all records."""
     waiting: set[_Place] = field(factory=set)
 
 
-class RefusingTargets(PauseRule):
-    """Knows which targets refuse records; it pauses nothing. Owner: poll thread.
+class RefusingTargets:
+    """Knows which targets refuse records. Owner: poll thread."""
 
-    Memory: two entries for each record that waits for another try, which the window bounds.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, on_refused: Callable[[str, str], None], on_taken: Callable[[str], None]):
+        """``on_refused`` gets a target that begins to refuse records, and why."""
+        self._on_refused = on_refused
+        self._on_taken = on_taken
         self._refusing: dict[str, _Refusing] = {}
-        self._target_of: dict[_Place, str] = {}
-        self._now = 0.0
+        self._counted = 0
 
-    def failed(self, failed: FailedRecord, now: float) -> None:
-        """See Observer."""
-        error = failed.failure.error
-        if not isinstance(error, ResultRefusedError):
+    def __bool__(self) -> bool:
+        return bool(self._refusing)
+
+    def why_not(self, target: str, now: float) -> str | None:
+        """Return why a target takes no records for now; None if it may."""
+        refusing = self._refusing.get(target)
+        if refusing is None or refusing.of_topic_at is None:
+            return None
+        return refusing.why if now < refusing.of_topic_at + _ASKED_AGAIN_S else None
+
+    def refused(self, target: str, why: str, hop: Hop, now: float, *, of_topic: bool) -> None:
+        """Record a refusal; with ``of_topic`` it concerns all records for the target."""
+        refusing = self._refusing.get(target)
+        if refusing is None:
+            refusing = self._refusing[target] = _Refusing(now, why)
+            self._on_refused(target, why)
+        refusing.why = why
+        if of_topic:
+            refusing.of_topic_at = now
+        self.add(target, hop)
+
+    def add(self, target: str, hop: Hop) -> None:
+        """Count a record that waits for a target that refuses records."""
+        waiting, place = self._refusing[target].waiting, (hop.origin, hop.offset)
+        if self._counted < MOST_COUNTED and place not in waiting:
+            waiting.add(place)
+            self._counted += 1
+
+    def over(self, target: str, hop: Hop, *, taken: bool) -> None:
+        """Forget a record that waits no longer: ``taken`` by the target, or a dead letter.
+
+        A target that took no records at all does not refuse those that still wait in levels.
+        """
+        refusing = self._refusing.get(target)
+        if refusing is None:
             return
-        target = text(dict(failed.message.headers() or ()).get(names.DELIVER_TO))
-        if target is None:
-            return
-        refusing = self._refusing.setdefault(target, _Refusing(now, str(error)))
-        refusing.why = str(error)
-        place = _place_of(failed.message)
-        refusing.waiting.add(place)
-        self._target_of[place] = target
+        is_over = taken and refusing.of_topic_at is not None
+        self._remove(target, refusing.waiting if is_over else [(hop.origin, hop.offset)])
+        if taken and target not in self._refusing:
+            self._on_taken(target)
 
-    def finished(
-        self,
-        partition: Partition,  # noqa: ARG002 - see Observer
-        messages: Sequence[Message],
-        outcome: Outcome,  # noqa: ARG002 - see Observer
-        slice_: Slice | None,  # noqa: ARG002 - see Observer
-        now: float,  # noqa: ARG002 - see Observer
-    ) -> None:
-        """See Observer."""
-        if self._target_of:
-            self._remove(map(_place_of, messages))
+    def given_up(self, partition: int) -> None:
+        """Forget the records of the partitions with a number: another member has them."""
+        for target, refusing in list(self._refusing.items()):
+            self._remove(target, [e for e in refusing.waiting if e[0].partition == partition])
 
-    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - see Observer
-        """See Observer."""
-        if self._target_of:
-            self._remove([_place_of(failed.message)])
+    def clear(self) -> None:
+        """Forget everything: nothing is assigned."""
+        self._refusing.clear()
+        self._counted = 0
 
-    def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - see Observer
-        """See Observer."""
-        self._remove([each for each in self._target_of if each[:2] == partition.name])
+    def _remove(self, target: str, places: Iterable[_Place]) -> None:
+        refusing = self._refusing[target]
+        before = len(refusing.waiting)
+        refusing.waiting.difference_update(list(places))
+        self._counted -= before - len(refusing.waiting)
+        if not refusing.waiting:
+            del self._refusing[target]
 
-    def _remove(self, places: Iterable[_Place]) -> None:
-        for place in places:
-            target = self._target_of.pop(place, None)
-            if target is not None:
-                waiting = self._refusing[target].waiting
-                waiting.discard(place)
-                if not waiting:
-                    del self._refusing[target]
-
-    def pauses(self, now: float) -> bool:
-        """Return False: records for other targets are delivered."""
-        self._now = now
-        return False
-
-    def findings(self) -> Sequence[RuleFinding]:
+    def findings(self, now: float) -> Sequence[RuleFinding]:
         """Return a finding for each target that refuses records, those with the most first."""
         found = sorted(self._refusing.items(), key=lambda item: (-len(item[1].waiting), item[0]))
-        return [self._finding(target, each) for target, each in found[:_SHOWN]]
+        return [self._finding(target, each, now) for target, each in found[:_SHOWN]]
 
-    def _finding(self, target: str, refusing: _Refusing) -> RuleFinding:
+    def _finding(self, target: str, refusing: _Refusing, now: float) -> RuleFinding:
         count = len(refusing.waiting)
         waits = "1 record waits" if count == 1 else f"{count} records wait"
+        if self._counted >= MOST_COUNTED:
+            waits = f"at least {waits}"
         return RuleFinding(
             KIND,
             f"{waits} for {target}, which refuses records ({refusing.why}): create the topic, or"
-            " permit writing to it; they are tried again until it takes them",
+            " permit writing to it; they are tried again until delay.max has passed",
             ends_itself=True,
-            figures={
-                "target": target,
-                "waiting": count,
-                "since_s": max(0.0, self._now - refusing.since),
-            },
+            figures={"target": target, "waiting": count, "since_s": max(0.0, now - refusing.since)},
         )
-
-    def accept(self) -> None:
-        """Keep what is known: it ends once the records are delivered."""
-
-
-def _place_of(message: Message) -> _Place:
-    return _Place(message.topic(), message.partition(), message.offset())

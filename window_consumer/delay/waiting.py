@@ -1,4 +1,8 @@
-"""Where a record waits next: in a level, in the window for its last seconds, or nowhere."""
+"""Where a record waits next: in a level, in the window for its last seconds, or nowhere.
+
+A record that is due and whose target refuses it waits in short levels, one after another, until the
+target takes it or ``delay.max`` has passed since it was due.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,22 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
+from window_consumer.config import format_duration
 from window_consumer.delay.config import DelayConfig
-from window_consumer.delay.wish import DelayTooLong, Targets, Wish, wish_of
+from window_consumer.delay.refusing_targets import RefusingTargets
+from window_consumer.delay.wish import DelayTooLong, TargetRefused, Targets, Wish, wish_of
+from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import Target, TargetOf, place_of
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.engine.turn import CopyTo, HoldUntil, Leave, Turn, TurnRule
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.turn import CopyTo, HoldUntil, Leave, Release, Turn, TurnRule
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
-from window_consumer.model.errors import NotCalled
+from window_consumer.model.errors import NotCalled, ResultRefusedError
 from window_consumer.model.fault import Failure
+from window_consumer.model.header_values import text
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
@@ -25,6 +35,10 @@ from window_consumer.plan.ladder_topics import levels_of
 
 _NEVER_EARLY_MS: Final = 1.0
 """Records are held for so much longer: the times of the client are cut to milliseconds."""
+
+_LONGEST_TRY_S: Final = 600.0
+"""A record whose target refuses it is tried again after as long as it is overdue, at most after so
+long: then a target that exists again gets it soon, and a day of waiting costs some 150 copies."""
 
 MANY_HOPS: Final = 100
 """If the longest delay takes more, check advises longer levels."""
@@ -58,6 +72,13 @@ class Levels:
         in_time = [each for each in self.each if each.delay_s <= left_s]
         return in_time[-1] if in_time else None
 
+    def again(self, overdue_s: float) -> Level:
+        """Return the level after which a record is tried again that its target has refused."""
+        longest_s = min(overdue_s, _LONGEST_TRY_S)
+        return next(
+            (each for each in reversed(self.each) if each.delay_s <= longest_s), self.each[0]
+        )
+
     def hops(self, delay_s: float) -> int:
         """Return how many levels a record passes that is due in ``delay_s`` seconds."""
         if self.precision == "level":
@@ -71,14 +92,15 @@ class Levels:
         return found
 
 
-@frozen
+@frozen(eq=False)
 class DelayRule(TurnRule):
-    """Says where a record waits that is not due. Owner: poll thread."""
+    """Says where a record waits that is not due, or that its target refuses. Owner: poll thread."""
 
     section: DelayConfig
     targets: Targets
     target_of: TargetOf
     """Returns the topic of a level."""
+    refusing: RefusingTargets
     levels: Levels = field(init=False)
 
     @levels.default
@@ -99,27 +121,101 @@ class DelayRule(TurnRule):
     def _turn(
         self, partition: Partition, message: Message, now: float, wall_ms: float
     ) -> Turn | None:
-        role = partition.retry_level
-        hop = role.hop_of(message)
+        hop = partition.retry_level.hop_of(message)
         try:
-            found = dict(message.headers() or ())
-            wish = wish_of(found, hop.timestamp, self.targets)
+            wish = self._wish(message, hop)
             left_s = (wish.at_ms - wall_ms) / 1000
-            if left_s > self.section.max and not role.is_copy:
+            if left_s > self.section.max and not partition.retry_level.is_copy:
                 raise DelayTooLong(f"due in {left_s:.0f} s; delay.max is {self.section.max:.0f} s")
         except NotCalled as error:
             return Leave(Failure.uncalled(error))
         level = self.levels.next(left_s)
         if level is not None:
-            target = self.target_of(role.source, level)
-            return CopyTo(
-                self._copy(message, hop, wish, level, target, wall_ms),
-                Reason.DELAYED,
-                Outcome.DELAYED,
-            )
-        if left_s <= 0:
+            return self._moved(partition, message, hop, wish, level, wall_ms)
+        if left_s > 0:
+            return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
+        why = self.refusing.why_not(wish.target, now)
+        if why is None:
             return None
-        return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
+        self.refusing.add(wish.target, hop)
+        return self._refused(partition, message, hop, wish, wall_ms, why)
+
+    def refused(
+        self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
+    ) -> CopyTo | Leave | None:
+        """See TurnRule: the record waits without an attempt, and those for others go on."""
+        hop = partition.retry_level.hop_of(message)
+        wish, error = self._wish(message, hop), refusal.error
+        of_topic = isinstance(error, ResultRefusedError) and error.of_topic
+        self.refusing.refused(wish.target, str(error), hop, now, of_topic=of_topic)
+        return self._refused(partition, message, hop, wish, wall_ms, str(error))
+
+    def _refused(
+        self, partition: Partition, message: Message, hop: Hop, wish: Wish, wall_ms: float, why: str
+    ) -> CopyTo | Leave:
+        overdue_s = (wall_ms - wish.at_ms) / 1000
+        if overdue_s > self.section.max:
+            longest = format_duration(self.section.max)
+            error = TargetRefused(f"still refused delay.max, {longest}, after it was due: {why}")
+            return Leave(Failure.uncalled(error))
+        level = self.levels.again(overdue_s)
+        return self._moved(partition, message, hop, wish, level, wall_ms)
+
+    def _wish(self, message: Message, hop: Hop) -> Wish:
+        return wish_of(dict(message.headers() or ()), hop.timestamp, self.targets)
+
+    def _moved(
+        self,
+        partition: Partition,
+        message: Message,
+        hop: Hop,
+        wish: Wish,
+        level: Level,
+        wall_ms: float,
+    ) -> CopyTo:
+        target = self.target_of(partition.retry_level.source, level)
+        copy = self._copy(message, hop, wish, level, target, wall_ms)
+        return CopyTo(copy, Reason.DELAYED, Outcome.DELAYED)
+
+    def finished(
+        self,
+        partition: Partition,
+        messages: Sequence[Message],
+        outcome: Outcome,
+        slice_: Slice | None,
+        now: float,
+    ) -> None:
+        """See Observer: their targets take records."""
+        del slice_, now
+        if self.refusing:
+            for message in messages:
+                self._over(partition, message, taken=outcome.calls_handler)
+
+    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        """See Observer: dead letters wait no longer."""
+        del now
+        if self.refusing and outcome is not Outcome.DELAYED:
+            self._over(failed.partition, failed.message, taken=False)
+
+    def _over(self, partition: Partition, message: Message, *, taken: bool) -> None:
+        target = text(dict(message.headers() or ()).get(names.DELIVER_TO))
+        if target is not None:
+            hop = partition.retry_level.hop_of(message)
+            self.refusing.over(target, hop, taken=taken)
+
+    def given_up(self, partition: Partition, now: float) -> None:
+        """See Observer: its records wait elsewhere."""
+        del now
+        self.refusing.given_up(partition.name.partition)
+
+    def begin(self, release: Release) -> None:
+        """See TurnRule."""
+        del release
+        self.refusing.clear()
+
+    def findings(self, now: float) -> Sequence[RuleFinding]:
+        """See TurnRule."""
+        return self.refusing.findings(now)
 
     def _copy(
         self, message: Message, hop: Hop, wish: Wish, level: Level, target: Target, wall_ms: float

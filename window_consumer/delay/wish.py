@@ -47,6 +47,12 @@ class TargetIsOurs(NotCalled):
     reason = Reason.TARGET_IS_OURS
 
 
+class TargetRefused(NotCalled):
+    """The target has refused a record until ``delay.max`` after it was due."""
+
+    reason = Reason.TARGET_REFUSED
+
+
 @frozen
 class Wish:
     """Where and when a record is to be delivered."""

@@ -70,6 +70,7 @@ from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
+from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
@@ -146,14 +147,17 @@ class Engine:
         if self.adaptive_concurrency is not None:
             self.dispatcher.slots = self.adaptive_concurrency.limit
         self.rates = None if rules.rate is None else RateLimits(rules.rate)
-        self.dispatcher.rates = self.rates
-        self.failed_records.ready.rates = self.rates
+        self.dispatcher.rates = self.failed_records.ready.rates = self.rates
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
         self.guarantee = self.guarantee_type(self.partitions, self.counters, self.dispatcher.wake)
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
         self.outcomes = RecordOutcomes(self.retry_queue, self.dispatcher, self.counters)
+        self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
+        self.turn_decisions = TurnDecisions(
+            self.turns, self.failed_records, self.dispatcher, self.outcomes
+        )
         self.acks = Acks(
             self.breaker,
             self.dispatcher,
@@ -161,6 +165,7 @@ class Engine:
             self.output,
             self.counters,
             self.outcomes,
+            self.turn_decisions,
         )
         self.completion = Completion(
             self.breaker, self.dispatcher, self.retry_queue, self.acks, self.counters, self.outcomes
@@ -176,7 +181,6 @@ class Engine:
         self.suspects = CrashSuspects(
             rules.retry, self.dispatcher, self.failed_records, self.outcomes
         )
-        self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
         self.start_gate = StartGate(
             self.breaker,
             self.dispatcher,
@@ -188,7 +192,7 @@ class Engine:
             self.budget,
             self.counters,
             self.partitions,
-            self.turns,
+            self.turn_decisions,
         )
         self.dispatcher.one_by_one = rules.ordering == "partition" and rules.batch is None
         self.demand = self._demand()
@@ -273,7 +277,7 @@ class Engine:
         No other record of its lane may be running: the rule sees to that.
         """
         partition = self.partitions.get(name)
-        return partition is not None and self.start_gate.turn_decisions.release(
+        return partition is not None and self.turn_decisions.release(
             partition, offset, leave, self.turns.now
         )
 

@@ -58,7 +58,7 @@ def take_snapshot(
         limit=_limit(engine.adaptive_concurrency),
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.pauses.worker,
-        findings=tuple(engine.pauses.findings()),
+        findings=(*engine.pauses.findings(), *engine.turns.findings(now)),
         parked=engine.turns.parked(now),
     )
 

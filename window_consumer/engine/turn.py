@@ -13,11 +13,12 @@ before it has started. One that failed here, or was held, is called without anot
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.windows_snapshot import ParkedKeys
@@ -108,6 +109,21 @@ class TurnRule(Observer):
         del partition, held, now
         return ()
 
+    def refused(
+        self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
+    ) -> CopyTo | Leave | None:
+        """Return what follows if a result of a record was refused; None: the ladder.
+
+        The answer is carried out at once; the call is no attempt then, and nothing for the breaker.
+        """
+        del partition, message, refusal, now, wall_ms
+        return None
+
+    def findings(self, now: float) -> Sequence[RuleFinding]:
+        """Return what a person should know, for display; it pauses nothing, and ends by itself."""
+        del now
+        return ()
+
     def begin(self, release: Release) -> None:
         """Take what releases held records, from an Engine that begins without partitions."""
 
@@ -167,6 +183,19 @@ class Turns:
         """Return copies that make room in a full window, see ``TurnRule``."""
         found = (rule.rotated(partition, held, self.now) for rule in self.rules)
         return next((each for each in found if each), ())
+
+    def refused(
+        self, partition: Partition, message: Message, refusal: Failure, now: float
+    ) -> CopyTo | Leave | None:
+        """Return what the first rule decides that decides about a refusal."""
+        wall_ms = self.wall_ms + (now - self.now) * 1000
+        found = (each.refused(partition, message, refusal, now, wall_ms) for each in self.rules)
+        return next((each for each in found if each is not None), None)
+
+    def findings(self, now: float) -> Iterator[RuleFinding]:
+        """Yield what the rules show."""
+        for rule in self.rules:
+            yield from rule.findings(now)
 
     def parked(self, now: float) -> ParkedKeys | None:
         """Return what the rule that parks shows, None if there is none."""

@@ -256,6 +256,7 @@ def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
         f"copy to {topic}: {text_of(error)}",
         too_large=code in _TOO_LARGE,
         refused=code in _REFUSED,
+        of_topic=code in _NO_TOPIC | _NOT_PERMITTED,
         why=text_of(error),
     )
 

@@ -99,13 +99,16 @@ class PublishFailedError(WindowConsumerError):
         *,
         too_large: bool = False,
         refused: bool = False,
+        of_topic: bool = False,
         gave_up: bool = False,
         why: str = "",
     ):
         super().__init__(message)
         self.too_large = too_large
-        self.refused = refused or too_large
+        self.refused = refused or too_large or of_topic
         """Sending the same again cannot help."""
+        self.of_topic = of_topic
+        """The topic takes no records at all: it is missing, or WRITE is."""
         self.gave_up = gave_up
         """The client has failed permanently; nothing can be written before it is replaced."""
         self.why = why or message
@@ -114,6 +117,11 @@ class PublishFailedError(WindowConsumerError):
 
 class ResultRefusedError(WindowConsumerError):
     """A record that a handler returned was permanently refused; its call counts as failed."""
+
+    def __init__(self, message: str, *, of_topic: bool = False):
+        super().__init__(message)
+        self.of_topic = of_topic
+        """The topic takes no records at all, see ``PublishFailedError``."""
 
 
 class ProcessCrashedError(WindowConsumerError):

@@ -94,6 +94,8 @@ class Reason(StrEnum):
     """The delay service may not deliver to its topic."""
     TARGET_IS_OURS = "TARGET_IS_OURS"
     """It is to be delivered to a retry, dead-letter or delay topic."""
+    TARGET_REFUSED = "TARGET_REFUSED"
+    """Its topic was missing, or refused it, until the delay service gave up."""
     MANUAL = "MANUAL"
     """A user moved it."""
 

@@ -34,7 +34,6 @@ from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.turn import Turns
 from window_consumer.model.record import TopicPartition
 
 
@@ -64,16 +63,15 @@ class StartGate:
         budget: MemoryBudget,
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
-        turns: Turns,
+        turn_decisions: TurnDecisions,
     ):
-        self._turns = turns
+        self._turn_decisions = turn_decisions
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
         self._output = output
         self._completion = completion
         self._outcomes = outcomes
-        self.turn_decisions = TurnDecisions(retry_queue.records, dispatcher, outcomes)
         self._suspects = suspects
         self._budget = budget
         self._counters = counters
@@ -98,9 +96,8 @@ class StartGate:
                 self._start_few(decisions, now, min(1, self._breaker.limit or 0))
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.release_all_gathered()
-        if self._turns.decided:
-            self.turn_decisions.carry_out(self._turns, now)
-        self.turn_decisions.make_room(self._turns)
+        self._turn_decisions.carry_out(now)
+        self._turn_decisions.make_room()
         self._publish(decisions, now)
         decisions.produce.extend(self._output.to_send())
 

@@ -12,6 +12,7 @@ from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.record_state import RecordState
+from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
 from window_consumer.model.errors import PublishFailedError
@@ -25,7 +26,7 @@ SINGLY_SHARE = 0.125
 class Acks:
     """Finishes records whose copies or results are acked. Owner: poll thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that has a say; made in one place
         self,
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
@@ -33,6 +34,7 @@ class Acks:
         output: Output,
         counters: Counters,
         outcomes: RecordOutcomes,
+        turn_decisions: TurnDecisions,
     ):
         self._breaker = breaker
         self._evidence = CallEvidence(breaker)
@@ -42,6 +44,7 @@ class Acks:
         self.output = output
         self._counters = counters
         self._outcomes = outcomes
+        self._turn_decisions = turn_decisions
         self.unacked_probes: set[Slice] = set()
         """The breaker's probes whose results are not acked."""
 
@@ -129,15 +132,16 @@ class Acks:
         self._evidence.produced(production, now, is_new=is_new)
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
-        """Move the records of a call up the ladder: one of its results was refused."""
+        """Move the records of a call up the ladder, unless a rule decides about them."""
         partition = production.partition
         together = self._retry_queue.together() if len(production.seqs) > 1 else None
         is_new = self._outcomes.is_new(partition, production.seqs)
         refused = [
-            self._outcomes.fail(partition, message, seq, lane, refusal, now, together=together)
-            for message, seq, lane in zip(
-                production.messages, production.seqs, production.lanes, strict=True
-            )
+            self._outcomes.fail(*record, refusal, now, together=together)
+            for record in production.records
+            if not self._turn_decisions.refused(*record, refusal, now)
         ]
+        if not refused:
+            return
         self._outcomes.drop_spent(refused, now)
         self._evidence.refused(production, refused[0], now, is_new=is_new)

@@ -77,6 +77,12 @@ class Production:
     due: float = field(default=0.0)
 
     @property
+    def records(self) -> Iterator[tuple[Partition, Message, int, Lane | None]]:
+        """Its records: partition, message, seq and lane of each."""
+        for each in zip(self.messages, self.seqs, self.lanes, strict=True):
+            yield self.partition, *each
+
+    @property
     def to_send(self) -> range:
         """The indices of the results to send now."""
         stop = self.first + 1 if self.alone else len(self.results)
@@ -233,7 +239,8 @@ class Output:
         which = f"result {index + 1} of {len(production.results)}, "
         refused = ResultRefusedError(
             f"{which if len(production.results) > 1 else 'the result '}for {result.topic}, was"
-            f" refused: {error.why}"
+            f" refused: {error.why}",
+            of_topic=error.of_topic,
         )
         kind = type(refused)
         name = f"{kind.__module__}.{kind.__qualname__}"

@@ -12,6 +12,7 @@ from window_consumer.engine.retry.policy import Spent
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.turn import (
     CopyTo,
     DecidedRecord,
@@ -29,14 +30,22 @@ class TurnDecisions:
     """Lets decided records wait, leave or finish. Owner: poll thread."""
 
     def __init__(
-        self, failed_records: FailedRecords, dispatcher: Dispatcher, outcomes: RecordOutcomes
+        self,
+        turns: Turns,
+        failed_records: FailedRecords,
+        dispatcher: Dispatcher,
+        outcomes: RecordOutcomes,
     ):
+        self.turns = turns
         self._records = failed_records
         self._dispatcher = dispatcher
         self._outcomes = outcomes
 
-    def carry_out(self, turns: Turns, now: float) -> None:
+    def carry_out(self, now: float) -> None:
         """Carry out what was decided about records before their first calls."""
+        turns = self.turns
+        if not turns.decided:
+            return
         decided, turns.decided = turns.decided, []
         holds, turns.holds = turns.holds, []
         left, turns.left = turns.left, []
@@ -52,16 +61,14 @@ class TurnDecisions:
         for partition in left:
             self._dispatcher.wake(partition)
 
-    def make_room(self, turns: Turns) -> None:
+    def make_room(self) -> None:
         """Let held records at the start of full windows be copied if all others are held, too."""
         for partition, held in self._records.all_told():
             if partition.is_full and partition.starts_calls:
-                for offset, turn in turns.rotated(partition, _at_start(partition, held)):
+                for offset, turn in self.turns.rotated(partition, _at_start(partition, held)):
                     failed = self._records.release_told(partition, offset)
                     if failed is not None:
-                        failed.spent = Spent(turn.reason)
-                        failed.forward = Forward(turn.copy, turn.outcome)
-                        self._records.move(failed, RecordState.LEAVING)
+                        self._copy(failed, turn)
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
         """Let a record be called, or leave, that is held until told; return False if none is."""
@@ -75,6 +82,22 @@ class TurnDecisions:
             self._outcomes.leave_uncalled(*record, leave.failure, now)
         return True
 
+    def refused(
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        lane: Lane | None,
+        refusal: Failure,
+        now: float,
+    ) -> bool:
+        """Let a rule decide about a record whose result was refused; False if none does."""
+        turn = self.turns.refused(partition, message, refusal, now)
+        if turn is None:
+            return False
+        self._end_turn(DecidedRecord(partition, message, seq, lane, turn), now)
+        return True
+
     def _end_turn(self, decided: DecidedRecord, now: float) -> None:
         partition, message, seq = decided.partition, decided.message, decided.seq
         turn = decided.turn
@@ -85,11 +108,17 @@ class TurnDecisions:
         elif isinstance(turn, HoldUntilTold):
             self._records.hold_until_told(uncalled(decided, now))
         elif isinstance(turn, CopyTo):
-            failed = forwarded(decided, turn, now)
-            self._records.enter(failed)
-            self._records.move(failed, RecordState.LEAVING)
+            failed = self._records.of(partition).get(seq)
+            if failed is None:
+                failed = forwarded(decided, now)
+                self._records.enter(failed)
+            self._copy(failed, turn)
         else:
             self._outcomes.finish(partition, [message], (seq,), turn.outcome, now)
+
+    def _copy(self, failed: FailedRecord, turn: CopyTo) -> None:
+        failed.spent, failed.forward = Spent(turn.reason), Forward(turn.copy, turn.outcome)
+        self._records.move(failed, RecordState.LEAVING)
 
 
 def _comes_later(decided: DecidedRecord) -> bool:
@@ -118,7 +147,7 @@ def uncalled(decided: DecidedRecord, now: float) -> FailedRecord:
     )
 
 
-def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
+def forwarded(decided: DecidedRecord, now: float) -> FailedRecord:
     """Return a record that leaves with a copy instead of a call."""
     why = "the record is copied elsewhere"
     return FailedRecord(
@@ -130,8 +159,6 @@ def forwarded(decided: DecidedRecord, turn: CopyTo, now: float) -> FailedRecord:
         failure=Failure(LookupError(why), Fault("", why, "", "")),
         first_failure=now,
         last_failure=now,
-        spent=Spent(turn.reason),
-        forward=Forward(turn.copy, turn.outcome),
     )
 
 

@@ -65,7 +65,8 @@ class FakeSink:
     def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
         topic = self._topics.by_name.get(copy.topic)
         if topic is None:
-            return PublishFailedError(f"copy to {copy.topic}: there is no such topic", refused=True)
+            text = f"copy to {copy.topic}: there is no such topic"
+            return PublishFailedError(text, of_topic=True)
         size = size_of(copy.key, copy.value, copy.headers)
         if size > topic.max_message_bytes:
             text = f"copy to {copy.topic}: {size} bytes, {topic.max_message_bytes} are taken"
