@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SHOP_STAMP := $(VENV)/.installed-shop
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo shop bytecode parts test test-consumer test-spark bench lint clean
+.PHONY: demo shop bytecode parts test suite test-consumer test-spark bench lint clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
@@ -25,9 +25,11 @@ bytecode: $(DEV_STAMP)
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 
-# The checks of the code come first: they take two minutes, and parts are fetched meanwhile.
+# The checks of the code take two minutes of a core, and tests wait often.
 test: $(DEV_STAMP)
-	@$(MAKE) --no-print-directory -j 2 lint parts
+	@$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: parts
 	$(BIN)/python -m tests.suite
 
 test-consumer: parts

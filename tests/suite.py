@@ -17,6 +17,8 @@ from pathlib import Path
 
 from attrs import Factory, define
 
+from tests import suite_plugin
+
 ROOT = Path(__file__).parents[1]
 
 RERUNS = 3
@@ -27,12 +29,19 @@ NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 _PYTEST_FAILED = 1
 
 PLUGIN = ("-p", "tests.suite_plugin")
-ALONE = (*PLUGIN, "-m", "alone and not spark")
+_ALONE_FILES = sorted(
+    str(file.relative_to(ROOT))
+    for file in ROOT.glob("tests/**/test_*.py")
+    if suite_plugin.ALONE in file.read_text(encoding="utf-8")
+)
+"""To read the others takes ten seconds, in which only one process runs."""
+ALONE = (*PLUGIN, "-m", "alone and not spark", *_ALONE_FILES)
 STAGES = {
     "consumer": ((*PLUGIN, "-m", "not alone and not spark", "-n", "4"), ALONE),
     "spark": ((*PLUGIN, "-m", "spark", "-n", "2", "tests/backfill", "tests/pipeline"),),
-    # Together: while tests of the consumer wait, Spark computes.
-    "all": ((*PLUGIN, "-m", "spark or not alone", "-n", "4"), ALONE),
+    # Together: while tests of the consumer wait, Spark computes. Two cores are idle for a third of
+    # the time with four processes.
+    "all": ((*PLUGIN, "-m", "spark or not alone", "-n", "6"), ALONE),
 }
 
 

@@ -1,4 +1,4 @@
-"""What ``tests.suite`` adds to pytest: which process runs which file, and bytecode of tests.
+"""What ``tests.suite`` adds to pytest: which process runs which file, and a quick collection.
 
 Processes run whole files, those that take long first: begun late they would run when all others
 have ended. Spark's files go to the first processes only, as each of these starts a session.
@@ -6,15 +6,17 @@ have ended. Spark's files go to the first processes only, as each of these start
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+ALONE = "pytest.mark.alone"
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
 
@@ -90,20 +92,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Longest
     return LongestFirst(config, log)
 
 
-_writes_none = sys.dont_write_bytecode
-
-
-def pytest_configure() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Keep what pytest makes of test files: to make it takes ten seconds of each process.
 
-    Only that, where PYTHONDONTWRITEBYTECODE is set: not what tests write and import.
+    Only that, where PYTHONDONTWRITEBYTECODE is set: not what tests write and import. All that is
+    collected stays: to look for what can be freed takes a third of the time.
     """
+    writes_none = sys.dont_write_bytecode
     sys.dont_write_bytecode = False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        sys.dont_write_bytecode = writes_none
 
 
-def pytest_collection_finish() -> None:
-    """Be as Python was started."""
-    sys.dont_write_bytecode = _writes_none
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let no test be in neither stage: that of ``alone`` tests reads only files with the mark."""
+    if item.get_closest_marker("alone") and ALONE not in item.path.read_text(encoding="utf-8"):
+        raise pytest.UsageError(f"{item.nodeid} is alone: say {ALONE} in its file")
 
 
 @pytest.hookimpl(trylast=True)
