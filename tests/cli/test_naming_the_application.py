@@ -55,3 +55,14 @@ def test_two_applications_are_refused_and_so_is_none(window_consumer: Run) -> No
     ended = window_consumer("check")
     assert ended.code == 2
     assert "MODULE:APP" in ended.err
+
+
+def test_every_option_for_a_worker_has_the_same_short_form() -> None:
+    options = {
+        name: each.opts
+        for name, command in commands_of(cli, ())
+        for each in command.params
+        if "--worker" in each.opts
+    }
+    assert {"dlq list", "dlq redrive", "resume", "replay"} <= set(options)
+    assert all("-w" in each for each in options.values()), options

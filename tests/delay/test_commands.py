@@ -12,8 +12,12 @@ from tests import reading
 from tests.commands import DEADLINE_S, Commands
 from tests.delay.service import LEVELS, DelayService
 from tests.integration.members import wait_until
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.embedded.capacity import NewRecord
 
 DAY_S = 86_400
+HELD_AT_MOST = 2000
+"""How many records that are not due a member holds of a partition, and one fetch more."""
 
 
 def status_of(service: DelayService) -> dict[str, Any]:
@@ -104,10 +108,13 @@ def test_status_counts_what_waits_in_each_level(service: DelayService) -> None:
     assert level["topic"] == f"wc.delay.{LEVELS[-1]}"
     assert found["waiting"] == 2
     assert abs(level["next_due_ms"] - found["time_ms"]) < DEADLINE_S * 1000
+    assert level["paused_partitions"] == 0
     wait_until(lambda: overdue(service) > 0, DEADLINE_S, "nobody forwards them")
     ended = service.commands.run("delay", "status")
     assert ended.code == 0, ended.said
     assert "overdue" in ended.out
+    (level,) = (each for each in status_of(service)["topics"] if each["level"] == LEVELS[-1])
+    assert 0 < level["late_p99_s"] <= level["late_s"]
 
 
 def overdue(service: DelayService) -> float:
@@ -121,6 +128,16 @@ def test_status_counts_no_record_that_is_done(service: DelayService) -> None:
     service.wait_for("orders", 1)
     wait_until(lambda: sum(waiting(service)) == 1, DEADLINE_S, "one has been delivered")
     assert running.stop().code == 0
+
+
+def test_status_knows_where_so_many_wait_that_their_partition_is_paused(
+    service: DelayService, embedded: EmbeddedBroker
+) -> None:
+    assert waiting(service) == [0, 0, 0]
+    record = NewRecord(b"value", headers=[("wc-not-before", b"1")], partition=1)
+    embedded.fill("wc.delay.2s", [record] * HELD_AT_MOST)
+    *_, level = status_of(service)["topics"]
+    assert (level["waiting"], level["paused_partitions"]) == (HELD_AT_MOST, 1)
 
 
 def test_status_knows_the_members_and_the_topics_that_are_missing(on_kafka: DelayService) -> None:

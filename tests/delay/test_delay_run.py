@@ -85,7 +85,7 @@ def test_its_dead_letters_are_those_of_the_worker_delay(service: DelayService) -
     service.start()
     service.send("no time")
     service.wait_for("wc.delay.dlq", 1)
-    listed = service.commands.run("dlq", "list", "--worker", "delay", "--json")
+    listed = service.commands.run("dlq", "list", "-w", "delay", "--json")
     assert listed.code == 0, listed.said
     assert "DELAY_UNREADABLE" in listed.out
 

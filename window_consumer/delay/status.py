@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
+from itertools import chain, islice, starmap
 from typing import Any
 
 from attrs import frozen
 
 from window_consumer.delay.config import DelayConfig
 from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.guards.backpressure import WAITING_CELLS
+from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
+from window_consumer.model.offset_ranges import Ranges, without
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.ladder_topics import levels_of
 
@@ -33,6 +36,12 @@ class TopicStatus:
     next_due_ms: int | None
     """When the first of them goes on, in ms since 1970. None if nothing waits, and for the
     service's own topic, which is not ordered by time."""
+    late_p99_s: float | None = None
+    """Of a hundred records that should have gone on, 99 are overdue by less, in the worst
+    partition; 0 if none is overdue. None for the service's own topic."""
+    paused_partitions: int | None = None
+    """The partitions in which so many records wait that a member fetches no more of them. None for
+    the service's own topic."""
 
 
 @frozen
@@ -70,6 +79,8 @@ class ServiceStatus:
                     "waiting": each.waiting,
                     "next_due_ms": each.next_due_ms,
                     "late_s": self.late_s(each),
+                    "late_p99_s": each.late_p99_s,
+                    "paused_partitions": each.paused_partitions,
                 }
                 for each in self.topics
             ],
@@ -82,46 +93,79 @@ def status_of(
     """Ask the cluster what waits; raises a WindowConsumerError without an answer."""
     worker = section.worker
     group = cluster.group(worker.group)
-    levels: dict[str, str | None] = {section.topic: None}
-    for level in levels_of(worker):
-        assert worker.own_topics is not None
-        levels[worker.own_topics.retry.format(delay=level.name)] = level.name
-    progress = {topic: cluster.progress(worker.group, topic) for topic in levels}
-    ordered = [progress[topic] for topic, level in levels.items() if level is not None]
-    due = _due(reader, dict(chain.from_iterable(map(_first_open, ordered))))
-    topics = [
-        TopicStatus(
-            topic,
-            level,
-            len(progress[topic]),
-            sum(map(_waiting, progress[topic].values())),
-            min((due[name] for name in progress[topic] if name in due), default=None),
+    own = worker.own_topics
+    assert own is not None
+    levels = {own.retry.format(delay=each.name): each for each in levels_of(worker)}
+    progress = {
+        topic: cluster.progress(
+            worker.group, topic, until_ms=now_ms - round(1000 * level.delay_s) + 1
         )
         for topic, level in levels.items()
-    ]
-    return ServiceStatus(worker.group, group.members, now_ms, tuple(topics))
+    }
+    waiting = {
+        name: _Waiting.of(each) for found in progress.values() for name, each in found.items()
+    }
+    due = _due(reader, {name: each.first for name, each in waiting.items() if each.open})
+    late = _due(reader, {name: each.p99 for name, each in waiting.items() if each.overdue})
+    most = WAITING_CELLS * worker.window.cell_records
+
+    def status(topic: str, level: Level) -> TopicStatus:
+        found = [waiting[name] for name in progress[topic]]
+        late_ms = [now_ms - late[name] for name in progress[topic] if name in late]
+        return TopicStatus(
+            topic,
+            level.name,
+            len(found),
+            sum(each.count for each in found),
+            min((due[name] for name in progress[topic] if name in due), default=None),
+            max(0, 0, *late_ms) / 1000,
+            sum(each.count >= most for each in found),
+        )
+
+    rest = starmap(status, levels.items())
+    source = cluster.progress(worker.group, section.topic)
+    count = sum(_Waiting.of(each).count for each in source.values())
+    first = TopicStatus(section.topic, None, len(source), count, None)
+    return ServiceStatus(worker.group, group.members, now_ms, (first, *rest))
 
 
-def _begin(progress: PartitionProgress) -> int:
-    return max(progress.committed, progress.start)
+@frozen
+class _Waiting:
+    """The records of a partition that are not finished."""
+
+    open: Ranges
+    """Their offsets, ends excluded; holes in the log count, too."""
+    overdue: int
+    """How many of them should have gone on: the first ones, since a level is ordered by time."""
+
+    @classmethod
+    def of(cls, progress: PartitionProgress) -> _Waiting:
+        note = decode(progress.metadata or "")
+        start = max(progress.committed, progress.start)
+        finished = note.finished if note is not None and note.next_offset == start else ()
+        log = [(start, progress.end)] if start < progress.end else []
+        found = without(log, [(each.start, each.stop) for each in finished])
+        overdue = sum(max(0, min(stop, progress.old) - first) for first, stop in found)
+        return cls(found, overdue)
+
+    @property
+    def count(self) -> int:
+        return sum(stop - first for first, stop in self.open)
+
+    @property
+    def first(self) -> Span:
+        """The first of them."""
+        return _span(self.open[0][0])
+
+    @property
+    def p99(self) -> Span:
+        """The one of a hundred overdue ones than which one is later."""
+        offsets = chain.from_iterable(starmap(range, self.open))
+        return _span(next(islice(offsets, self.overdue // 100, None)))
 
 
-def _waiting(progress: PartitionProgress) -> int:
-    note = decode(progress.metadata or "")
-    begin = _begin(progress)
-    finished: Sequence[range] = ()
-    if note is not None and note.next_offset == begin:
-        finished = note.finished
-    return max(0, progress.end - begin - sum(map(len, finished)))
-
-
-def _first_open(
-    progress: Mapping[TopicPartition, PartitionProgress],
-) -> Iterator[tuple[TopicPartition, Span]]:
-    """Yield the first open record of each partition in which records wait."""
-    for name, each in progress.items():
-        if _waiting(each):
-            yield name, Span(_begin(each), _begin(each) + 1)
+def _span(offset: int) -> Span:
+    return Span(offset, offset + 1)
 
 
 def _due(reader: TopicReader, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:

@@ -22,7 +22,7 @@ _HELD: Final = "nothing leaves until a call returns"
 
 
 @click.command("breaker")
-@click.option("--worker", required=True, metavar="W", help="The worker whose breaker it is.")
+@click.option("--worker", "-w", required=True, metavar="W", help="The worker whose breaker it is.")
 @click.option(
     "--release",
     is_flag=True,

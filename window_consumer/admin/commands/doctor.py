@@ -39,7 +39,12 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
 @options.config
 @options.optional_application
 @click.option(
-    "--worker", "names", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
+    "--worker",
+    "-w",
+    "names",
+    multiple=True,
+    metavar="WORKER",
+    help="Only this worker; may be repeated.",
 )
 @click.option(
     "--url",

@@ -48,7 +48,9 @@ def _command(wanted: Intervention, text: str) -> click.Command:
         return OK
 
     options: tuple[Callable[..., object], ...] = (
-        click.option("--worker", required=True, metavar="W", help="The worker that holds it."),
+        click.option(
+            "--worker", "-w", required=True, metavar="W", help="The worker that holds it."
+        ),
         click.option(
             "--record",
             required=True,

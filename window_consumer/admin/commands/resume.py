@@ -18,7 +18,7 @@ _DEADLINE_S: Final = 20.0
 
 
 @click.command("resume")
-@click.option("--worker", required=True, metavar="W", help="The worker that is paused.")
+@click.option("--worker", "-w", required=True, metavar="W", help="The worker that is paused.")
 @click.option(
     "--url",
     default=DEFAULT_URL,

@@ -67,6 +67,9 @@ def _due(status: ServiceStatus, topic: TopicStatus) -> str:
     if topic.next_due_ms is None:
         return ""
     late_s = status.late_s(topic)
+    said = [f"next in {duration((topic.next_due_ms - status.now_ms) / 1000)}"]
     if late_s:
-        return f"next: overdue by {duration(late_s)}"
-    return f"next in {duration((topic.next_due_ms - status.now_ms) / 1000)}"
+        said = [f"next: overdue by {duration(late_s)}", f"p99 {duration(topic.late_p99_s or 0.0)}"]
+    if topic.paused_partitions:
+        said.append(f"full in memory: {topic.paused_partitions} of {topic.partitions} partitions")
+    return ", ".join(said)

@@ -58,7 +58,12 @@ _TOPICS = (
         help="The configuration file. [default: workers.yaml]",
     ),
     click.option(
-        "--worker", "workers", multiple=True, metavar="WORKER", help="Only dead letters of this."
+        "--worker",
+        "-w",
+        "workers",
+        multiple=True,
+        metavar="WORKER",
+        help="Only dead letters of this.",
     ),
     click.option(
         "--topic",

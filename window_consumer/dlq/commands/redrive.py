@@ -35,7 +35,9 @@ _LEFT = (
 @common.config
 @common.optional_application
 @common.overrides
-@click.option("--worker", "workers", multiple=True, help="Only this worker's; may be repeated.")
+@click.option(
+    "--worker", "-w", "workers", multiple=True, help="Only this worker's; may be repeated."
+)
 @click.option(
     "--topic",
     "topics",

@@ -60,6 +60,7 @@ class PerSecond(click.ParamType[float]):
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic to read.")
 @click.option(
     "--worker",
+    "-w",
     metavar="WORKER",
     help="The worker whose handlers are called. [default: the one that reads the topic]",
 )
