@@ -76,7 +76,7 @@ def _handle(consumer: Consumer, expected: int) -> float:
     left = expected
     handle = nothing
     began = 0.0
-    committed_at = heard_at = time.perf_counter()
+    committed_at = received_at = time.perf_counter()
     while left:
         # Asking for more than there is would wait in vain at the end.
         batch = consumer.consume(min(_BATCH, left), _WAIT_S)
@@ -86,8 +86,8 @@ def _handle(consumer: Consumer, expected: int) -> float:
             handle(message)
         left -= len(batch)
         if batch:
-            heard_at = now
-        elif now - heard_at > _DEADLINE_S:
+            received_at = now
+        elif now - received_at > _DEADLINE_S:
             raise RunError(f"no record within {_DEADLINE_S:g} s, {left:,} are missing")
         if now - committed_at >= _COMMIT_S:
             committed_at = now

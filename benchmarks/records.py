@@ -84,7 +84,7 @@ class Writer:
                     value,
                     key,
                     partition=partition,
-                    on_delivery=self._heard,
+                    on_delivery=self._on_delivery,
                     headers=None if record_id is None else [(ID, record_id)],
                 )
             except BufferError:
@@ -105,6 +105,6 @@ class Writer:
             why = self._failed or f"{left} records were not acked within {_FLUSH_S:g} s"
             raise RunError(f"{self._topic} could not be filled: {why}")
 
-    def _heard(self, error: Any, _message: Any) -> None:
+    def _on_delivery(self, error: Any, _message: Any) -> None:
         if error is not None:
             self._failed = error

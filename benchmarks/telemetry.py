@@ -146,11 +146,11 @@ def _exporting(env: Mapping[str, str]) -> Iterator[None]:
         port = int(collector.stdout.readline())
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
         os.environ.update(env)
-        told = sdk.set_up("benchmarks")
+        telemetry = sdk.set_up("benchmarks")
         try:
             yield
         finally:
-            told.end()
+            telemetry.end()
             collector.kill()
 
 

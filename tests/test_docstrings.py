@@ -78,12 +78,12 @@ def test_a_name_without_a_docstring_is_found() -> None:
     class Base:
         """Documented."""
 
-        def told(self) -> None:
+        def reported(self) -> None:
             """Documented here, for all that override it."""
 
     class Bare(Base):
-        def told(self) -> None: ...
-        def untold(self) -> None: ...
+        def reported(self) -> None: ...
+        def undocumented(self) -> None: ...
         def _private(self) -> None: ...
         @property
         def value(self) -> None: ...
@@ -96,7 +96,7 @@ def test_a_name_without_a_docstring_is_found() -> None:
     assert list(undocumented(bare)) == [
         "bare",
         "bare.Bare",
-        "bare.Bare.untold",
+        "bare.Bare.undocumented",
         "bare.Bare.value",
         "bare.function",
     ]

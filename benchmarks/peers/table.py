@@ -172,8 +172,8 @@ def _problems(comparison: Comparison) -> Iterator[tuple[Peer, str]]:
     for peer in _measured(comparison):
         for row in comparison.rows:
             if row.peer == peer.name:
-                told = [*row.problems, *([row.failed.splitlines()[0]] if row.failed else [])]
-                yield from ((peer, f"`{row.workload}`: {problem}") for problem in told)
+                problems = [*row.problems, *([row.failed.splitlines()[0]] if row.failed else [])]
+                yield from ((peer, f"`{row.workload}`: {problem}") for problem in problems)
 
 
 def _missing(comparison: Comparison) -> str:

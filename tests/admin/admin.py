@@ -28,7 +28,7 @@ class MadeUpBoard:
     def __init__(self, **fields: Any):
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
-        self.told_value: dict[str, Any] | None = None
+        self.record_value: dict[str, Any] | None = None
         self.answer: BreakerAnswer | None = BreakerAnswer.OBEYED
         self.verdict: InterventionResult | None = InterventionResult.SKIPPED
 
@@ -46,7 +46,7 @@ class MadeUpBoard:
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
         self.asked.append(f"value {at.partition} {at.offset}")
-        return self.told_value
+        return self.record_value
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")

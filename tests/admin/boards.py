@@ -131,7 +131,7 @@ class Shop(MadeUpBoard):
         ]
         shop.drawn["counters"] |= {"moved_to": {text: 3}, "dead_by": {text: 4}}
         shop.details = shop.cell_with(text, text, key=text, headers=[[text, text], ["no", None]])
-        shop.told_value = {"form": "text", "bytes": 7, "text": text, "is_cut": True}
+        shop.record_value = {"form": "text", "bytes": 7, "text": text, "is_cut": True}
         return shop
 
     @classmethod
@@ -158,8 +158,8 @@ class Shop(MadeUpBoard):
     @property
     def partitions(self) -> list[dict[str, Any]]:
         """Their windows."""
-        told: list[dict[str, Any]] = self.drawn["partitions"]
-        return told
+        reported: list[dict[str, Any]] = self.drawn["partitions"]
+        return reported
 
     def slide(self, rows: Sequence[str]) -> None:
         """Let a cell of each window slide out."""

@@ -49,11 +49,11 @@ def test_where_the_extra_is_missing_its_name_is_said() -> None:
         from window_consumer.model.errors import UsageError
         from window_consumer.runtime.replica import sockets_of
 
-        told = pytest.raises(UsageError, match=r"window-consumer\\[web\\]")
-        with told, AdminFeature().starting(starting("127.0.0.1:0")):
+        raised = pytest.raises(UsageError, match=r"window-consumer\\[web\\]")
+        with raised, AdminFeature().starting(starting("127.0.0.1:0")):
             pass
         sockets = {"1": sockets_of("there", "1")}
-        with told, AdminFeature().beside_replicas(plan("127.0.0.1:0"), sockets, dict):
+        with raised, AdminFeature().beside_replicas(plan("127.0.0.1:0"), sockets, dict):
             pass
         """)
 

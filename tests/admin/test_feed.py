@@ -78,7 +78,7 @@ def test_hundreds_of_pages_get_the_same_frames_and_cost_one_picture() -> None:
     assert len(board.asked) <= PAGES + took / feed.FRAME_S + 5
 
 
-def test_one_page_too_many_is_told_so() -> None:
+def test_one_page_too_many_is_refused() -> None:
     with asking(most_pages=2) as ask, page(ask) as one, page(ask) as other:
         frames_of(one, 1)
         frames_of(other, 1)

@@ -266,7 +266,7 @@ def test_numbers_that_are_none_are_refused(ask: Asking, path: str) -> None:
     assert ask(quote(path, safe="/?=%")).status in {200, 400, 404}
 
 
-def test_what_there_is_not_is_told_as_json_too(ask: Asking) -> None:
+def test_what_there_is_not_is_reported_as_json_too(ask: Asking) -> None:
     nothing, not_so = ask("/api/nothing"), ask("/api/workers/a/pause", "PUT")
     assert (nothing.status, nothing.json) == (404, {"error": "Not Found"})
     assert (not_so.status, not_so.json) == (405, {"error": "Method Not Allowed"})
@@ -283,7 +283,7 @@ def test_what_there_is_not_is_told_as_json_too(ask: Asking) -> None:
         (None, 504),
     ],
 )
-def test_what_became_of_a_record_is_told_by_status_and_in_words(
+def test_what_became_of_a_record_is_reported_by_status_and_in_words(
     verdict: InterventionResult | None, status: int
 ) -> None:
     board = MadeUpBoard()
@@ -299,7 +299,7 @@ def test_what_became_of_a_record_is_told_by_status_and_in_words(
     assert board.asked == ["skip: charge orders[0]@7", "dead-letter: charge orders[0]@7"]
 
 
-def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
+def test_a_value_is_reported_only_where_that_is_allowed_and_when_it_is_asked_for(
     caplog: pytest.LogCaptureFixture, golden: Golden
 ) -> None:
     caplog.set_level("INFO", "window_consumer")
@@ -316,9 +316,9 @@ def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
         assert ask(path, "POST", origin="https://evil.example", authorization=BEARER).status == 403
         assert board.asked == []
         assert ask(path, "POST", authorization=BEARER).status == 404
-        board.told_value = {"form": "text", "text": "\ud800", "bytes": 3, "is_cut": False}
-        told = ask(path, "POST", authorization=BEARER)
-    assert (told.status, told.json) == (200, board.told_value)
+        board.record_value = {"form": "text", "text": "\ud800", "bytes": 3, "is_cut": False}
+        reported = ask(path, "POST", authorization=BEARER)
+    assert (reported.status, reported.json) == (200, board.record_value)
     assert board.asked == ["value orders[0] 7"] * 2
     asked = lines_of(caplog, LogEvent.ADMIN_VALUE_SHOWN)
     assert {each.args for each in asked} == {("charge", "127.0.0.1", "orders[0] offset 7")}
@@ -372,10 +372,10 @@ def test_the_configuration_says_by_which_names_the_address_is_called() -> None:
     assert statuses(both, "/api/windows", "GET", "a.example", "any.example") == [200, 421]
 
 
-def test_an_address_that_this_machine_has_not_is_told() -> None:
+def test_an_address_that_this_machine_has_not_is_reported() -> None:
     admin = AdminConfig(listen="no-such-host.invalid:0", insecure=True)
-    told = r"admin[.]listen: cannot listen on no-such-host[.]invalid:0: [^(]*; choose another"
-    with pytest.raises(UsageError, match=told), serving(MadeUpBoard(), admin, Path()):
+    reported = r"admin[.]listen: cannot listen on no-such-host[.]invalid:0: [^(]*; choose another"
+    with pytest.raises(UsageError, match=reported), serving(MadeUpBoard(), admin, Path()):
         pass
 
 
@@ -417,7 +417,7 @@ def test_with_a_certificate_it_is_https_and_sessions_stay_with_it(certificate: P
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "reported"),
     [
         ({"key": "missing.pem"}, r"admin[.]tls[.]key: .*missing.pem cannot be read: No such file"),
         ({"certificate": "."}, r"admin[.]tls[.]certificate: .* cannot be read: Is a directory"),
@@ -427,11 +427,11 @@ def test_with_a_certificate_it_is_https_and_sessions_stay_with_it(certificate: P
         ({"key": "closed.pem"}, r"admin[.]tls: .*, the key without a passphrase"),
     ],
 )
-def test_a_certificate_that_cannot_be_used_is_told_before_anything_starts(
-    certificate: Path, files: dict[str, str], told: str
+def test_a_certificate_that_cannot_be_used_is_reported_before_anything_starts(
+    certificate: Path, files: dict[str, str], reported: str
 ) -> None:
     with (
-        pytest.raises(UsageError, match=told),
+        pytest.raises(UsageError, match=reported),
         serving(MadeUpBoard(), with_tls(**files), certificate),
     ):
         pass

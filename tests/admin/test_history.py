@@ -59,7 +59,7 @@ def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
     assert sample["moved"]["10s"] == 0
 
 
-def test_only_the_last_ten_minutes_are_kept_and_told_from_where_one_was() -> None:
+def test_only_the_last_ten_minutes_are_kept_and_reported_from_where_one_was() -> None:
     history = SampleHistory()
     for number in range(KEPT + 50):
         history.add(number * 2000, seen())
@@ -80,8 +80,8 @@ def test_where_nothing_moves_there_is_no_time_to_drain() -> None:
     driven.engine.on_log_ends({ORDERS: 20})
     for at_ms in (0, 5000, 10_000):
         history.add(at_ms, seen(driven))
-    told = history.added_to(worker(seen(driven)))
-    assert (told.time_to_drain_s, told.stands_still) == (None, True)
+    reported = history.added_to(worker(seen(driven)))
+    assert (reported.time_to_drain_s, reported.stands_still) == (None, True)
     history.add(15_000, seen(driven, processed=10))
     moving = history.added_to(worker(seen(driven)))
     assert moving.time_to_drain_s == pytest.approx(30.0)

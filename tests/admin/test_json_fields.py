@@ -90,7 +90,7 @@ def everything() -> WindowsSnapshot:
     )
 
 
-def test_what_most_workers_do_not_have_is_told_of_those_that_do() -> None:
+def test_what_most_workers_do_not_have_is_reported_of_those_that_do() -> None:
     assert fields_of(json.loads(json.dumps(to_json(everything())))) == FIELDS["snapshot"]
 
 
@@ -121,7 +121,7 @@ class Answering:
         return HttpAnswer(200, text, kind)
 
 
-def told_by(*answers: str, has_windows: bool = True) -> list[Any]:
+def reported_by(*answers: str, has_windows: bool = True) -> list[Any]:
     """Look ten seconds after ten seconds at a worker that answers like this."""
     with fake_worker() as worker:
         worker.answer = Answering([(each, "application/json") for each in answers])
@@ -160,16 +160,18 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_doctor_says_of_an_answer(case: str) -> None:
     first = {"loop": {"computed_s": 0.5, "late_s": 1.0}} if case == "coroutines" else {}
-    looks = told_by(windows("windows_1.json", **first), windows("windows_2.json", **CASES[case]))
+    looks = reported_by(
+        windows("windows_1.json", **first), windows("windows_2.json", **CASES[case])
+    )
     assert diagnosis(looks) == json_of("doctor.json")[case]
 
 
 def test_what_doctor_says_of_metrics() -> None:
-    looks = told_by(text_of("metrics_1.txt"), text_of("metrics_2.txt"), has_windows=False)
+    looks = reported_by(text_of("metrics_1.txt"), text_of("metrics_2.txt"), has_windows=False)
     assert diagnosis(looks) == json_of("doctor.json")["metrics"]
 
 
 def test_what_doctor_says_of_a_worker_that_is_silent() -> None:
     silent = json_of("windows_1.json")
     silent["workers"][0]["snapshot"] = None
-    assert diagnosis(told_by(json.dumps(silent))) == json_of("doctor.json")["silent"]
+    assert diagnosis(reported_by(json.dumps(silent))) == json_of("doctor.json")["silent"]

@@ -33,10 +33,10 @@ class Looking:
         self.complaints: list[str] = []
         self.ask = ask
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", self._hear)
+        page.on("console", self._receive)
         page.goto(f"http://127.0.0.1:{ask.port}/")
 
-    def _hear(self, message: Any) -> None:
+    def _receive(self, message: Any) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
@@ -266,7 +266,7 @@ def test_what_comes_from_outside_never_runs(look: Look) -> None:
     looking.complaints.clear()
 
 
-def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_was_open(
+def test_retries_are_reported_by_level_dead_letters_by_reason_and_when_the_breaker_was_open(
     look: Look,
 ) -> None:
     shop = Shop(rows=["rw"], windows={"calls": [call(offset=offset) for offset in range(12)]})
@@ -294,7 +294,7 @@ def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_w
 def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look: Look) -> None:
     looking = look(Shop.with_a_call_that_hangs(), values=True)
     page, board = looking.page, looking.board
-    board.told_value = {"form": "json", "bytes": 14, "text": '{\n  "a": 1\n}', "is_cut": False}
+    board.record_value = {"form": "json", "bytes": 14, "text": '{\n  "a": 1\n}', "is_cut": False}
     page.locator(".troubles button").first.press("Enter")
     page.get_by_role("button", name="Offset 7: 1 header, 120 B").press("Enter")
     expect(page.locator("#details .headers")).to_have_count(0)

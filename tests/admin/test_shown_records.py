@@ -185,7 +185,7 @@ def test_a_topics_values_and_keys_can_be_hidden_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "rules", "told"),
+    ("key", "rules", "reported"),
     [
         (b"anna hunter2", [], "anna ***"),
         (b"anna", [MaskRule(topics=("orders",), whole=("key",))], MASKED),
@@ -196,7 +196,7 @@ def test_a_topics_values_and_keys_can_be_hidden_as_a_whole() -> None:
     ],
 )
 def test_the_hottest_key_of_a_partition_and_parked_keys_are_masked_like_the_others(
-    key: bytes, rules: list[MaskRule], told: str
+    key: bytes, rules: list[MaskRule], reported: str
 ) -> None:
     driven = Driven(slots=1, ordering="key")
     driven.deliver(*notes(1, 2, 3, keys=[key] * 3))
@@ -205,9 +205,9 @@ def test_the_hottest_key_of_a_partition_and_parked_keys_are_masked_like_the_othe
     seen = evolve(take_snapshot(driven.engine, driven.now, 0.0), parked=parked)
     found = shown(*rules)
     windows = found.snapshot(seen, lambda topic, key: found.rules.loggable_key([topic], key))
-    assert [each.hottest_key for each in windows.partitions] == [told]
+    assert [each.hottest_key for each in windows.partitions] == [reported]
     assert windows.parked is not None
-    assert [each.key for each in windows.parked.longest] == [told]
+    assert [each.key for each in windows.parked.longest] == [reported]
 
 
 def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_them(
@@ -231,7 +231,7 @@ def test_a_record_with_thousands_of_hidden_texts_costs_little_and_tells_none_of_
     assert (found["form"], found["bytes"]) == ("hidden", len(value))
 
 
-def test_hundreds_of_hidden_texts_are_found_wherever_they_are_told() -> None:
+def test_hundreds_of_hidden_texts_are_found_wherever_they_are_reported() -> None:
     value = json.dumps({"iban": [f"DE{each:04d}" for each in range(900)]}).encode()
     (record,) = masked_picture(shown(HIDDEN), message(value), error="E: DE0017, DE08990 and DE0900")
     assert record["error"] == "E: ***, ***0 and DE0900"

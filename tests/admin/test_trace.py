@@ -84,7 +84,7 @@ def test_ids_with_slashes_and_signs_are_asked_for_as_they_are() -> None:
     assert trace.asked == ["orders/0/17", "orders/0/17", "a ?b", "key a&b"]
 
 
-def test_trouble_is_told_in_the_log_and_not_to_whoever_looks() -> None:
+def test_trouble_is_reported_in_the_log_and_not_to_whoever_looks() -> None:
     with asking(trace=MadeUpTrace()) as ask:
         answer = ask("/api/trace/trouble")
     assert answer.status == 503
@@ -93,8 +93,8 @@ def test_trouble_is_told_in_the_log_and_not_to_whoever_looks() -> None:
 
 def test_keys_are_masked_as_everywhere(tmp_path: Path) -> None:
     hidden = MaskRule(topics=("orders",), whole=("key",))
-    told = pages(tmp_path, story(), hidden).journey("orders/0/17")
-    assert told["passages"][0]["key"] == "***"
+    reported = pages(tmp_path, story(), hidden).journey("orders/0/17")
+    assert reported["passages"][0]["key"] == "***"
     assert pages(tmp_path, story()).journey("orders/0/17")["passages"][0]["key"] == "k"
 
 

@@ -232,8 +232,8 @@ with running:
 """
         )
     )
-    told = [line for line in lines if line.endswith(("True", "False")) or "parent" in line]
-    assert told == [
+    reported = [line for line in lines if line.endswith(("True", "False")) or "parent" in line]
+    assert reported == [
         "stop True",
         "wait True",
         "snapshots True",

@@ -33,7 +33,7 @@ def test_the_nearest_setting_that_is_known_counts(
     assert (times.session_s, times.heartbeat_s) == expected
 
 
-def test_where_they_are_from_is_told(golden: Golden) -> None:
+def test_where_they_are_from_is_reported(golden: Golden) -> None:
     times = group_times({}, broker=BROKER, group=GROUP)
     golden(times.session_from)
     golden(times.heartbeat_from)

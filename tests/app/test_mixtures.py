@@ -164,7 +164,9 @@ def opens() -> Any:
     return Session()
 
 
-def test_a_lifespan_that_does_not_say_that_it_is_asynchronous_is_told_to(golden: Golden) -> None:
+def test_a_lifespan_that_does_not_say_that_it_is_asynchronous_is_refused_with_how(
+    golden: Golden,
+) -> None:
     app = App("shop")
     app.lifespan(opens)
     app.handler("orders", group="shop", name="charge")(coroutine)

@@ -173,15 +173,15 @@ def test_with_on_failure_the_block_goes_on_and_the_failure_is_raised_at_its_end(
     embedded.produce("orders", b"poison")
 
     async def main() -> None:
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop, reported = asyncio.get_running_loop(), asyncio.Event()
 
         def on_failure(error: BaseException) -> None:
             assert asyncio.get_running_loop() is loop
             failures.append(error)
-            told.set()
+            reported.set()
 
         async with shop.app.running(shop.file, on_failure=on_failure):
-            await asyncio.wait_for(told.wait(), DEADLINE_S)
+            await asyncio.wait_for(reported.wait(), DEADLINE_S)
             await asyncio.sleep(0)
             went_on.set()
 

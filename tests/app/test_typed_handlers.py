@@ -283,7 +283,7 @@ def test_a_deserialiser_of_confluents_client_gets_its_context() -> None:
         called(lambda order: order, make_record(b""), value=Registry())
 
 
-def test_it_is_told_the_first_topic_of_a_copy_but_believes_no_strangers_header() -> None:
+def test_it_learns_the_first_topic_of_a_copy_but_believes_no_strangers_header() -> None:
     headers = [("wc-orig-topic", b"orders")]
     message = make_record(b"v", topic="g.orders.retry.10s", headers=headers)._message
     app = App("shop")
@@ -419,7 +419,7 @@ class Constructed:
         (ModelNowhere, "'Nowhere'"),
     ],
 )
-def test_a_type_that_can_never_be_decoded_is_told_before_the_first_record(
+def test_a_type_that_can_never_be_decoded_is_reported_before_the_first_record(
     kind: Any, what: str
 ) -> None:
     with pytest.raises(UsageError, match=rf"parameter 'order': .*\(.*{what}"):
@@ -439,7 +439,7 @@ def wants_two(value: bytes, more: int) -> object: ...
 @pytest.mark.parametrize(
     ("decoder", "why"), [(awaits, "coroutine"), (generates, "coroutine"), (wants_two, "'more'")]
 )
-def test_a_decoder_that_can_decode_nothing_is_told_at_once(decoder: Any, why: str) -> None:
+def test_a_decoder_that_can_decode_nothing_is_reported_at_once(decoder: Any, why: str) -> None:
     with pytest.raises(UsageError, match=f"^@app.handler .*decoder: .*{why}"):
         App("shop").handler("orders", value=decoder)(lambda order: order)
 
@@ -466,7 +466,7 @@ def test_what_has_no_name_of_its_own_is_asked_for_one(decorate: Any) -> None:
         (annotated(Attrs, print), {"value": "avro"}, "parameter 'order': value='avro'"),
     ],
 )
-def test_functions_that_cannot_be_called_are_told_at_once(
+def test_functions_that_cannot_be_called_are_reported_at_once(
     function: Any, more: Any, why: str
 ) -> None:
     with pytest.raises(UsageError, match=f"^@app.handler .*{why}"):

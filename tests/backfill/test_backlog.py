@@ -110,7 +110,7 @@ def place(kafka: RealKafka, make_topic: Callable[..., str], tmp_path: Path) -> P
     return Place(kafka.bootstrap, make_topic("orders", PARTITIONS), tmp_path)
 
 
-def told(message: Message) -> tuple[Any, ...]:
+def reported(message: Message) -> tuple[Any, ...]:
     """Return all of a dead letter but what has to differ: where it lies, and the times."""
     times = (names.FIRST_FAILURE, names.LAST_FAILURE)
     headers = [(name, value) for name, value in message.headers() or () if name not in times]
@@ -126,7 +126,7 @@ def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Plac
         wait_until(lambda: counters.processed + counters.dead_lettered == 61, 60, "all is done")
     ended = place.backlog(spark, "failing", chunk_records=1000).run(place.spans())
     assert (ended.left, ended.progress.failed) == ({}, 4)
-    letters = sorted(map(told, place.dead_letters()))
+    letters = sorted(map(reported, place.dead_letters()))
     assert len(letters) == 8
     assert letters[::2] == letters[1::2]
     unreadable, *failed = sorted(
@@ -162,28 +162,28 @@ def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) 
 
 def test_reading_is_limited_over_all_tasks(spark: SparkSession, place: Place) -> None:
     place.produce(60)
-    heard: list[BackfillProgress] = []
+    received: list[BackfillProgress] = []
     backlog = place.backlog(
-        spark, "plain", rate_per_s=20.0, chunk_records=100, on_progress=heard.append
+        spark, "plain", rate_per_s=20.0, chunk_records=100, on_progress=received.append
     )
     ended = backlog.run(place.spans())
     # Two tasks at once, with 10/s each: 20 records take a second after the first ten.
     assert ended.progress.seconds >= 2.0
     # It is one chunk, and progress is seen within.
-    reached = [each.reached for each in heard if not each.done]
+    reached = [each.reached for each in received if not each.done]
     assert any(0 < each < 60 for each in reached)
     assert reached == sorted(reached)
 
 
-def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
+def test_a_task_whose_breaker_is_open_is_reported_by_the_driver(
     spark: SparkSession, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     there = place.directory / "there again"
     place.produce(60, lambda _number: str(there).encode())
-    heard: list[BackfillProgress] = []
+    received: list[BackfillProgress] = []
 
     def on_progress(progress: BackfillProgress) -> None:
-        heard.append(progress)
+        received.append(progress)
         if progress.held_up:
             there.touch()
 
@@ -191,7 +191,7 @@ def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
     backlog = place.backlog(spark, "outage", overrides, chunk_records=100, on_progress=on_progress)
     ended = backlog.run(place.spans())
     assert (ended.left, ended.progress.done, ended.progress.held_up) == ({}, 60, 0)
-    assert any(each.held_up for each in heard)
+    assert any(each.held_up for each in received)
     assert re.search(r"one/0, task \d \(partitions [\d, ]+\): breaker (half-)?open", caplog.text)
     assert LogEvent.BACKFILL_BREAKER_CLOSED in events_in(caplog)
 
@@ -212,12 +212,12 @@ def test_a_chunk_whose_last_200_records_fail_ends_and_names_them_at_the_first_at
     spark: SparkSession, place: Place
 ) -> None:
     last_fail(place, 100, 200)
-    heard: list[BackfillProgress] = []
-    more = {"chunk_records": 1000, "on_progress": heard.append}
+    received: list[BackfillProgress] = []
+    more = {"chunk_records": 1000, "on_progress": received.append}
     backlog = place.backlog(spark, "failing", [*HELD, "workers.failing.ordering=partition"], **more)
     with pytest.raises(RunError, match=rf"chunk 0 of .*{place.topic}\[0\]@.*--at-end leave"):
         backlog.run(place.spans())
-    assert max(each.retried for each in heard) <= 1
+    assert max(each.retried for each in received) <= 1
     assert place.rows(spark) == []
     assert len(place.dead_letters()) <= 20
 
@@ -341,7 +341,7 @@ def test_a_range_of_times_is_a_range_of_offsets(place: Place, golden: Golden) ->
         golden(refused.value, topic=place.topic)
 
 
-def test_what_retention_has_taken_is_told(place: Place) -> None:
+def test_what_retention_has_taken_is_reported(place: Place) -> None:
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for hour in range(10):
         producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
@@ -349,8 +349,8 @@ def test_what_retention_has_taken_is_told(place: Place) -> None:
     cluster = place.chosen("plain").prepared.cluster
     cluster.delete_records({TopicPartition(place.topic, 1): 4})
     with place.reader() as reader:
-        for text, is_told in (("02:00", True), ("05:00", False)):
+        for text, is_reported in (("02:00", True), ("05:00", False)):
             wanted = ranges.WantedRange(place.topic, since_1970(f"2026-01-01T{text}", 1000))
             found = list(ranges.warnings(wanted, ranges.resolve(wanted, reader), reader, {}, 0))
-            assert bool(found) is is_told
-            assert not is_told or "begins at 2026-01-01T04:00:00Z" in found[0]
+            assert bool(found) is is_reported
+            assert not is_reported or "begins at 2026-01-01T04:00:00Z" in found[0]

@@ -72,7 +72,7 @@ def test_the_last_attempt_of_a_task_counts(mailbox: Mailbox) -> None:
     ]
 
 
-def test_what_no_task_of_this_chunk_has_sent_is_not_heard(mailbox: Mailbox) -> None:
+def test_what_no_task_of_this_chunk_has_sent_is_ignored(mailbox: Mailbox) -> None:
     good: dict[str, Any] = {**asdict(TaskReport(0, 0, 1)), "token": mailbox.address.token}
     bad = [
         b"\xff",

@@ -25,7 +25,7 @@ FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
         ("something else", "something else"),
     ],
 )
-def test_an_end_is_told_with_what_to_do(text: str, said: str) -> None:
+def test_an_end_is_reported_with_what_to_do(text: str, said: str) -> None:
     found = end_of(Exception(text + FRAMES))
     assert said in found
     assert "Task.scala" not in found

@@ -41,7 +41,9 @@ def test_everything_that_promises_a_figure_is_in_the_long_form() -> None:
     assert [each.name for each in gate.long_form(["skew", "noop-key"])] == ["noop-key", "skew"]
 
 
-def test_a_figure_that_holds_and_one_that_falls_short_are_told_in_a_table(golden: Golden) -> None:
+def test_a_figure_that_holds_and_one_that_falls_short_are_reported_in_a_table(
+    golden: Golden,
+) -> None:
     (good,) = gate.judge([NOOP], measuring(0.95))
     (bad,) = gate.judge([NOOP], measuring(0.85))
     assert good.problem == ""
@@ -57,7 +59,7 @@ def test_a_lost_record_counts_more_than_any_figure(golden: Golden) -> None:
     golden(verdict.problem)
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(golden: Golden) -> None:
+def test_a_run_that_fails_is_reported_and_the_others_go_on(golden: Golden) -> None:
     def measure(workload: Workload) -> Measured:
         if workload.name == "noop-key":
             raise RunError("the worker failed")

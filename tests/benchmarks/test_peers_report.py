@@ -78,7 +78,7 @@ def test_rows_are_medians_and_the_worst_counts_of_the_runs() -> None:
     assert several.milliseconds("p99_ms") == 40.0
 
 
-def test_versions_settings_machine_and_what_is_missing_are_told() -> None:
+def test_versions_settings_machine_and_what_is_missing_are_reported() -> None:
     text = table.section(COMPARISON, "peers.svg")
     assert "| some-client 1.2.3 |" in text
     assert PEERS["window-key"].settings in text
@@ -86,7 +86,7 @@ def test_versions_settings_machine_and_what_is_missing_are_told() -> None:
     assert f"- {PEERS['parallel-consumer-unordered'].title}: no `mvn` found" in text
 
 
-def test_a_busy_machine_is_told(golden: Golden) -> None:
+def test_a_busy_machine_is_reported(golden: Golden) -> None:
     quiet = table.section(COMPARISON, "x.svg")
     busy = evolve(COMPARISON, machine={**COMPARISON.machine, "load_before": 3.0})
     assert "busy" not in quiet
@@ -100,7 +100,7 @@ def test_a_noting_run_that_did_not_finish_in_time_is_not_held_against_the_rate()
     assert (found.handled, found.uncommitted) == (1_000, 0)
 
 
-def test_what_went_wrong_in_a_run_is_told(golden: Golden) -> None:
+def test_what_went_wrong_in_a_run_is_reported(golden: Golden) -> None:
     broken = evolve(COMPARISON, rows=[row("aiokafka", "zipf", turn(problem="did not stop"))])
     lines = table.section(broken, "x.svg").splitlines()
     golden("\n".join(each for each in lines if "stop" in each))
@@ -208,8 +208,8 @@ class TestCommand:
         assert {"window-key", "parallel-consumer-key", "zipf"} <= set(done.stdout.split())
 
     def test_an_unknown_peer_is_wrong_usage_and_the_nearest_one_is_named(self) -> None:
-        told = "there is no peer 'windw-partition'; did you mean window-partition?"
-        with pytest.raises(click.UsageError, match=re.escape(told)):
+        reported = "there is no peer 'windw-partition'; did you mean window-partition?"
+        with pytest.raises(click.UsageError, match=re.escape(reported)):
             peers("--only", "window-key,windw-partition")
 
     def test_an_unknown_workload_is_wrong_usage(self, golden: Golden) -> None:

@@ -19,20 +19,20 @@ from window_consumer.testing.real_kafka_settings import free_addresses
 CONTENTS = Contents(40, keys=4, shortest_us=10, longest_us=10)
 
 # It handles nothing: it notes that record n began after n ms and took one, and says what it was
-# told as its problem.
+# options as its problem.
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from benchmarks.peers.journal import Journal
-told = dict(each.split("=", 1) for each in sys.argv[1:])
-count, ms = int(told["records"]), 1_000_000
+options = dict(each.split("=", 1) for each in sys.argv[1:])
+count, ms = int(options["records"]), 1_000_000
 times = [(n, (2 * n + 1) * ms, (2 * n + 2) * ms, (2 * n + 3) * ms) for n in range(count)]
-timed = told["timed"] == "yes"
+timed = options["timed"] == "yes"
 journal = Journal.of(times) if timed else Journal.untimed(range(count))
-journal.write(Path(told["journal"]))
+journal.write(Path(options["journal"]))
 print("a line of the peer's own")
 print(json.dumps({"seconds": 0.5, "seen": count - 10, "stop_s": 0.25, "versions": {"it": "1.0"},
-    "problem": json.dumps(told), "committed": json.loads(told["committed"])}))
+    "problem": json.dumps(options), "committed": json.loads(options["committed"])}))
 """
 
 
@@ -47,7 +47,7 @@ def turn(peer: str, *, timed: bool = True, program: str = PROGRAM) -> Turn:
     return take_turn(PEERS[peer], command, workload(), Topics(nobody, deadline_s=0.1), timed=timed)
 
 
-def told(found: Turn) -> dict[str, Any]:
+def reported(found: Turn) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(found.problem)
     return answer
 
@@ -66,14 +66,14 @@ def test_the_rate_of_an_untimed_turn_is_what_the_runner_saw_from_look_to_look() 
     assert turn("window-key", timed=False).records_per_s == pytest.approx(30 / 0.5)
 
 
-def test_a_runner_is_told_the_workload_and_the_peers_options() -> None:
-    given = told(turn("window-key"))
+def test_a_runner_learns_the_workload_and_the_peers_options() -> None:
+    given = reported(turn("window-key"))
     assert (given["slots"], given["records"], given["ordering"]) == ("7", "40", "key")
     assert float(given["cap_s"]) == 60.0
 
 
 def test_a_peer_that_waits_one_by_one_gets_less_time() -> None:
-    assert float(told(turn("confluent-loop"))["cap_s"]) == ONE_BY_ONE_S
+    assert float(reported(turn("confluent-loop"))["cap_s"]) == ONE_BY_ONE_S
 
 
 def test_a_runner_that_fails_is_reported_with_what_it_said(golden: Golden) -> None:

@@ -66,14 +66,14 @@ def cause(*, sides: dict[str, tuple[Share, ...]] | None = None, **changed: Any) 
         "examples": (example(),),
         **changed,
     }
-    told = {
+    reported = {
         **dict.fromkeys(SIDES, ()),
         "by": (share("window-consumer"),),
         "dead_letters": (share("shop-charge.orders.dlq"),),
         "version": (share("2", of="shop-charge"),),
         **(sides or {}),
     }
-    return FailureGroup(sides=told, **fields)
+    return FailureGroup(sides=reported, **fields)
 
 
 def findings(*causes: FailureGroup, **changed: Any) -> DeadLetterFindings:

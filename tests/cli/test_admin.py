@@ -109,7 +109,7 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     command.stop()
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(
+def test_a_port_that_is_taken_is_reported_before_anything_starts(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -135,7 +135,7 @@ def test_an_address_for_others_needs_token_and_tls(
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("run",)])
-def test_a_certificate_that_cannot_be_read_is_told_with_its_line(
+def test_a_certificate_that_cannot_be_read_is_reported_with_its_line(
     shop: Commands, embedded: EmbeddedBroker, arguments: tuple[str, ...]
 ) -> None:
     configure(shop, embedded, tls={"certificate": "tls/tls.crt", "key": "tls/tls.key"})
@@ -194,8 +194,8 @@ def test_copies_are_shown_and_paused_at_one_address(
     for process in (1, 2):
         command.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, process=process, partitions=1)
     for path in ("/api/windows", "/api/frame"):
-        told = workers_of(ask, path, count=2)
-        assert [each["process"] for each in told] == ["1", "2"]
+        reported = workers_of(ask, path, count=2)
+        assert [each["process"] for each in reported] == ["1", "2"]
 
     assert ask("/api/workers/charge/pause?process=2", "POST").status == 200
     assert halted(ask) == [False, True]
@@ -211,8 +211,8 @@ def test_copies_are_shown_and_paused_at_one_address(
     while ask(record).status == 404:
         assert monotonic() < until
     assert ask(record).json["values"]
-    told = ask(f"{record}/value", "POST").json
-    assert told["text"] == '{\n  "iban": "***",\n  "to": "anna"\n}'
+    reported = ask(f"{record}/value", "POST").json
+    assert reported["text"] == '{\n  "iban": "***",\n  "to": "anna"\n}'
     place: dict[str, Any] = {"worker": "charge", "topic": "orders", "partition": 1, "offset": 0}
     command.wait_for_event(LogEvent.ADMIN_VALUE_SHOWN, **place, client="127.0.0.1")
     assert ask(f"{record[:-1]}7/value", "POST").status == 404
@@ -233,11 +233,11 @@ def workers_of(ask: Asking, path: str, count: int = 1) -> list[dict[str, Any]]:
     until = monotonic() + DEADLINE_S
     while True:
         answer = ask(path).json
-        told: list[dict[str, Any]] = answer["workers"]
+        reported: list[dict[str, Any]] = answer["workers"]
         if (
             not answer.get("missing")
-            and len(told) == count
-            and all(each["snapshot"] is not None for each in told)
+            and len(reported) == count
+            and all(each["snapshot"] is not None for each in reported)
         ):
-            return told
-        assert monotonic() < until, told
+            return reported
+        assert monotonic() < until, reported

@@ -32,28 +32,38 @@ def alerts(broker: EmbeddedBroker, directory: Path) -> Alerts:
     return Alerts("alerts", broker.client_settings(), LOG, str(directory))
 
 
-def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_bucket_is_reported_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert alerts(broker, tmp_path).write_new([row(1), row(2)]) == 2
     assert alerts(broker, tmp_path).write_new([row(2), row(1)]) == 0
     assert alerts(broker, tmp_path).write_new([row(1), row(3), row(1, finding="exchanged")]) == 2
-    told = broker.read_all("alerts")
-    assert [message.key() for message in told][:2] == [b"orders/shop/60000", b"orders/shop/120000"]
-    assert [json.loads(message.value())["bucket_ms"] // 60_000 for message in told] == [1, 2, 3, 1]
-    assert json.loads(told[0].value()) == {
+    reported = broker.read_all("alerts")
+    assert [message.key() for message in reported][:2] == [
+        b"orders/shop/60000",
+        b"orders/shop/120000",
+    ]
+    assert [json.loads(message.value())["bucket_ms"] // 60_000 for message in reported] == [
+        1,
+        2,
+        3,
+        1,
+    ]
+    assert json.loads(reported[0].value()) == {
         **row(1),
         "what": "bucket",
         "bucket": "1970-01-01T00:01:00+00:00",
     }
 
 
-def test_what_was_not_taken_is_told_the_next_time(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_what_was_not_taken_is_reported_the_next_time(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
     missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path), 1.0)
     with pytest.raises(RunError, match="nowhere"):
         missing.write_new([row(1)])
     assert alerts(broker, tmp_path).write_new([row(1)]) == 1
 
 
-def test_what_kafka_has_refused_is_told_the_next_time(
+def test_what_kafka_has_refused_is_reported_the_next_time(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     made = alerts(broker, tmp_path)

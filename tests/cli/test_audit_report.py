@@ -44,7 +44,7 @@ def pipeline(commands: Commands) -> Commands:
         (("--explain", NOON, "--alerts", "alerts"), "--explain and --alerts exclude each other"),
     ],
 )
-def test_what_is_asked_wrongly_is_told_at_once(
+def test_what_is_asked_wrongly_is_reported_at_once(
     pipeline: Commands, options: tuple[str, ...], said: str
 ) -> None:
     ended = pipeline.run("audit", "report", *options)
@@ -53,7 +53,7 @@ def test_what_is_asked_wrongly_is_told_at_once(
 
 
 @pytest.mark.parametrize("options", [(), ("--explain", NOON), ("--json",)])
-def test_a_table_that_is_not_there_is_told_before_spark_starts(
+def test_a_table_that_is_not_there_is_reported_before_spark_starts(
     pipeline: Commands, options: tuple[str, ...], golden: Golden
 ) -> None:
     ended = pipeline.run("audit", "report", "--no-refresh", *options, env={"JAVA_HOME": "nowhere"})
@@ -72,7 +72,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(
         (str(NOON_MS), None),
     ],
 )
-def test_a_bucket_is_told_by_its_start(text: str, start_ms: int | None) -> None:
+def test_a_bucket_is_named_by_its_start(text: str, start_ms: int | None) -> None:
     if start_ms is None:
         with pytest.raises(click.BadParameter):
             BucketParam().convert(text, None, None)

@@ -42,7 +42,7 @@ def test_partitions_that_were_read_to_their_ends_and_compacted_topics_are_named(
     assert "no-such-topic" in (beside.problem or "")
 
 
-def test_what_a_group_has_not_finished_is_told_by_its_commits(
+def test_what_a_group_has_not_finished_is_reported_by_its_commits(
     kafka: RealKafka, make_topic: MakeTopic, consumer_of: ConsumerOf
 ) -> None:
     """... what lies between finished records, and what it has not read although it is old."""

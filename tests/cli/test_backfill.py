@@ -80,7 +80,7 @@ def test_offsets_that_end_before_they_begin_are_refused() -> None:
         (3, 50, []),
     ],
 )
-def test_offsets_that_are_not_there_are_told(
+def test_offsets_that_are_not_there_are_reported(
     embedded: EmbeddedBroker, from_offset: int, to_offset: int | None, said: list[str]
 ) -> None:
     embedded.create_topic("orders", 1)
@@ -202,7 +202,7 @@ DAY = since_1970("2026-01-02", 1000)
         ({}, "2025-12-31", False),
     ],
 )
-def test_reading_below_the_local_retention_is_told(
+def test_reading_below_the_local_retention_is_reported(
     embedded: EmbeddedBroker, settings: dict[str, str], from_text: str, *, is_below: bool
 ) -> None:
     embedded.create_topic("orders", 1)
@@ -218,6 +218,6 @@ class _Log:
         """Say nothing."""
 
 
-def test_durations_are_told_in_two_units_at_most() -> None:
-    told = [duration(s) for s in (0.02, 5, 65, 3600, 93_600, 172_800)]
-    assert told == ["20 ms", "5 s", "1 min 5 s", "1 h", "1 d 2 h", "2 d"]
+def test_durations_are_reported_in_two_units_at_most() -> None:
+    reported = [duration(s) for s in (0.02, 5, 65, 3600, 93_600, 172_800)]
+    assert reported == ["20 ms", "5 s", "1 min 5 s", "1 h", "1 d 2 h", "2 d"]

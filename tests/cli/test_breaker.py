@@ -138,7 +138,9 @@ def test_what_fills_the_windows_is_released_or_held_as_a_person_says(start: Any)
     assert (refused.code, refused.err) == (1, f"error: charge: {words}\n")
 
 
-def test_a_breaker_that_is_switched_off_and_a_worker_that_there_is_not_are_told(start: Any) -> None:
+def test_a_breaker_that_is_switched_off_and_a_worker_that_there_is_not_are_reported(
+    start: Any,
+) -> None:
     worker = start(enabled=False)
     assert worker.snapshot["breaker"]["state"] == BreakerState.CLOSED
     for name, answer, more in (
@@ -163,7 +165,7 @@ def test_what_decides_nothing_is_wrong_usage(options: tuple[str, ...], commands:
     assert (ended.code, ended.out) == (2, "")
 
 
-def test_an_address_where_nothing_listens_is_told(commands: Commands) -> None:
+def test_an_address_where_nothing_listens_is_reported(commands: Commands) -> None:
     url = "http://127.0.0.1:1"
     ended = commands.run("breaker", "--worker", "charge", "--hold", "--url", url)
     assert (ended.code, url in ended.err) == (1, True)

@@ -46,8 +46,10 @@ def test_it_warns_once_of_what_it_cannot_keep_and_lists_what_it_cannot_do(
     assert (listed.code, listed.out.splitlines()) == (0, list(LIMITS))
 
 
-@pytest.mark.parametrize(("topic", "told"), [("orders:many", "'many'"), ("a b", "'a b'")])
-def test_a_topic_that_cannot_be_is_wrong_usage(commands: Commands, topic: str, told: str) -> None:
+@pytest.mark.parametrize(("topic", "reported"), [("orders:many", "'many'"), ("a b", "'a b'")])
+def test_a_topic_that_cannot_be_is_wrong_usage(
+    commands: Commands, topic: str, reported: str
+) -> None:
     ended = commands.run("broker", "--topic", topic)
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert reported in ended.err

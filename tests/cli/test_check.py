@@ -8,7 +8,7 @@ from tests.cli.conftest import Run
 from tests.golden_texts import Golden
 
 
-def test_a_sound_configuration_is_fine_and_its_bounds_are_told(
+def test_a_sound_configuration_is_fine_and_its_bounds_are_reported(
     window_consumer: Run, golden: Golden
 ) -> None:
     ended = window_consumer("check", "shop:app")
@@ -106,20 +106,20 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
+@pytest.mark.parametrize(("text", "reported"), MISTAKES, ids=[reported for _, reported in MISTAKES])
 @pytest.mark.parametrize("how", ["check", "run"])
 def test_a_mistake_in_the_file_ends_with_2_and_says_where(
-    window_consumer: Run, project: Path, how: str, text: str, told: str
+    window_consumer: Run, project: Path, how: str, text: str, reported: str
 ) -> None:
     (project / "workers.yaml").write_text(text)
     ended = window_consumer(how, "shop:app")
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert reported in ended.err
     assert "workers.yaml" in ended.err
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("@app.handler\ndef one(record): ...", "without parentheses"),
         ("class Shop:\n    @app.handler('a')\n    def one(self, record): ...", "is a method"),
@@ -129,13 +129,13 @@ def test_a_mistake_in_the_file_ends_with_2_and_says_where(
 )
 @pytest.mark.parametrize("how", ["check", "run"])
 def test_a_mistake_in_a_decorated_function_ends_with_2_and_says_where(
-    window_consumer: Run, project: Path, how: str, text: str, told: str
+    window_consumer: Run, project: Path, how: str, text: str, reported: str
 ) -> None:
     with (project / "shop.py").open("a") as file:
         file.write(f"\n\n{text}\n")
     ended = window_consumer(how, "shop:app")
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert reported in ended.err
     assert f"{project / 'shop.py'}:1" in ended.err
 
 
@@ -152,7 +152,7 @@ def test_a_property_that_librdkafka_refuses_is_named_with_its_line(
     assert "fetch.wait.max.ms" in ended.err
 
 
-def test_a_file_that_is_not_there_is_told_where_it_is_configured(
+def test_a_file_that_is_not_there_is_reported_where_it_is_configured(
     window_consumer: Run, project: Path, golden: Golden
 ) -> None:
     (project / "workers.yaml").write_text(
@@ -202,7 +202,7 @@ def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled
 
 
 @pytest.mark.parametrize(
-    ("source", "spec", "told"),
+    ("source", "spec", "reported"),
     [
         ("", "nowhere:app", "no module 'nowhere'"),
         ("", "shop.py", "MODULE:APP"),
@@ -214,13 +214,13 @@ def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled
     ],
 )
 def test_an_application_that_cannot_be_loaded(
-    window_consumer: Run, project: Path, source: str, spec: str, told: str
+    window_consumer: Run, project: Path, source: str, spec: str, reported: str
 ) -> None:
     with (project / "shop.py").open("a") as file:
         file.write(f"\n{source}\n")
     ended = window_consumer("check", spec)
     assert ended.code == 2
-    assert told in ended.err
+    assert reported in ended.err
 
 
 def test_secrets_never_show(window_consumer: Run, project: Path) -> None:

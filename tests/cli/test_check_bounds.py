@@ -140,13 +140,13 @@ def test_how_long_a_rebalance_and_a_stop_take(shop: Commands) -> None:
     assert bounds(shop)["crash_takeover_s"] == pytest.approx(45 + 5 + 10)
 
 
-def test_what_a_takeover_is_made_of_is_told(shop: Commands) -> None:
+def test_what_a_takeover_is_made_of_is_reported(shop: Commands) -> None:
     said = shop.run("check", "shop:app").out
     parts = (r"\b1m: session 45s \(.*\bheartbeat 5s", r"10s \(revoke_timeout\)")
     assert re.search(r"\b.*".join(parts), said)
 
 
-def test_what_becomes_of_a_long_retry_later_is_told(shop: Commands) -> None:
+def test_what_becomes_of_a_long_retry_later_is_reported(shop: Commands) -> None:
     def said(*more: str) -> tuple[float, str]:
         settings = ("retry.backoff=200ms..5s", *more)
         given = [f"--set=workers.charge.{each}" for each in settings]

@@ -104,7 +104,7 @@ def test_lifespan_and_middleware_are_around_the_call(shop: Commands) -> None:
     assert "'resource'" in ended.out
 
 
-def test_a_lifespan_that_fails_is_told(shop: Commands) -> None:
+def test_a_lifespan_that_fails_is_reported(shop: Commands) -> None:
     shop.application(SHOP + "\n\n@app.lifespan\ndef pool():\n    raise OSError('no database')\n")
     ended = debug(shop, "orders/0/18", "c")
     assert ended.code == 1

@@ -153,7 +153,7 @@ def test_the_application_is_only_named_where_it_may_have_what_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("--worker", "charg"), "charge"),
         (("--topic", "nowhere"), "--topic nowhere"),
@@ -163,14 +163,14 @@ def test_the_application_is_only_named_where_it_may_have_what_is_missing(
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_to_do(
-    shop: Commands, arguments: tuple[str, ...], told: str
+    shop: Commands, arguments: tuple[str, ...], reported: str
 ) -> None:
     ended = shop.run("dlq", "list", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert reported in ended.err
 
 
-def test_a_broker_that_does_not_answer_ends_with_1_and_no_secret_is_told(
+def test_a_broker_that_does_not_answer_ends_with_1_and_no_secret_is_reported(
     commands: Commands,
 ) -> None:
     config = config_for("127.0.0.1:1")

@@ -78,8 +78,8 @@ def totals(commands: Commands, topic: str) -> int:
 def test_what_is_older_is_deleted_and_the_rest_stays(commands: Commands, dead_letters: str) -> None:
     ended = commands.run("dlq", "purge", "--before", "1h", "--yes")
     assert (ended.code, ended.err) == (0, "")
-    _, *told = ended.out.splitlines()
-    assert [numbers_of(line) for line in told] == [
+    _, *reported = ended.out.splitlines()
+    assert [numbers_of(line) for line in reported] == [
         (f"{dead_letters}[0]", [0, 1, 1]),
         (f"{dead_letters}[1]", [0, 1, 1]),
     ]
@@ -94,9 +94,9 @@ def test_a_dry_run_deletes_nothing_and_neither_does_a_run_without_yes(
 ) -> None:
     ended = commands.run("dlq", "purge", "--before", "1h", "--dry-run", "--json", "--yes")
     assert ended.code == 0
-    told = json.loads(ended.out)
-    assert told["deleted"] is False
-    assert [each["offsets"] for each in told["partitions"]] == [2, 2]
+    reported = json.loads(ended.out)
+    assert reported["deleted"] is False
+    assert [each["offsets"] for each in reported["partitions"]] == [2, 2]
     refused = commands.run("dlq", "purge", "--before", "1h")
     assert refused.code == 2
     assert f"{dead_letters}[1]: " in refused.err

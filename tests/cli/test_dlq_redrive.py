@@ -280,7 +280,7 @@ def test_list_tells_what_went_back_from_what_is_open(
     assert shop.run("dlq", "list", "--json").json["topics"][DEAD]["open"] == 1
 
 
-def test_a_run_that_is_told_to_stop_says_that_it_is_not_complete(shop: Commands) -> None:
+def test_a_run_that_is_asked_to_stop_says_that_it_is_not_complete(shop: Commands) -> None:
     command = shop.start("dlq", "redrive", "--rate", "1")
     command.wait_for("reads", timeout_s=30)
     ended = command.stop()

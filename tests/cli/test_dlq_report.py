@@ -105,9 +105,9 @@ def test_a_page_needs_nothing_from_outside_and_no_script() -> None:
 
 def test_hostile_text_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_findings(findings(hostile_cause()), "workers.yaml")
-    told = capsys.readouterr().out
-    assert "\\x1b[31m" in told
-    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", told)
+    reported = capsys.readouterr().out
+    assert "\\x1b[31m" in reported
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", reported)
 
 
 def test_text_that_looks_like_richs_markup_is_shown_as_it_is(
@@ -210,9 +210,9 @@ def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture
     one, other = cause(failed_again=3), cause(fingerprint="f" * 16, failed_again=0)
     report = findings(one, other)
     print_findings(report, "workers.yaml")
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     said = "3 of them had been put back before, and failed again"
-    assert told.count(said) == 2, "of all, and of one cause"
+    assert reported.count(said) == 2, "of all, and of one cause"
     assert page(report, "workers.yaml").count(said) == 2
     print_findings(findings(other), "workers.yaml")
     assert "back before" not in capsys.readouterr().out
@@ -226,11 +226,11 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
     done = cause(fingerprint="d" * 16, put_back=10)
     report = findings(some, none, done)
     print_findings(report, "workers.yaml")
-    told, shown = capsys.readouterr().out, page(report, "workers.yaml")
-    for text in (told, shown):
+    reported, shown = capsys.readouterr().out, page(report, "workers.yaml")
+    for text in (reported, shown):
         golden(text)
         assert text.count("dlq redrive") == 2
-    rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
+    rows = [line.split() for line in reported.splitlines() if "shop.NoCard" in line][:3]
     assert [(row[3], row[4]) for row in rows] == [("10", "6"), ("10", "10"), ("10", "0")]
     assert [" ".join(row[-2:]) for row in rows] == ["going on", "going on", "put back"]
     assert redrive_of(done, report, "workers.yaml") is None
@@ -241,11 +241,11 @@ def test_that_nobody_knows_what_was_put_back_is_said(capsys: pytest.CaptureFixtu
     report = findings(one, put_back=None, put_back_unknown="no broker answers")
     said = "how many of them were put back is not known: no broker answers"
     print_findings(report, "workers.yaml")
-    told, shown = capsys.readouterr().out, page(report, "workers.yaml")
-    assert said in told
+    reported, shown = capsys.readouterr().out, page(report, "workers.yaml")
+    assert said in reported
     assert said in shown
     assert "<dt>Waiting</dt>" not in shown
-    assert "dlq redrive" in told
+    assert "dlq redrive" in reported
 
 
 def test_where_no_earlier_version_is_known_the_report_says_so(
@@ -259,10 +259,10 @@ def test_where_no_earlier_version_is_known_the_report_says_so(
     before = share("1", 10, first=50, of="shop-charge")
     later = findings(one, sides={**alone.sides, "version": (before, first)})
     assert (later.began_with(one), later.oldest_known(one)) == (first, None)
-    untold = cause(sides={"version": (share(None),)})
-    assert findings(untold).oldest_known(untold) is None
+    unreported = cause(sides={"version": (share(None),)})
+    assert findings(unreported).oldest_known(unreported) is None
     said = "seen since version 2 (shop-charge): no dead letter of an earlier version is known"
-    for report, is_said in ((alone, True), (later, False), (findings(untold), False)):
+    for report, is_said in ((alone, True), (later, False), (findings(unreported), False)):
         print_findings(report, "workers.yaml")
         assert (said in capsys.readouterr().out) == is_said
         assert (said in page(report, "workers.yaml")) == is_said
@@ -278,7 +278,7 @@ def test_where_no_earlier_version_is_known_the_report_says_so(
         (tuple((key, 10) for key in "abcdefghij"), 10, "few"),
     ],
 )
-def test_keys_are_told_as_one_few_or_many(
+def test_keys_are_reported_as_one_few_or_many(
     top: tuple[tuple[str, int], ...], distinct: int, spread: str
 ) -> None:
     assert KeySpread(distinct=distinct, count=100, without=0, top=top).spread == spread
@@ -332,7 +332,7 @@ def test_a_page_without_jinja2_says_what_to_install(tmp_path: Path) -> None:
         ("mask: [{topics: [orders]}]", "hides nothing"),
     ],
 )
-def test_a_wrong_configuration_is_told_with_its_place(
+def test_a_wrong_configuration_is_reported_with_its_place(
     tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "pipeline.yaml"
@@ -345,5 +345,5 @@ def test_a_wrong_configuration_is_told_with_its_place(
     assert "pipeline.yaml" in error
 
 
-def test_report_is_told_among_the_commands() -> None:
+def test_report_is_listed_among_the_commands() -> None:
     assert "report" in CliRunner().invoke(dlq_group, ["--help"]).output

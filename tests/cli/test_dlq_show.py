@@ -52,7 +52,7 @@ def test_the_same_as_json(shop: Commands, embedded: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "form", "told"),
+    ("value", "form", "reported"),
     [
         (b"plain words", "text", "plain words"),
         (b"\xde\xad\xbe\xef", "binary", "deadbeef"),
@@ -64,12 +64,12 @@ def test_the_same_as_json(shop: Commands, embedded: EmbeddedBroker) -> None:
     ],
 )
 def test_values_of_any_form_are_shown(
-    shop: Commands, embedded: EmbeddedBroker, value: bytes, form: str, told: str
+    shop: Commands, embedded: EmbeddedBroker, value: bytes, form: str, reported: str
 ) -> None:
     fill(embedded, letter(1, value))
     assert shop.run("dlq", "show", "orders/0/1", "--json").json["value"]["form"] == form
     shown = shop.run("dlq", "show", "orders/0/1").out
-    assert told in shown
+    assert reported in shown
     assert "\x1b" not in shown
 
 
@@ -128,7 +128,7 @@ def masked(embedded: EmbeddedBroker, *names: str) -> dict[str, object]:
     return config_for(embedded.bootstrap, dlq={"mask": list(names)})
 
 
-def test_fields_and_headers_that_the_configuration_names_are_hidden_wherever_they_are_told(
+def test_fields_and_headers_that_the_configuration_names_are_hidden_wherever_they_are_reported(
     commands: Commands, embedded: EmbeddedBroker
 ) -> None:
     commands.configure(masked(embedded, "iban", "x-auth-*"))

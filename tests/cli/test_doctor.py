@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
-from tests.telemetry.workers import a_snapshot, fake_worker, told
+from tests.telemetry.workers import a_snapshot, fake_worker, reported
 from window_consumer.admin.client import Access, AdminAddress, ask
 from window_consumer.admin.commands.doctor import processes_of
 from window_consumer.admin.config import AdminConfig
@@ -202,8 +202,8 @@ def wait_until_it_shows(address: str) -> None:
     """Wait until the window hovers and partitions come and go: the rest shows at once."""
     deadline = monotonic() + DEADLINE_S
     while monotonic() < deadline:
-        told = ask(AdminAddress.parse(address), Access()).workers
-        seen = {each.name: each.windows for each in told}
+        reported = ask(AdminAddress.parse(address), Access()).workers
+        seen = {each.name: each.windows for each in reported}
         stuck, moving = seen["stuck"], seen["moving"]
         if stuck is not None and moving is not None:
             hovers = any(each.hovering_s >= HOVERS_S / 2 for each in stuck.partitions)
@@ -280,7 +280,7 @@ def test_who_is_well_is_said_to_be(diagnoses: tuple[Ended, Ended]) -> None:
     assert any(line.startswith("well: ") for line in ended.json["well"])
 
 
-def test_the_stack_of_what_hovers_is_told(diagnoses: tuple[Ended, Ended]) -> None:
+def test_the_stack_of_what_hovers_is_reported(diagnoses: tuple[Ended, Ended]) -> None:
     (found, *_) = causes_of(diagnoses[0], "stuck")
     assert "threading.Event().wait(600)" in found["stack"]
     assert found["figures"]["offset"] == 10
@@ -379,7 +379,7 @@ def test_a_worker_without_a_broker_is_not_called_well(
     doctor: Callable[..., Ended], commands: Commands
 ) -> None:
     commands.configure({**ALONE, "kafka": {"bootstrap.servers": "127.0.0.1:1"}})
-    idle = told(attrs.evolve(a_snapshot(), calls=(), partitions=()))
+    idle = reported(attrs.evolve(a_snapshot(), calls=(), partitions=()))
     with fake_worker(idle) as worker:
         ended = doctor("--for", "2s", "--start-timeout", "100ms", "--url", worker.url)
     assert ended.code == 3

@@ -59,9 +59,9 @@ def test_copies_are_written_once_the_broker_takes_them_again(
     embedded.push_request_errors(ApiKey.INIT_PRODUCER_ID, *refusals)
     embedded.produce("orders", b"broken", partition=0)
     command.wait_for_event(LogEvent.PRODUCER_FAILED)
-    told = until_ready(where, 503)
-    assert "CLUSTER_AUTHORIZATION_FAILED" in told
-    assert told.startswith("charge: ")
+    reported = until_ready(where, 503)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in reported
+    assert reported.startswith("charge: ")
     found = commands.run("doctor", "--json", "--for", "2s", "--url", admin, "--app", "shop:app")
     assert found.code == 3, found.said
     assert found.json["causes"][0]["cause"] == "cannot_write"

@@ -107,7 +107,7 @@ def test_copies_answer_at_one_address(shop: Commands) -> None:
     assert command.stop().code == 0
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(
+def test_a_port_that_is_taken_is_reported_before_anything_starts(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

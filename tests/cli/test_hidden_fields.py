@@ -65,10 +65,10 @@ def test_exceptions_tell_no_hidden_field_in_the_log_in_headers_or_in_the_trace(
     group = "shop" if worker == "charge" else "shop-batches"
     copies = embedded.read_all(f"{group}.orders.dlq")
     assert len(copies) == len(orders)
-    told = [said, *(str(copy.headers()) for copy in copies)]
-    told += [str(each.value()) for each in embedded.read_all("wc.trace")]
+    reported = [said, *(str(copy.headers()) for copy in copies)]
+    reported += [str(each.value()) for each in embedded.read_all("wc.trace")]
     for secret in SECRETS:
-        assert not [each for each in told if secret in each]
+        assert not [each for each in reported if secret in each]
     assert "***" in said
     if worker == "charge":
         assert "iban '***', of anna" in said

@@ -75,7 +75,7 @@ def test_no_line_that_is_lost_stops_the_work(
     assert [each.value() for each in embedded.read_all("shop.orders.dlq")] == [b"bad"]
 
 
-def test_a_worker_that_fails_is_exit_1_although_nobody_can_be_told(
+def test_a_worker_that_fails_is_exit_1_although_nobody_can_read_it(
     commands: Commands, embedded: EmbeddedBroker
 ) -> None:
     """The supervisor itself cannot write why."""

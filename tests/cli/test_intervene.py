@@ -117,7 +117,7 @@ def test_a_blocked_record_is_sent_to_the_dead_letters_with_the_reason_manual(
 
 
 @pytest.mark.parametrize("name", ["skip", "dead-letter"])
-def test_what_cannot_be_taken_out_of_the_way_is_told_with_the_reason(
+def test_what_cannot_be_taken_out_of_the_way_is_reported_with_the_reason(
     name: str, blocked: Shop, embedded: EmbeddedBroker
 ) -> None:
     embedded.produce("orders", b"hang", key=b"hugo", partition=0)
@@ -141,7 +141,7 @@ def test_what_names_no_record_is_wrong_usage(record: str, commands: Commands) ->
     assert "write TOPIC/PARTITION/OFFSET" in ended.err
 
 
-def test_who_is_not_there_or_has_no_token_is_told(shop: Commands) -> None:
+def test_who_is_not_there_or_has_no_token_is_reported(shop: Commands) -> None:
     where = ("--worker", "charge", "--record", "orders/0/0")
     nobody = shop.run("skip", *where, "--url", "http://127.0.0.1:1")
     assert (nobody.code, "http://127.0.0.1:1" in nobody.err) == (1, True)

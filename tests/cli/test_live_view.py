@@ -112,7 +112,7 @@ def test_it_shows_parked_keys_and_what_waits_behind_them(golden: Golden) -> None
     assert "ladder" not in drawn(shown(nothing_waits))
 
 
-def test_what_a_person_has_paused_is_told() -> None:
+def test_what_a_person_has_paused_is_reported() -> None:
     (one,) = windows(1)
     seen = attrs.evolve(a_snapshot(), partitions=(attrs.evolve(one, halted=True),), halted=True)
     text = drawn(shown(seen))
@@ -206,7 +206,7 @@ def test_a_short_name_is_no_markup_either() -> None:
     assert r"[b]\x1bx[/b]" in text
 
 
-def test_what_is_gone_is_told() -> None:
+def test_what_is_gone_is_reported() -> None:
     assert "http://a:1: gone: refused" in drawn(gone={"http://a:1": "gone: refused"})
 
 

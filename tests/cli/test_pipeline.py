@@ -44,7 +44,7 @@ from window_consumer.spark.wire import plan_of
         ),
     ],
 )
-def test_a_configuration_that_is_wrong_is_told_with_its_place(
+def test_a_configuration_that_is_wrong_is_reported_with_its_place(
     commands: Commands, tmp_path: Path, content: Any, expected: str
 ) -> None:
     (tmp_path / "pipeline.yaml").write_text(json.dumps(content))
@@ -232,12 +232,12 @@ def test_a_job_that_names_no_topic_does_not_begin_without_kafka(run: Any, made: 
     assert made[-1].restarts == []
 
 
-def test_a_job_is_told_the_ids_of_its_topics(run: Any) -> None:
+def test_a_job_learns_the_ids_of_its_topics(run: Any) -> None:
     jobs = run(None, None, None, names=["trace", "dlq"])
     assert jobs.ids == [{"events": "id"}, {"a.dlq": "another id"}]
 
 
-def test_a_job_is_told_which_cluster_it_is_each_time_that_it_begins(run: Any) -> None:
+def test_a_job_learns_which_cluster_it_is_each_time_that_it_begins(run: Any) -> None:
     asked = iter(["one", "two"])
     jobs = run(60.0, "TimeoutException: no answer", None, cluster_id=lambda: next(asked))
     assert jobs.clusters == ["one", "two"]
@@ -271,7 +271,7 @@ def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:
         run(60.0, "DATA_LOSS")
 
 
-def test_what_one_job_ends_with_is_told_at_once_and_the_others_are_stopped(
+def test_what_one_job_ends_with_is_reported_at_once_and_the_others_are_stopped(
     run: Any, made: list[Jobs]
 ) -> None:
     with pytest.raises(RunError, match="DATA_LOSS"):
@@ -297,7 +297,7 @@ def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:
     run(None, None)
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(UsageError, match=str(tmp_path / "file" / "locks")),
@@ -306,7 +306,7 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_gone_is_told_where_a_job_goes_on_behind_it(
+def test_what_is_gone_is_reported_where_a_job_goes_on_behind_it(
     run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def beginnings(topic: str) -> dict[int, int]:
@@ -331,7 +331,7 @@ def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
     golden(capsys.readouterr().err)
 
 
-def test_each_tick_is_told_in_a_line_with_rows_lag_and_quarantine(
+def test_each_tick_is_reported_in_a_line_with_rows_lag_and_quarantine(
     run: Any, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     def logs(topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:

@@ -106,7 +106,7 @@ def test_without_maven_it_says_what_to_do(
         jars.fetch(tmp_path / "jars", LOCKED)
 
 
-def test_a_place_that_cannot_be_written_is_told_with_what_to_do(
+def test_a_place_that_cannot_be_written_is_reported_with_what_to_do(
     maven: Maven, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -173,7 +173,7 @@ def test_java_is_looked_at_before_spark_is_started(
 
 
 @pytest.mark.parametrize("content", ["", "\x7fELF and nothing behind it"])
-def test_a_java_that_cannot_be_started_is_told(content: str, tmp_path: Path) -> None:
+def test_a_java_that_cannot_be_started_is_reported(content: str, tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(content)

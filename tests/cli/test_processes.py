@@ -41,7 +41,7 @@ def resources():
 
 
 @app.middleware
-def told(record, call_next):
+def noted(record, call_next):
     say(f"calling {record.text()}")
     return call_next(record)
 
@@ -151,7 +151,7 @@ class Click:
 
 
 @app.middleware(around="batches")
-def told(records, call_next):
+def noted(records, call_next):
     os.write(1, f"calling {[record.offset for record in records]}\\n".encode())
     return call_next(records)
 

@@ -112,7 +112,7 @@ def test_what_is_skipped_is_finished_and_counted(
     assert committed(embedded) == 2
 
 
-def test_a_worker_stops_at_what_nobody_is_for_if_it_is_told_to(
+def test_a_worker_stops_at_what_nobody_is_for_if_it_is_configured_to(
     commands: Commands, embedded: EmbeddedBroker
 ) -> None:
     a_shop(commands, embedded, routes=ROUTES, otherwise="stop")

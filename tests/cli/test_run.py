@@ -102,7 +102,7 @@ def test_a_handler_that_no_worker_runs_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "reported"),
     [
         (("--only", "chrage"), "charge, ship"),
         (("--set", "workers.charge.concurency=8"), "concurrency"),
@@ -110,11 +110,11 @@ def test_a_handler_that_no_worker_runs_is_an_error(
     ],
 )
 def test_a_worker_or_key_that_does_not_exist_is_wrong_usage(
-    shop: Commands, option: tuple[str, str], told: str
+    shop: Commands, option: tuple[str, str], reported: str
 ) -> None:
     ended = shop.run("run", "shop:app", *option)
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert reported in ended.err
 
 
 def test_an_embedded_broker_needs_nothing_else(commands: Commands) -> None:
@@ -169,27 +169,29 @@ def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_the
 
     def counting() -> list[Line]:
         """Lines of the second partition that say how many there were."""
-        told = running.lines_of(LogEvent.CALL_FAILED, partition=1, error="ValueError")
-        return [line for line in told if line["suppressed"]]
+        reported = running.lines_of(LogEvent.CALL_FAILED, partition=1, error="ValueError")
+        return [line for line in reported if line["suppressed"]]
 
     while not counting():
         embedded.produce("orders", b"poison", partition=1)
         number += 1
         running.wait_for("charging poison", times=40 + 2 * number)
     running.stop()
-    told = running.lines_of(LogEvent.CALL_FAILED, error="ValueError")
-    first = told[0]
+    reported = running.lines_of(LogEvent.CALL_FAILED, error="ValueError")
+    first = reported[0]
     assert (first["topic"], first["partition"], first["attempt"]) == ("orders", 0, 1)
     assert "ValueError: no card" in first["message"]
     assert "in charge" in first["message"]
-    times = [datetime.fromisoformat(line["time"]) for line in told]
+    times = [datetime.fromisoformat(line["time"]) for line in reported]
     assert all(later - earlier > timedelta(seconds=9) for earlier, later in pairwise(times))
     last = counting()[0]
-    until = told.index(last) + 1
-    more = [line["suppressed"] for line in told[:until]]
+    until = reported.index(last) + 1
+    more = [line["suppressed"] for line in reported[:until]]
     assert more[0] == 0
     assert all(
-        f"({each} more" in line["message"] for each, line in zip(more, told, strict=False) if each
+        f"({each} more" in line["message"]
+        for each, line in zip(more, reported, strict=False)
+        if each
     )
     assert until + sum(more) == 40 + 2 * last["offset"] + last["attempt"]
 
@@ -210,17 +212,17 @@ def charge(order: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ((), "0.005 50000 True"),
         (("--switch-interval", "1ms", "--gc-threshold", "0"), "0.001 700 False"),
     ],
 )
-def test_the_command_tunes_the_interpreter_as_it_is_told(
-    shop: Commands, embedded: EmbeddedBroker, options: tuple[str, ...], told: str
+def test_the_command_tunes_the_interpreter_as_configured(
+    shop: Commands, embedded: EmbeddedBroker, options: tuple[str, ...], reported: str
 ) -> None:
     shop.application(TUNED)
     shop.configure(configuration(embedded, charge={}))
     running = shop.start("run", "shop:app", *options, fresh=True)
-    running.wait_for(told)
+    running.wait_for(reported)
     assert running.stop().code == 0

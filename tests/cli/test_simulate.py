@@ -72,7 +72,7 @@ def test_every_worker_is_simulated_and_summed_up(shop: Commands) -> None:
     assert len(ended.out.splitlines()) == 2
 
 
-def test_a_seed_is_told_step_by_step_and_is_the_same_each_time(shop: Commands) -> None:
+def test_a_seed_is_reported_step_by_step_and_is_the_same_each_time(shop: Commands) -> None:
     command = ("simulate", "shop:app", "--only", "charge", "--seed", "7")
     first, second = shop.run(*command), shop.run(*command)
     assert "joins" in first.out
@@ -109,7 +109,7 @@ def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--seeds", "many"], "neither a number nor a range such as 200..300"),
         (["--seeds", "0"], "has no seed"),
@@ -121,14 +121,14 @@ def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
         (["--only", "chrage"], "charge, post"),
     ],
 )
-def test_wrong_arguments_are_told(shop: Commands, arguments: list[str], told: str) -> None:
+def test_wrong_arguments_are_reported(shop: Commands, arguments: list[str], reported: str) -> None:
     (shop.directory / "empty").write_text("\n")
     ended = shop.run("simulate", "shop:app", *arguments)
     assert ended.code == 2, ended.said
-    assert told in ended.err
+    assert reported in ended.err
 
 
-def test_a_broken_promise_is_told_with_the_command_that_replays_it(
+def test_a_broken_promise_is_reported_with_the_command_that_replays_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop = Shop()
@@ -139,12 +139,12 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(
     broken = SystemUnderTest(make_engine=mutants.CommitsPastAnOpenCell)
     task = SimulatedWorker(range(30), False, None, (), False, replay, broken)
     assert run(shop.app, plan, task) == 1
-    told = capsys.readouterr().out
-    found = re.search(r"charge: seed (\d+): ", told)
-    assert found is not None, told
-    assert f"{replay} --only charge --seed {found[1]}" in told
-    assert re.search(r"^charge: 30 schedules, [1-9]\d* .*\bbroken\b", told, re.MULTILINE)
-    assert not kept(told)
+    reported = capsys.readouterr().out
+    found = re.search(r"charge: seed (\d+): ", reported)
+    assert found is not None, reported
+    assert f"{replay} --only charge --seed {found[1]}" in reported
+    assert re.search(r"^charge: 30 schedules, [1-9]\d* .*\bbroken\b", reported, re.MULTILINE)
+    assert not kept(reported)
     seed = int(found[1])
     again = SimulatedWorker(range(seed, seed + 1), True, None, (), False, replay, broken)
     assert run(shop.app, plan, again) == 1
@@ -231,10 +231,10 @@ def test_children_die_where_slots_are_processes(
     assert {plan.deaths for plan in plans} == set(DEATHS)
     assert not any(plan.handlers.deadly for plan in plans)
     assert run(app, app.plan(file), SimulatedWorker(range(10), True, None, (), False, "")) == 0
-    told = capsys.readouterr().out.splitlines()
+    reported = capsys.readouterr().out.splitlines()
     golden(
         "\n".join(
-            sorted({re.sub(r"[0-9.]+", "N", each).strip() for each in told if "slot" in each})
+            sorted({re.sub(r"[0-9.]+", "N", each).strip() for each in reported if "slot" in each})
         )
     )
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.commands import DEADLINE_S, Commands, Ended
 from tests.golden_texts import Golden
-from tests.telemetry.workers import fake_worker, told
+from tests.telemetry.workers import fake_worker, reported
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
 from window_consumer.runtime.replica import HttpAnswer
@@ -49,7 +49,7 @@ def test_one_picture_for_scripts(top: Top) -> None:
 
 
 def test_one_picture_as_json_of_several_processes(top: Top) -> None:
-    with fake_worker() as one, fake_worker(told(name="refund")) as other:
+    with fake_worker() as one, fake_worker(reported(name="refund")) as other:
         ended = top(one.url, other.url, "--once", "--json")
     assert ended.code == 0
     assert ended.out.count("\n") == 1
@@ -74,7 +74,7 @@ def test_where_one_of_several_is_missing_the_others_are_shown(top: Top, golden: 
 
 
 def test_a_copy_that_does_not_answer_beside_others_is_shown(top: Top, golden: Golden) -> None:
-    with fake_worker(told() | {"missing": ["2"]}) as worker:
+    with fake_worker(reported() | {"missing": ["2"]}) as worker:
         ended = top(worker.url, "--once")
     golden(ended.out)
     assert "slots busy" in ended.out
@@ -110,7 +110,7 @@ def test_a_wrong_token_is_one_line(
 def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(
     commands: Commands, golden: Golden
 ) -> None:
-    with fake_worker(told(name="refund")) as other:
+    with fake_worker(reported(name="refund")) as other:
         with fake_worker() as worker:
             url = worker.url
             top = commands.start("top", url, other.url, "--interval", "100ms")

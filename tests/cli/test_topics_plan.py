@@ -246,7 +246,7 @@ def test_only_and_enabled_choose_workers(commands: Commands) -> None:
     assert re.search(r"--only refnd: .*\bcharge, refund\b", ended.err)
 
 
-def test_a_prefix_that_covers_a_source_topic_is_told(commands: Commands) -> None:
+def test_a_prefix_that_covers_a_source_topic_is_reported(commands: Commands) -> None:
     configure(commands, group="shop", topics=["shop.orders"])
     covering = r"^# .* prefix shop\. .*\bshop\.orders\b"
     assert re.search(covering, plan(commands).out, re.MULTILINE)

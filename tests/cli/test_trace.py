@@ -65,12 +65,12 @@ def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace, golden: 
     ended = trace("show", "orders/0/17", "--indexed-only")
     assert ended.code == 0
     lines = [line.lstrip("│├└─ ") for line in ended.out.splitlines()]
-    told = [" ".join(line.split()) for line in lines]
-    assert told[0] == "orders/0/17 orders[0]@17 · key k · tags a,b"
-    assert "group g 4 attempts · put back 1 time processed" in told
-    golden("\n".join(told))
-    assert "g.orders.retry.1s[0]@1 on 10.0.0.2" in told
-    assert told[-1] == "14 steps in 9.0 s"
+    reported = [" ".join(line.split()) for line in lines]
+    assert reported[0] == "orders/0/17 orders[0]@17 · key k · tags a,b"
+    assert "group g 4 attempts · put back 1 time processed" in reported
+    golden("\n".join(reported))
+    assert "g.orders.retry.1s[0]@1 on 10.0.0.2" in reported
+    assert reported[-1] == "14 steps in 9.0 s"
 
 
 def test_what_is_not_known_ends_with_3(trace: Trace) -> None:
@@ -79,7 +79,7 @@ def test_what_is_not_known_ends_with_3(trace: Trace) -> None:
         assert trace(*arguments, "--indexed-only").code == 3
 
 
-def test_steps_of_two_clusters_are_told_apart(trace: Trace, golden: Golden) -> None:
+def test_steps_of_two_clusters_are_distinguished(trace: Trace, golden: Golden) -> None:
     configure(trace)
     ours = [sent(1, cluster="one:9092"), event("received", 2, cluster="one:9092")]
     theirs = event("received", 3, event_id="theirs", cluster="two:9092")
@@ -92,7 +92,9 @@ def test_steps_of_two_clusters_are_told_apart(trace: Trace, golden: Golden) -> N
     assert ended.err == ""
 
 
-def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace, golden: Golden) -> None:
+def test_records_of_two_clusters_at_one_place_are_distinguished(
+    trace: Trace, golden: Golden
+) -> None:
     """... where each of them has an id of its own, by which it names one cluster only."""
     configure(trace)
     events = [
@@ -153,7 +155,7 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace, golden: Golden)
         (("--limit", "0"), "0 is not in the range"),
     ],
 )
-def test_what_is_asked_wrongly_is_told_before_anything_is_read(
+def test_what_is_asked_wrongly_is_reported_before_anything_is_read(
     trace: Trace, options: tuple[str, ...], said: str
 ) -> None:
     configure(trace)

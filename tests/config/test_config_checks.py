@@ -16,7 +16,7 @@ WorkerText = Callable[..., str]
 
 
 @pytest.mark.parametrize("ordering", ["key", "partition"])
-def test_an_ordered_worker_has_to_choose_and_is_told_both_ways(
+def test_an_ordered_worker_has_to_choose_and_is_refused_with_both_ways(
     refused: Refuse, worker_text: WorkerText, ordering: str
 ) -> None:
     message = refused(worker_text(f"ordering: {ordering}", "retry: {attempts: 2}"))
@@ -34,7 +34,7 @@ def test_an_ordered_worker_may_choose_either(
     assert result.config.workers["charge"].retry.on_failure == choice
 
 
-def test_without_ordering_block_is_refused_and_told_both_ways(
+def test_without_ordering_block_is_refused_with_both_ways(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(worker_text("retry: {on_failure: block}"))
@@ -221,7 +221,7 @@ def test_just_below_half_of_the_poll_interval_is_taken(
     assert config.workers["charge"].revoke_timeout == 149.999
 
 
-def test_what_is_sure_is_told_beside_other_problems_of_the_worker(
+def test_what_is_sure_is_reported_beside_other_problems_of_the_worker(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(worker_text("ordering: key", "kafka: {a: 0123}"))

@@ -79,7 +79,7 @@ def test_a_machine_with_many_cores_is_not_refused(loaded: Load, worker_text: Wor
         ("{}", "concurrency.auto: is missing: a range of whole numbers such as 1..200"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_was_meant(
+def test_what_is_wrong_is_reported_with_what_was_meant(
     refused: Refuse, worker_text: WorkerText, text: str, wrong: str
 ) -> None:
     message = refused(worker_text(f"concurrency: {text}"))

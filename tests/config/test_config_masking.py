@@ -107,7 +107,7 @@ CARD = b'{"card": "4975123412341234", "iban": "DE12 3456 7890", "note": "for ann
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("'4975123412341234'", "'***'"),
         ("'4975'", "'***'"),
@@ -116,12 +116,12 @@ CARD = b'{"card": "4975123412341234", "iban": "DE12 3456 7890", "note": "for ann
         ("no account", "no account"),
     ],
 )
-def test_an_exception_quotes_nothing_of_a_hidden_field(text: str, told: str) -> None:
+def test_an_exception_quotes_nothing_of_a_hidden_field(text: str, reported: str) -> None:
     rules = MaskRules((MaskRule(topics=("orders",), fields=("card", "iban")),))
-    assert rules.error_text(text, [record(CARD)]) == told
+    assert rules.error_text(text, [record(CARD)]) == reported
     assert rules.error_text(text, [record(CARD, topic="others")]) == text
     copy = record(CARD, topic="shop.orders.retry.1s", headers=[("wc-orig-topic", b"orders")])
-    assert rules.error_text(text, [copy]) == told
+    assert rules.error_text(text, [copy]) == reported
     assert MaskRules().error_text(text, [record(CARD)]) == text
 
 

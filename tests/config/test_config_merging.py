@@ -110,7 +110,7 @@ def test_decorators_may_give_classes_tuples_and_none_for_not_given(
     assert worker.concurrency == 16
 
 
-def test_a_wrong_default_is_told_with_its_decorator(
+def test_a_wrong_default_is_reported_with_its_decorator(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(
@@ -125,7 +125,7 @@ def test_a_wrong_default_is_told_with_its_decorator(
     ]
 
 
-def test_a_misspelt_handler_is_told_where_its_decorator_would_give_what_is_missing(
+def test_a_misspelt_handler_is_reported_where_its_decorator_would_give_what_is_missing(
     refused: Callable[..., str], golden: Golden
 ) -> None:
     handlers = {"charge": {"topics": ["orders"], "group": "shop"}}

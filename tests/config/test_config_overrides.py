@@ -130,7 +130,7 @@ def test_a_value_that_begins_like_yaml_and_is_none_is_refused_without_showing_it
     assert value not in message
 
 
-def test_a_wrong_value_within_an_override_is_told_with_the_override(
+def test_a_wrong_value_within_an_override_is_reported_with_the_override(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(worker_text(), "workers.charge.retry={attempts: 0}")

@@ -63,7 +63,7 @@ def test_what_is_written_says_all_of_it() -> None:
         ("{rate: 5}", "rate_per_process.rate: 5 is not a rate such as"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_was_meant(
+def test_what_is_wrong_is_reported_with_what_was_meant(
     refused: Refuse, worker_text: WorkerText, text: str, wrong: str
 ) -> None:
     message = refused(worker_text(f"rate_per_process: {text}"))

@@ -85,7 +85,7 @@ def test_conditions_may_come_from_set(loaded: Load, worker_text: WorkerText) -> 
         (["on_expired: skip"], "workers.yaml:7: workers.charge.on_expired: 'skip' is not one of"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_line_and_key(
+def test_what_is_wrong_is_reported_with_file_line_and_key(
     refused: Refuse, worker_text: WorkerText, lines: list[str], message: str
 ) -> None:
     assert message in refused(worker_text(*lines))
@@ -159,7 +159,7 @@ def test_the_own_retry_topics_are_known_by_their_names(
     assert config.workers["charge"].is_retry_topic(name, config.topics) is is_copy
 
 
-def test_a_worker_cannot_be_told_to_read_its_own_retry_topics(
+def test_a_worker_cannot_be_made_to_read_its_own_retry_topics(
     refused: Refuse, golden: Golden
 ) -> None:
     message = refused("workers: {w: {topics: [g.orders.retry.10s], group: g}}")

@@ -82,7 +82,7 @@ def test_a_config_error_is_a_usage_error_of_exit_code_2(refused: Refuse) -> None
         ("kafka: a=b", "expected a mapping with the properties of Kafka clients"),
     ],
 )
-def test_a_wrong_value_is_told_with_place_key_expectation_and_what_was_meant(
+def test_a_wrong_value_is_reported_with_place_key_expectation_and_what_was_meant(
     refused: Refuse, worker_text: WorkerText, line: str, wrong: str
 ) -> None:
     key = line.partition(":")[0]
@@ -103,7 +103,7 @@ def test_a_wrong_value_is_told_with_place_key_expectation_and_what_was_meant(
         ("enabled: 0", "enabled", "0 is not true or false"),
     ],
 )
-def test_a_wrong_value_of_the_breaker_is_told(
+def test_a_wrong_value_of_the_breaker_is_reported(
     refused: Refuse, worker_text: WorkerText, line: str, key: str, wrong: str
 ) -> None:
     message = refused(worker_text("breaker:", f"  {line}"))
@@ -138,7 +138,7 @@ def test_a_wrong_value_of_the_breaker_is_told(
         ),
     ],
 )
-def test_a_wrong_value_in_a_section_is_told(
+def test_a_wrong_value_in_a_section_is_reported(
     refused: Refuse, worker_text: WorkerText, line: str, key: str, wrong: str
 ) -> None:
     message = refused(worker_text("retry:", f"  {line}"))
@@ -164,13 +164,15 @@ def test_a_wrong_value_in_a_section_is_told(
         ("patterns: ['^[[a]']", "patterns[0]", "'^[[a]' is not a regular expression that begins"),
     ],
 )
-def test_a_wrong_subscription_is_told(refused: Refuse, line: str, key: str, wrong: str) -> None:
+def test_a_wrong_subscription_is_reported(refused: Refuse, line: str, key: str, wrong: str) -> None:
     message = refused(f"workers:\n  w:\n    group: g\n    {line}\n")
     assert message.startswith(f"workers.yaml:4: workers.w.{key}: {wrong}")
     assert len(message.splitlines()) == 1
 
 
-def test_a_pattern_in_topics_is_told_where_patterns_go(refused: Refuse, golden: Golden) -> None:
+def test_a_pattern_in_topics_is_refused_with_where_patterns_go(
+    refused: Refuse, golden: Golden
+) -> None:
     message = refused("workers: {w: {topics: ['^orders'], group: g}}")
     golden(message)
 
@@ -181,7 +183,7 @@ def test_a_pattern_that_python_only_warns_of_is_refused(refused: Refuse, golden:
     golden(message)
 
 
-def test_an_unanchored_pattern_is_told_why(refused: Refuse, golden: Golden) -> None:
+def test_an_unanchored_pattern_is_refused_with_why(refused: Refuse, golden: Golden) -> None:
     message = refused("workers: {w: {patterns: ['orders'], group: g}}")
     golden(message)
 
@@ -201,7 +203,7 @@ def test_an_illegal_group_is_refused(refused: Refuse, group: str, golden: Golden
     golden(message)
 
 
-def test_a_missing_group_and_subscription_are_told(refused: Refuse, golden: Golden) -> None:
+def test_a_missing_group_and_subscription_are_reported(refused: Refuse, golden: Golden) -> None:
     assert "workers.yaml:2: workers.w.group: is missing: a group name" in refused(
         "workers:\n  w: {topics: [t]}\n"
     )

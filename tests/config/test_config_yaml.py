@@ -139,7 +139,7 @@ def test_of_two_merges_into_one_mapping_the_first_wins(loaded: Load) -> None:
     assert result.config.workers["c"].window.cells == 10
 
 
-def test_a_problem_below_an_anchor_is_told_once(refused: Refuse) -> None:
+def test_a_problem_below_an_anchor_is_reported_once(refused: Refuse) -> None:
     message = refused(
         "workers:\n"
         "  a: {topics: [t], group: g, window: &x {cells: 5, cells: 6}}\n"
@@ -212,7 +212,7 @@ def test_where_names_lines_parents_and_keys_below_kafka(
     assert result.where(("topics", "create")) == "workers.yaml:1"
 
 
-def test_problems_are_told_all_at_once_in_the_order_of_the_file(refused: Refuse) -> None:
+def test_problems_are_reported_all_at_once_in_the_order_of_the_file(refused: Refuse) -> None:
     message = refused(
         "stall: 5\n"
         "workers:\n"

@@ -130,6 +130,6 @@ class Reader:
         self.until(lambda: all(len(self.answers.get(n, ())) > was for n, was in before.items()))
         return [self.answers[each.name][-1] for each in commits]
 
-    def told(self, what: str) -> list[frozenset[TopicPartition]]:
+    def reported(self, what: str) -> list[frozenset[TopicPartition]]:
         """Return what this reader was told of one kind."""
         return [about for name, kind, about in self.journal if (name, kind) == (self.name, what)]

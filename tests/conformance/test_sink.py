@@ -129,7 +129,7 @@ def test_a_copy_without_a_key_goes_anywhere(stage: Stage) -> None:
     assert len(stage.read(topic)) == 1
 
 
-def test_a_copy_that_is_too_large_is_refused_and_the_reason_is_told(full: Full) -> None:
+def test_a_copy_that_is_too_large_is_refused_and_the_reason_is_reported(full: Full) -> None:
     topic = full.topic(config={"max.message.bytes": "10000"})
     error = Answers(full.sink()).of(copy(topic, b"x" * 20_000))
     assert error is not None

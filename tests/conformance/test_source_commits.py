@@ -179,7 +179,7 @@ def test_commits_are_taken_within_a_revoke(full_or_eager: Full, group: str) -> N
     second = Reader(full_or_eager.source(group))
     second.source.subscribe([topic], second)
     first.until(lambda: first.held and second.held, second)
-    (revoked,) = first.told("revoked")
+    (revoked,) = first.reported("revoked")
     assert second.held <= revoked
     found = second.source.committed(sorted(revoked), DEADLINE_S)
     assert found == dict.fromkeys(revoked, CommittedOffset(5, "last"))
@@ -194,7 +194,7 @@ def test_a_commit_is_not_to_be_repeated_for_a_partition_that_is_given_up_while_i
     second = Reader(full_or_eager.source(group))
     second.source.subscribe([topic], second)
     deadline = time.monotonic() + DEADLINE_S
-    while not first.told("revoked"):
+    while not first.reported("revoked"):
         assert time.monotonic() < deadline
         for _ in range(40):
             second.turn()  # so that the first's client knows already what it has to give up
@@ -202,7 +202,7 @@ def test_a_commit_is_not_to_be_repeated_for_a_partition_that_is_given_up_while_i
         commits = [Commit(name, 5, "") for name in sorted(first.held)]
         answers = first.source.commit_now(commits, 3.0)
         first.within_poll = False
-    (revoked,) = first.told("revoked")
+    (revoked,) = first.reported("revoked")
     assert [name for name in revoked if (error := answers[name]) and error.retriable] == []
     assert set(answers) == {commit.name for commit in commits}
 

@@ -63,13 +63,13 @@ def owners(journal: Sequence[Event]) -> Iterator[dict[TopicPartition, str]]:
 # ---- joining and leaving
 
 
-def test_a_member_hears_of_its_partitions_within_poll(sharing: Full, reader_on: ReaderOn) -> None:
+def test_a_member_learns_of_its_partitions_within_poll(sharing: Full, reader_on: ReaderOn) -> None:
     topic = sharing.topic(4)
     reader = reader_on(sharing)
     reader.source.subscribe([topic], reader)
     assert reader.journal == []
     reader.until(lambda: reader.held == names_of(topic, 4))
-    assert reader.told("revoked") == []
+    assert reader.reported("revoked") == []
 
 
 def test_a_partition_has_one_owner_at_a_time(sharing: Full, group: str) -> None:
@@ -80,13 +80,13 @@ def test_a_partition_has_one_owner_at_a_time(sharing: Full, group: str) -> None:
     assert set(last) == names_of(topic, 4)
 
 
-def test_who_keeps_a_partition_hears_nothing_of_it_unless_the_assignor_is_eager(
+def test_who_keeps_a_partition_notices_nothing_of_it_unless_the_assignor_is_eager(
     sharing: Full, group: str
 ) -> None:
     topic = sharing.topic(4)
     pair = Pair(sharing, group, [topic])
     pair.meet(4)
-    (revoked,) = pair.first.told("revoked")
+    (revoked,) = pair.first.reported("revoked")
     if sharing.incremental:
         assert revoked == names_of(topic, 4) - pair.first.held
     else:
@@ -103,7 +103,7 @@ def test_equal_numbers_of_two_topics_have_one_owner(sharing: Full, group: str) -
         assert numbers[0] == numbers[1]
 
 
-def test_who_leaves_hears_nothing_and_the_others_get_its_partitions(
+def test_who_leaves_notices_nothing_and_the_others_get_its_partitions(
     sharing: Full, group: str
 ) -> None:
     topic = sharing.topic(4)
@@ -145,7 +145,7 @@ def test_a_partition_that_was_paused_is_read_when_it_is_dealt_again(
     pair.meet(4)
     assert pair.second.source.close(DEADLINE_S)
     pair.first.until(lambda: pair.first.held == names_of(topic, 4))
-    dealt_again = set.union(set(), *pair.first.told("assigned")[1:])
+    dealt_again = set.union(set(), *pair.first.reported("assigned")[1:])
     assert dealt_again
     for name in dealt_again:
         assert pair.first.read(name, 10)[-10:] == list(range(10))
@@ -164,7 +164,7 @@ def test_a_further_subscription_adds_partitions(sharing: Full, reader_on: Reader
     assert reader.read(TopicPartition(old, 0), 1) == [0]
     assert reader.read(TopicPartition(new, 0), 1) == [0]
     if sharing.incremental:
-        assert reader.told("revoked") == []
+        assert reader.reported("revoked") == []
 
 
 def test_a_topic_that_is_read_no_more_is_given_up(sharing: Full, reader_on: ReaderOn) -> None:
@@ -173,7 +173,7 @@ def test_a_topic_that_is_read_no_more_is_given_up(sharing: Full, reader_on: Read
     reader.source.subscribe([kept, dropped], reader)
     reader.until(lambda: len(reader.held) == 4)
     reader.source.subscribe([kept], reader)
-    reader.until(lambda: reader.told("revoked") and reader.held == names_of(kept, 2))
+    reader.until(lambda: reader.reported("revoked") and reader.held == names_of(kept, 2))
     sharing.write(kept, b"v")
     assert reader.read(TopicPartition(kept, 0), 1) == [0]
 
@@ -220,7 +220,7 @@ def test_a_deleted_topic_is_given_up(sharing: Full, reader_on: ReaderOn) -> None
 # ---- eviction
 
 
-def test_an_evicted_member_hears_that_its_partitions_are_lost_and_joins_again(
+def test_an_evicted_member_learns_that_its_partitions_are_lost_and_joins_again(
     sharing: Full, group: str
 ) -> None:
     topic = sharing.topic(2)
@@ -228,9 +228,9 @@ def test_an_evicted_member_hears_that_its_partitions_are_lost_and_joins_again(
     pair.meet(2)
     (lost,) = pair.first.held
     sharing.evict(pair.first.source, lambda: pair.second.until(lambda: len(pair.second.held) == 2))
-    pair.first.until(lambda: pair.first.told("lost"), pair.second)
+    pair.first.until(lambda: pair.first.reported("lost"), pair.second)
     pair.share(2)
-    assert pair.first.told("lost") == [{lost}]
+    assert pair.first.reported("lost") == [{lost}]
     sharing.write(topic, b"v", partition=0)
     sharing.write(topic, b"v", partition=1)
     for reader in (pair.first, pair.second):

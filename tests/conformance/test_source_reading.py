@@ -91,7 +91,7 @@ def test_a_record_is_what_was_written_byte_for_byte(stage: Stage, reader_on: Rea
     assert milliseconds > 0
 
 
-def test_a_record_whose_headers_nobody_can_read_is_told_of(
+def test_a_record_whose_headers_nobody_can_read_is_reported(
     stage: Stage, reader_on: ReaderOn
 ) -> None:
     topic = stage.topic()
@@ -116,7 +116,7 @@ def test_a_record_whose_headers_nobody_can_read_is_told_of(
     ]
 
 
-def test_reading_begins_where_it_is_told_to(stage: Stage, reader_on: ReaderOn) -> None:
+def test_reading_begins_where_it_is_set_to(stage: Stage, reader_on: ReaderOn) -> None:
     topic = stage.topic(2)
     for partition in (0, 1):
         stage.write(topic, *numbered(0, 10), partition=partition)
@@ -253,7 +253,9 @@ def test_positions_of_others_are_left_out(stage: Stage, reader_on: ReaderOn) -> 
 # ---- logs
 
 
-def test_a_log_is_told_from_its_first_offset_to_its_end(stage: Stage, reader_on: ReaderOn) -> None:
+def test_a_log_is_reported_from_its_first_offset_to_its_end(
+    stage: Stage, reader_on: ReaderOn
+) -> None:
     topic = stage.topic()
     name = TopicPartition(topic, 0)
     reader = reader_on(stage).join(topic)
@@ -359,7 +361,7 @@ def out_of_range(stage: Stage, reader: Reader, at: int) -> TopicPartition:
 
 
 @pytest.mark.parametrize("at", [4, 11, 1_000_000])
-def test_a_position_outside_of_the_log_is_told_once_and_reading_stands_until_a_seek(
+def test_a_position_outside_of_the_log_is_reported_once_and_reading_stands_until_a_seek(
     stage: Stage, reader_on: ReaderOn, at: int
 ) -> None:
     reader = reader_on(stage)
@@ -389,7 +391,7 @@ SMALL_FETCHES = {"fetch.message.max.bytes": 300, "queued.min.messages": 20}
 """Of the tests' records, about 20 are fetched at once, and nothing while 20 wait to be read."""
 
 
-def test_what_was_fetched_before_a_position_fell_out_of_range_is_delivered_before_that_is_told(
+def test_what_was_fetched_before_a_position_fell_out_of_range_is_delivered_before_that_is_reported(
     full: Full, group: str
 ) -> None:
     topic = full.topic()
@@ -444,8 +446,10 @@ def test_what_was_fetched_of_a_partition_that_the_listener_sends_elsewhere_is_no
 
     def after() -> dict[TopicPartition, list[int]]:
         place = reader.journal.index(("test", "sought", None))
-        told = [about for _, what, about in reader.journal[place:] if what == "records"]
-        return {name: [o for each, os in told if each == name for o in os] for name in (bad, good)}
+        reported = [about for _, what, about in reader.journal[place:] if what == "records"]
+        return {
+            name: [o for each, os in reported if each == name for o in os] for name in (bad, good)
+        }
 
     reader.until(lambda: reader.out_of_range)
     reader.max_records = 500

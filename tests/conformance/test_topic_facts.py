@@ -11,7 +11,7 @@ from tests.conformance.stages import DEADLINE_S, Stage
 ReaderOn = Callable[[Stage], Reader]
 
 
-def test_partitions_and_ids_are_told_and_missing_topics_are_left_out(
+def test_partitions_and_ids_are_reported_and_missing_topics_are_left_out(
     stage: Stage, reader_on: ReaderOn
 ) -> None:
     first, second = stage.topic(3), stage.topic(1)

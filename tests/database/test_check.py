@@ -62,7 +62,7 @@ def create_tables(url: str, *, outbox: bool = True) -> None:
     engine.dispose()
 
 
-def test_tables_and_rights_are_told(check: Check, url: str) -> None:
+def test_tables_and_rights_are_reported(check: Check, url: str) -> None:
     create_tables(url)
     named = sa.make_url(url)
     if named.get_backend_name() == "postgresql":
@@ -78,7 +78,7 @@ def test_tables_and_rights_are_told(check: Check, url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_a_pool_that_is_smaller_than_the_concurrency_is_told_with_what_to_write(
+def test_a_pool_that_is_smaller_than_the_concurrency_is_reported_with_what_to_write(
     check: Check, url: str
 ) -> None:
     """Without a connection, too: SQLAlchemy's 15 are fewer than 16 calls."""
@@ -91,7 +91,7 @@ def test_a_pool_that_is_smaller_than_the_concurrency_is_told_with_what_to_write(
         assert [f"pool_size={size})" in each for each in warnings] == ([True] if size else [])
 
 
-def test_one_writer_at_a_time_is_told(check: Check, url: str) -> None:
+def test_one_writer_at_a_time_is_reported(check: Check, url: str) -> None:
     create_tables(url)
     ended = check(url)
     assert ended.code == 0, ended.said
@@ -154,7 +154,7 @@ def test_a_database_that_never_answers_is_waited_for_no_longer_than_a_broker(che
     assert "1s" in ended.err
 
 
-def test_a_person_waits_half_a_minute_unless_told_otherwise(commands: Commands) -> None:
+def test_a_person_waits_half_a_minute_unless_configured_otherwise(commands: Commands) -> None:
     (option,) = [each for each in check_command.params if each.name == "start_timeout"]
     assert option.default == 30.0
     commands.application(

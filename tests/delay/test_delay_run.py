@@ -103,7 +103,7 @@ def test_a_kill_loses_nothing(service: DelayService) -> None:
 
 
 @pytest.mark.parametrize("run", ["true", "false"])
-def test_run_has_the_service_beside_its_workers_unless_told_otherwise(
+def test_run_has_the_service_beside_its_workers_unless_configured_otherwise(
     run: str, service: DelayService
 ) -> None:
     service.commands.application(

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from tests.golden_texts import Golden
-from tests.telemetry.workers import fake_worker, told
+from tests.telemetry.workers import fake_worker, reported
 from window_consumer.admin.client import Access, AdminAddress
 from window_consumer.admin.doctor.collection import Examination, Process, Seen
 from window_consumer.app.features import FEATURES
@@ -38,13 +38,13 @@ def at(url: str, *, has_windows: bool = True) -> Process:
     return Process(AdminAddress.parse(url), Access(), has_windows)
 
 
-def test_workers_of_several_processes_are_told_apart(
+def test_workers_of_several_processes_are_distinguished(
     examination: Examination, golden: Golden
 ) -> None:
-    copies = told()
+    copies = reported()
     copies["workers"] += [{**copies["workers"][0], "process": each} for each in "12"]
     del copies["workers"][0]
-    with fake_worker(told()) as one, fake_worker(copies) as two:
+    with fake_worker(reported()) as one, fake_worker(copies) as two:
         examination.processes = [at(one.url), at(two.url)]
         well = examination.run(0.01).well
     for line in well:
@@ -62,7 +62,7 @@ def test_a_single_process_needs_no_name(examination: Examination, golden: Golden
 def test_a_copy_that_never_answers_beside_others_is_a_cause(
     examination: Examination, golden: Golden
 ) -> None:
-    with fake_worker(told(process="1") | {"missing": ["2"]}) as worker:
+    with fake_worker(reported(process="1") | {"missing": ["2"]}) as worker:
         examination.processes = [at(worker.url)]
         diagnosis = examination.run(0.01)
     (cause,) = diagnosis.causes
@@ -74,8 +74,8 @@ def test_a_copy_that_never_answers_beside_others_is_a_cause(
 def test_a_copy_that_is_late_once_is_looked_at_as_if_it_had_not_been_asked(
     examination: Examination, golden: Golden
 ) -> None:
-    here = told(process="2")
-    answers = iter([told(process="1") | {"missing": ["2"]}, here, here, here])
+    here = reported(process="2")
+    answers = iter([reported(process="1") | {"missing": ["2"]}, here, here, here])
     with fake_worker() as worker:
         worker.answer = lambda: HttpAnswer(200, json.dumps(next(answers)), "application/json")
         examination.processes = [at(worker.url)]
@@ -99,7 +99,7 @@ def test_what_does_not_answer_is_noted_once_and_the_rest_is_looked_at(
 def test_workers_that_the_configuration_does_not_have_are_named(
     examination: Examination, golden: Golden
 ) -> None:
-    with fake_worker(told(name="refund")) as worker:
+    with fake_worker(reported(name="refund")) as worker:
         examination.processes = [at(worker.url)]
         diagnosis = examination.run(0.01)
     assert diagnosis.well == ()
@@ -145,9 +145,9 @@ def test_metrics_that_are_none_are_noted(
     assert diagnosis.notes == (f"{worker.url}: {said}",)
 
 
-def test_who_hovers_is_told_with_its_stack_from_the_last_look(examination: Examination) -> None:
+def test_who_hovers_is_reported_with_its_stack_from_the_last_look(examination: Examination) -> None:
     place = {"topic": "orders", "partition": 0, "offset": 0, "stack": 'File "shop.py", line 1'}
-    fields = told(stacks=[place])
+    fields = reported(stacks=[place])
     seen = fields["workers"][0]["snapshot"]
     seen["partitions"][0]["hovering_s"] = seen["calls"][0]["seconds"] = 60.0
     with fake_worker(fields) as worker:

@@ -113,7 +113,7 @@ def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
     assert all(figure in sentence for figure in ("89000", "890 s"))
 
 
-def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
+def test_with_concurrency_auto_nobody_is_asked_to_raise_it() -> None:
     step = working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second)
     limit = LimitSnapshot(8, 8, "more calls at once are no faster")
     seen = evidence(lambda second: {**step(second), "limit": limit})
@@ -122,7 +122,7 @@ def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
     assert "raise concurrency" not in sentence
 
 
-def test_where_no_call_returns_their_age_is_told() -> None:
+def test_where_no_call_returns_their_age_is_reported() -> None:
     step = working(busy=1.0, per_s=0)
     seen = evidence(lambda second: {**step(second), "calls": (call(12.0),)})
     assert "12 s" in the_cause(seen, "handler_slow").sentence
@@ -487,7 +487,7 @@ def test_slow_brokers_are_no_cause_where_all_slots_are_busy_anyway() -> None:
 # ---- what is not known, and who was not asked
 
 
-def test_lag_that_no_rule_explains_is_told_as_such() -> None:
+def test_lag_that_no_rule_explains_is_reported_as_such() -> None:
     cause = the_cause(evidence(working(busy=0.6, per_s=20)), "unknown")
     assert figures(cause, "lag") == [5000]
 
@@ -537,7 +537,7 @@ def test_partitions_of_members_that_were_not_asked_are_looked_at_too() -> None:
     assert [(cause.kind, cause.partition) for cause in causes] == [("unknown", ORDERS)]
 
 
-def test_one_of_several_processes_is_told_apart(golden: Golden) -> None:
+def test_one_of_several_processes_is_distinguished(golden: Golden) -> None:
     diagnosis = diagnose([evidence(lambda _: {"breaker": breaker("open")}, where="process 2")])
     (cause,) = diagnosis.as_json()["causes"]
     assert (cause["worker"], cause["process"]) == ("charge", "process 2")

@@ -41,15 +41,15 @@ def test_both_ways_show_the_same() -> None:
     seen = a_picture()
     measures = Measures(a_worker(seen), seen.counters, "key")
     (scraped,) = worker_looks(exposition([measures], common={"process": "2"}), 7.0)
-    told = worker_look(a_worker(seen), 7.0)
-    assert scraped.worker == attrs.evolve(told.worker, windows=scraped.windows)
-    assert (scraped.running, scraped.running_s) == (told.running, None)
+    reported = worker_look(a_worker(seen), 7.0)
+    assert scraped.worker == attrs.evolve(reported.worker, windows=scraped.windows)
+    assert (scraped.running, scraped.running_s) == (reported.running, None)
     for name in ("slots", "durations", "loop", "cannot_write"):
-        assert getattr(scraped.windows, name) == getattr(told.windows, name)
-    assert scraped.windows.breaker.state == told.windows.breaker.state
+        assert getattr(scraped.windows, name) == getattr(reported.windows, name)
+    assert scraped.windows.breaker.state == reported.windows.breaker.state
     for name in ("finished", "rebalances", "commits", "commits_s"):
-        assert getattr(scraped.windows.counters, name) == getattr(told.windows.counters, name)
-    assert scraped.windows.partitions == tuple(map(as_metrics_say, told.windows.partitions))
+        assert getattr(scraped.windows.counters, name) == getattr(reported.windows.counters, name)
+    assert scraped.windows.partitions == tuple(map(as_metrics_say, reported.windows.partitions))
     assert scraped.windows.partitions[0].unread == 24
     assert scraped.windows.counters.rebalances == 1
 
@@ -68,6 +68,6 @@ def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<html>", 'up{job="node"} 1\n', "a{ 1"])
-def test_what_are_no_metrics_of_a_worker_is_told(text: str, golden: Golden) -> None:
+def test_what_are_no_metrics_of_a_worker_is_reported(text: str, golden: Golden) -> None:
     with golden.raises(ValueError):
         worker_looks(text, 0.0)

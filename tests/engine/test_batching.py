@@ -184,7 +184,7 @@ def test_a_batch_that_was_not_claimed_is_given_up_as_a_whole() -> None:
     assert it.claim(it.out[0]) == []
 
 
-def test_all_records_of_a_batch_that_outlives_its_partition_are_told() -> None:
+def test_all_records_of_a_batch_that_outlives_its_partition_are_reported() -> None:
     it = driven(most=4, slots=2)
     it.deliver(*notes(*range(3)))
     it.tick()

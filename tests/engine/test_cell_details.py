@@ -73,7 +73,7 @@ def test_all_that_wait_are_found_whatever_they_wait_for(
     )
 
 
-def test_who_was_skipped_is_told_apart_from_who_is_for_nobody(golden: Golden) -> None:
+def test_who_was_skipped_is_distinguished_from_who_is_for_nobody(golden: Golden) -> None:
     driven = Driven(slots=2, cell_records=4, batch_records=1)
     driven.deliver(*notes(5, 6, 7))
     driven.tick()
@@ -90,7 +90,7 @@ def test_who_was_skipped_is_told_apart_from_who_is_for_nobody(golden: Golden) ->
     golden("\n".join(each.state for each in details(driven).records))
 
 
-def test_only_the_first_of_many_records_are_told_and_those_that_are_open_come_first() -> None:
+def test_only_the_first_of_many_records_are_reported_and_those_that_are_open_come_first() -> None:
     driven = Driven(slots=1, cell_records=MOST_RECORDS + 50, batch_records=MOST_RECORDS + 50)
     driven.deliver(*notes(*range(MOST_RECORDS + 50)))
     records = details(driven).records
@@ -128,7 +128,9 @@ def test_only_what_is_not_finished_is_held_and_holes_in_the_log_hold_nothing() -
     assert held_message(driven.engine, OTHERS, 5) is None
 
 
-def test_the_records_that_began_to_fail_last_are_told_with_their_last_error(golden: Golden) -> None:
+def test_the_records_that_began_to_fail_last_are_reported_with_their_last_error(
+    golden: Golden,
+) -> None:
     count = MOST_FAILING + 5
     driven = Driven(slots=count, cell_records=count, retry=spent_after(3), batch_records=1)
     driven.deliver(*notes(*range(count)))
@@ -145,7 +147,9 @@ def test_the_records_that_began_to_fail_last_are_told_with_their_last_error(gold
     golden(first.state)
 
 
-def test_the_first_records_that_hold_up_their_lanes_are_told_with_who_waits_behind_them() -> None:
+def test_the_first_records_that_hold_up_their_lanes_are_reported_with_who_waits_behind_them() -> (
+    None
+):
     keys = [b"a", b"a", b"a", b"b", b"c"]
     driven = Driven(ordering="key", batch_records=1, retry=spent_after(1, on_failure="block"))
     driven.deliver(*notes(0, 1, 2, 3, 4, keys=keys))

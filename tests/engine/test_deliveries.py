@@ -48,7 +48,7 @@ def test_a_log_end_that_is_behind_refuses_no_record_that_follows() -> None:
     assert driven.engine.unfinished() == 3
 
 
-def test_records_that_come_after_later_ones_are_told() -> None:
+def test_records_that_come_after_later_ones_are_reported() -> None:
     driven = Driven()
     driven.deliver(*notes(0, 1, 5, 6, 9))
     driven.deliver(*notes(1, 3, 4, 6, 7, 10))

@@ -312,7 +312,7 @@ def test_a_suspect_that_was_taken_back_is_named_before_it_starts() -> None:
 # ---- saying so
 
 
-def test_copies_that_wait_for_long_are_told_now_and_then() -> None:
+def test_copies_that_wait_for_long_are_reported_now_and_then() -> None:
     driven = with_a_copy()
     assert driven.tick(WORTH_SAYING_S / 2).away == []
     assert driven.tick(WORTH_SAYING_S / 2).away == [
@@ -324,7 +324,7 @@ def test_copies_that_wait_for_long_are_told_now_and_then() -> None:
     assert driven.tick(AGAIN_S).away == []
 
 
-def test_copies_that_are_given_up_are_not_told_any_more() -> None:
+def test_copies_that_are_given_up_are_not_reported_any_more() -> None:
     driven = with_a_running_copy()
     driven.engine.on_lost([ORDERS], driven.now)
     driven.tick(1.0)
@@ -332,7 +332,7 @@ def test_copies_that_are_given_up_are_not_told_any_more() -> None:
     assert driven.tick(WORTH_SAYING_S).away == []
 
 
-def test_copies_that_are_not_due_are_not_told() -> None:
+def test_copies_that_are_not_due_are_not_reported() -> None:
     driven = Laddered(owned=[RETRIED_LATER], ordering="key")
     driven.deliver(driven.copy(5, due_in=WORTH_SAYING_S + 2), name=RETRIED_LATER)
     assert driven.tick(WORTH_SAYING_S).away == []

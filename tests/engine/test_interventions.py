@@ -48,15 +48,15 @@ class Leaving(Observer):
 
 def test_a_skipped_record_frees_its_lane_and_is_counted_and_committed() -> None:
     driven = with_a_failed_record(**BLOCKING)
-    heard = Leaving()
-    driven.engine.observe(heard)
+    received = Leaving()
+    driven.engine.observe(received)
     assert driven.out == []
     assert driven.committable == 0
     assert intervene(driven, 0) is InterventionResult.SKIPPED
     assert [each.offset() for each in driven.tick().dispatch[0].messages] == [1]
     driven.finish_all()
     assert driven.committable == 3
-    assert heard.left_with == [(0, Outcome.SKIPPED, Reason.MANUAL)]
+    assert received.left_with == [(0, Outcome.SKIPPED, Reason.MANUAL)]
     counters = driven.engine.counters
     assert (counters.skipped, counters.dead_lettered, counters.processed) == (1, 0, 2)
     assert not driven.engine.partitions[ORDERS].ordering.lanes.busy
@@ -67,8 +67,8 @@ def test_a_skipped_record_frees_its_lane_and_is_counted_and_committed() -> None:
 
 def test_a_record_sent_to_the_dead_letters_is_finished_by_the_ack_of_its_copy() -> None:
     driven = with_a_failed_record(**BLOCKING)
-    heard = Leaving()
-    driven.engine.observe(heard)
+    received = Leaving()
+    driven.engine.observe(received)
     assert intervene(driven, 0, DEAD_LETTER) is InterventionResult.LEAVING
     failed = driven.published_one()
     assert (failed.reason, failed.level, failed.end) == (Reason.MANUAL, None, "dead_letter")
@@ -79,7 +79,7 @@ def test_a_record_sent_to_the_dead_letters_is_finished_by_the_ack_of_its_copy() 
     driven.tick()
     driven.finish_all()
     assert driven.committable == 3
-    assert heard.left_with == [(0, Outcome.DEAD_LETTERED, Reason.MANUAL)]
+    assert received.left_with == [(0, Outcome.DEAD_LETTERED, Reason.MANUAL)]
     assert driven.engine.counters.dead_by == {"MANUAL": 1}
     assert intervene(driven, 0) is InterventionResult.FINISHED
 

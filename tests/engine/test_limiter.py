@@ -217,8 +217,8 @@ def test_it_says_why(golden: Golden) -> None:
     world = World()
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 3)
     world.go_on(11.0)
-    told = {f"{each.cause.name}: {re.sub(r'[0-9.]+', 'N', each.why)}" for each in world.news}
-    golden("\n".join(sorted(told)))
+    reported = {f"{each.cause.name}: {re.sub(r'[0-9.]+', 'N', each.why)}" for each in world.news}
+    golden("\n".join(sorted(reported)))
     assert world.limiter.why == world.news[-1].why
 
 

@@ -25,22 +25,22 @@ class Ear(Observer):
     """Writes down what it hears."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
+        self.received: list[tuple[Any, ...]] = []
 
     def assigned(self, partition: Partition, _now: float) -> None:
-        self.heard.append(("assigned", str(partition.name)))
+        self.received.append(("assigned", str(partition.name)))
 
     def given_up(self, partition: Partition, _now: float) -> None:
-        self.heard.append(("given up", str(partition.name)))
+        self.received.append(("given up", str(partition.name)))
 
     def taken(self, _partition: Partition, messages: Sequence[Message], _now: float) -> None:
-        self.heard.append(("taken", *offsets(messages)))
+        self.received.append(("taken", *offsets(messages)))
 
     def gone(self, _partition: Partition, offsets: Sequence[range], _now: float) -> None:
-        self.heard.append(("gone", *offsets))
+        self.received.append(("gone", *offsets))
 
     def over(self, slice_: Slice, _now: float) -> None:
-        self.heard.append(("over", *offsets(slice_.messages)))
+        self.received.append(("over", *offsets(slice_.messages)))
 
     def finished(
         self,
@@ -51,26 +51,26 @@ class Ear(Observer):
         _now: float,
     ) -> None:
         assert slice_ is None or slice_.started
-        self.heard.append((outcome.name.upper(), *offsets(messages)))
+        self.received.append((outcome.name.upper(), *offsets(messages)))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
         assert now == failed.last_failure
-        self.heard.append(("failed", failed.message.offset(), failed.attempts))
+        self.received.append(("failed", failed.message.offset(), failed.attempts))
 
     def left(self, failed: FailedRecord, outcome: Outcome, _now: float) -> None:
-        self.heard.append(("left", outcome.name.upper(), failed.message.offset()))
+        self.received.append(("left", outcome.name.upper(), failed.message.offset()))
 
     def stalled(self, stalled: Stalled, _failure: Failure, _now: float) -> None:
-        self.heard.append(("stalled", stalled.abandon))
+        self.received.append(("stalled", stalled.abandon))
 
     def breaker(self, news: BreakerNews, _now: float) -> None:
-        self.heard.append(("breaker", news.state.value))
+        self.received.append(("breaker", news.state.value))
 
     def committing(self, _partition: Partition, commit: Commit, _now: float) -> None:
-        self.heard.append(("committing", commit.next_offset))
+        self.received.append(("committing", commit.next_offset))
 
     def of(self, *kinds: str) -> list[tuple[Any, ...]]:
-        return [each for each in self.heard if each[0] in kinds]
+        return [each for each in self.received if each[0] in kinds]
 
 
 def offsets(messages: Iterable[Message]) -> list[int]:
@@ -84,7 +84,7 @@ def listened_to(**rules: Any) -> tuple[Driven, Ear]:
     return driven, ear
 
 
-def test_records_are_heard_of_when_they_come_and_when_they_are_finished() -> None:
+def test_records_are_reported_when_they_come_and_when_they_are_finished() -> None:
     driven, ear = listened_to(slots=1)
     driven.deliver(*notes(0, 1, 2))
     driven.tick()
@@ -93,11 +93,11 @@ def test_records_are_heard_of_when_they_come_and_when_they_are_finished() -> Non
     assert ear.of("taken") == [("taken", 0, 1, 2)]
     done = [offset for each in ear.of("DONE") for offset in each[1:]]
     assert sorted(done) == [0, 1, 2]
-    assert ear.heard[-1] == ("committing", 3)
+    assert ear.received[-1] == ("committing", 3)
     assert ear.of("over", "DONE")[0][0] == "over"
 
 
-def test_what_was_skipped_is_told_apart_from_what_was_done() -> None:
+def test_what_was_skipped_is_distinguished_from_what_was_done() -> None:
     driven, ear = listened_to(slots=1, batch_records=10)
     driven.engine.dispatcher.length.records = 10
     driven.engine.dispatcher.length.cost_s = 1e-4
@@ -107,12 +107,12 @@ def test_what_was_skipped_is_told_apart_from_what_was_done() -> None:
     slice_.deviate().skip(claimed[1], Skip())
     slice_.deviate().skip(claimed[2], NoHandlerMatched("is for none of the handlers"))
     driven.finish(slice_)
-    heard = ear.of("DONE", "SKIPPED", "FILTERED")
-    assert heard == [("DONE", 0), ("SKIPPED", 1), ("FILTERED", 2)]
+    received = ear.of("DONE", "SKIPPED", "FILTERED")
+    assert received == [("DONE", 0), ("SKIPPED", 1), ("FILTERED", 2)]
     assert driven.engine.counters.skipped == 2
 
 
-def test_a_record_that_fails_is_heard_of_at_each_call_and_when_it_has_left() -> None:
+def test_a_record_that_fails_is_reported_at_each_call_and_when_it_has_left() -> None:
     driven, ear = listened_to(slots=1, retry=spent_after(2))
     driven.deliver(*notes(0))
     for _ in range(2):
@@ -128,7 +128,7 @@ def test_a_record_that_fails_is_heard_of_at_each_call_and_when_it_has_left() -> 
     ]
 
 
-def test_records_that_ran_before_the_rest_was_taken_back_are_heard_of_once() -> None:
+def test_records_that_ran_before_the_rest_was_taken_back_are_reported_once() -> None:
     driven, ear = listened_to(slots=1, batch_records=10)
     driven.engine.dispatcher.length.records = 10
     driven.engine.dispatcher.length.cost_s = 1e-4
@@ -140,19 +140,19 @@ def test_records_that_ran_before_the_rest_was_taken_back_are_heard_of_once() -> 
     driven.finish(slice_)
     assert ear.of("DONE") == [("DONE", 0, 1), ("DONE", 2)]
     driven.engine.on_revoked([ORDERS], driven.now)
-    assert ear.heard[-2:] == [("committing", 0), ("given up", "orders[0]")]
+    assert ear.received[-2:] == [("committing", 0), ("given up", "orders[0]")]
 
 
-def test_results_of_calls_whose_partition_is_gone_are_only_heard_of_as_over() -> None:
+def test_results_of_calls_whose_partition_is_gone_are_only_reported_as_over() -> None:
     driven, ear = listened_to(slots=1)
     driven.deliver(*notes(0))
     driven.tick()
     driven.engine.on_lost([ORDERS], driven.now)
     driven.finish(driven.out[0])
-    assert [each[0] for each in ear.heard] == ["taken", "given up", "over"]
+    assert [each[0] for each in ear.received] == ["taken", "given up", "over"]
 
 
-def test_stalls_and_the_breaker_are_heard_of() -> None:
+def test_stalls_and_the_breaker_are_reported() -> None:
     rules = BreakerRules(min_calls=1, failures=0.5)
     driven, ear = listened_to(slots=2, stall=StallRules(after_s=5.0), breaker=rules)
     driven.deliver(*notes(0, 1))
@@ -167,7 +167,7 @@ def test_stalls_and_the_breaker_are_heard_of() -> None:
     assert ear.of("breaker")
 
 
-def test_an_observer_that_raises_keeps_nobody_else_from_hearing() -> None:
+def test_an_observer_that_raises_does_not_affect_the_others() -> None:
     class Deaf(Observer):
         def taken(self, *_: object) -> None:
             raise RuntimeError("no ears")
@@ -184,13 +184,13 @@ def test_an_observer_that_raises_keeps_nobody_else_from_hearing() -> None:
     assert observers.failures == 1
 
 
-def test_each_observer_hears_what_it_listens_for_and_the_others_are_not_asked() -> None:
+def test_each_observer_gets_what_it_subscribes_to_and_the_others_are_not_asked() -> None:
     class Early(Observer):
         def __init__(self) -> None:
-            self.heard: list[int] = []
+            self.received: list[int] = []
 
         def taken(self, _partition: Partition, messages: Sequence[Message], _now: float) -> None:
-            self.heard += offsets(messages)
+            self.received += offsets(messages)
 
     early, ear = Early(), Ear()
     observers = Observers([early, ear], errors_are_bugs)
@@ -201,7 +201,7 @@ def test_each_observer_hears_what_it_listens_for_and_the_others_are_not_asked() 
     driven.deliver(*notes(0))
     driven.tick()
     driven.finish_all()
-    assert early.heard == [0]
+    assert early.received == [0]
     assert ear.of("taken", "over", "DONE") == [("taken", 0), ("over", 0), ("DONE", 0)]
 
 
@@ -209,7 +209,7 @@ def errors_are_bugs(error: Exception) -> None:
     raise error
 
 
-def test_of_what_is_gone_those_are_not_told_that_were_finished_before() -> None:
+def test_of_what_is_gone_those_are_not_reported_that_were_finished_before() -> None:
     driven, ear = listened_to(slots=1)
     driven.engine.on_lost([ORDERS], driven.now)
     finished = (range(12, 14), range(19, 30))

@@ -370,14 +370,14 @@ def test_a_sample_of_a_lost_partition_is_followed_by_another() -> None:
     assert state(driven) is BreakerState.OPEN
 
 
-def test_the_news_are_told_once() -> None:
+def test_the_news_are_reported_once() -> None:
     driven = worker(1)
-    told = []
+    reported = []
     while state(driven) is not BreakerState.OPEN:
         for slice_ in list(driven.out):
             fail_all(driven, slice_)
-        told += driven.tick(LONG_S).breaker
-    assert [each.state.value for each in told if each.worth_a_line] == ["open"]
+        reported += driven.tick(LONG_S).breaker
+    assert [each.state.value for each in reported if each.worth_a_line] == ["open"]
     assert driven.engine.counters.breaker_opened == 1
 
 

@@ -100,7 +100,7 @@ def test_healthy_records_hardly_wait_for_bad_ones_and_these_leave_in_time(
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("levels", [(), LEVELS], ids=["local", "levels"])
-def test_bad_records_that_fail_at_once_are_heard_of_first_and_are_no_outage(
+def test_bad_records_that_fail_at_once_are_reported_first_and_are_no_outage(
     seed: int, levels: tuple[Level, ...]
 ) -> None:
     """... while the healthy ones, which take their time, still run."""

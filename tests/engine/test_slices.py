@@ -44,7 +44,7 @@ def test_a_slice_that_has_not_begun_gives_everything_back() -> None:
     assert (past.messages, slice_.messages, len(unclaimed)) == ([], [], 2)
 
 
-def test_what_deviates_is_told_apart_from_what_is_done() -> None:
+def test_what_deviates_is_distinguished_from_what_is_done() -> None:
     slice_ = a_slice(*range(6))
     noted = slice_.deviate()
     messages = slice_.messages

@@ -75,7 +75,7 @@ def test_a_call_that_does_not_return_is_looked_at_after_its_time() -> None:
     assert stalled.seconds == pytest.approx(AFTER_S + 0.5)
 
 
-def test_an_abandoned_call_is_told_and_its_record_leaves_as_stalled() -> None:
+def test_an_abandoned_call_is_reported_and_its_record_leaves_as_stalled() -> None:
     driven = worker()
     driven.deliver(*notes(0, 1, 2))
     driven.tick()
@@ -276,8 +276,8 @@ def test_a_reported_call_is_reported_again_and_counted_once() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     (slice_,) = hanging(driven, 0)
-    told = [look(driven, driven.tick(1.0)) for _ in range(95)]
-    assert sum(offsets == [0] for offsets in told) == 3
+    reported = [look(driven, driven.tick(1.0)) for _ in range(95)]
+    assert sum(offsets == [0] for offsets in reported) == 3
     assert driven.engine.counters.stalled == 1
     assert driven.last.stop is None
     driven.finish(slice_)

@@ -22,7 +22,7 @@ from window_consumer.engine.turn import (
     CopyTo,
     Finish,
     HoldUntil,
-    HoldUntilTold,
+    HoldUntilReleased,
     Leave,
     Turn,
     TurnRule,
@@ -43,7 +43,7 @@ TURNS: Mapping[str, Callable[[float], Turn]] = {
     "leave": lambda _now: Leave(failure(Expired("old"))),
     "drop": lambda _now: Leave(failure(Expired("old", "drop"))),
     "finish": lambda _now: Finish(Outcome.FILTERED),
-    "told": lambda _now: HoldUntilTold(),
+    "released": lambda _now: HoldUntilReleased(),
 }
 
 
@@ -144,8 +144,8 @@ def test_a_held_record_is_called_at_its_time_as_its_first_attempt_and_its_lane_w
     assert driven.committable == 5
 
 
-def test_a_record_held_until_told_is_called_then_as_its_first_attempt() -> None:
-    driven = scripted({0: "told"}, keys=(b"a", b"b"), ordering="key")
+def test_a_record_held_until_released_is_called_then_as_its_first_attempt() -> None:
+    driven = scripted({0: "released"}, keys=(b"a", b"b"), ordering="key")
     assert driven.running_offsets == [1, 2], "its lane is free"
     driven.finish_all()
     driven.tick(1000.0)
@@ -159,8 +159,8 @@ def test_a_record_held_until_told_is_called_then_as_its_first_attempt() -> None:
     assert (driven.committable, driven.failing()) == (5, [])
 
 
-def test_a_record_held_until_told_leaves_its_lane_free_and_holds_it_when_called() -> None:
-    driven = scripted({0: "told", 1: "told"}, ordering="key")
+def test_a_record_held_until_released_leaves_its_lane_free_and_holds_it_when_called() -> None:
+    driven = scripted({0: "released", 1: "released"}, ordering="key")
     assert driven.failing_offsets() == [0, 1]
     driven.finish_all()
     assert driven.committable == 0
@@ -176,8 +176,8 @@ def test_a_record_held_until_told_leaves_its_lane_free_and_holds_it_when_called(
     assert (driven.committable, driven.failing()) == (6, [])
 
 
-def test_a_record_held_until_told_may_leave_instead_and_its_lane_waits_for_that() -> None:
-    driven = scripted({0: "told"}, ordering="key")
+def test_a_record_held_until_released_may_leave_instead_and_its_lane_waits_for_that() -> None:
+    driven = scripted({0: "released"}, ordering="key")
     driven.finish_all()
     left = the_left(driven)
     assert driven.engine.on_released(ORDERS, 0, Leave(failure(Expired("old"))))
@@ -193,8 +193,8 @@ def test_a_record_held_until_told_may_leave_instead_and_its_lane_waits_for_that(
     assert driven.committable == 6
 
 
-def test_only_a_held_record_can_be_told() -> None:
-    driven = scripted({0: "told"}, ordering="key")
+def test_only_a_held_record_can_be_released() -> None:
+    driven = scripted({0: "released"}, ordering="key")
     assert not driven.engine.on_released(ORDERS, 1)
     driven.engine.on_lost([ORDERS], driven.now)
     assert not driven.engine.on_released(ORDERS, 0)

@@ -54,7 +54,7 @@ def shop(
     return shop
 
 
-def test_topics_and_limits_are_told(shop: Shop) -> None:
+def test_topics_and_limits_are_reported(shop: Shop) -> None:
     found = shop.findings()
     assert found["topics"] == {shop.topic: 2}
     assert found["dead_letter_topics"] == {shop.topic: f"{shop.group}.{shop.topic}.dlq"}

@@ -72,7 +72,7 @@ def visitor(kafka: RealKafka, commands: Commands, unique_name: Callable[[str], s
     return visitor
 
 
-def test_who_may_see_no_topic_is_told_that_there_may_be_some(visitor: Visitor) -> None:
+def test_who_may_see_no_topic_is_warned_that_there_may_be_some(visitor: Visitor) -> None:
     ended = visitor.run("list")
     assert ended.code == 0
     assert "(DESCRIBE)" in ended.out

@@ -14,7 +14,7 @@ from window_consumer.cli.output import guarded
 from window_consumer.testing.real_kafka import RealKafka
 
 
-def test_a_group_whose_members_have_left_is_told_of(
+def test_a_group_whose_members_have_left_is_reported(
     kafka: RealKafka,
     make_topic: MakeTopic,
     unique_name: Callable[[str], str],

@@ -61,7 +61,7 @@ def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
     assert (said["offset"], said["rule"]) == (30, "latest")
 
 
-def test_a_worker_stops_and_commits_nothing_unless_told_otherwise(shop: ShopOn) -> None:
+def test_a_worker_stops_and_commits_nothing_unless_configured_otherwise(shop: ShopOn) -> None:
     orders = with_a_gap(shop)
     with (
         pytest.raises(WorkerStoppedError, match=r"\b10\.\.19\b.*\bon_out_of_range\b"),

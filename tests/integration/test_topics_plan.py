@@ -236,7 +236,9 @@ def test_a_source_topic_that_may_not_be_seen_ends_it_with_2(shop: Shop) -> None:
     assert "--partitions and --replication-factor" in ended.err
 
 
-def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_told(shop: Shop) -> None:
+def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_reported(
+    shop: Shop,
+) -> None:
     shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
     shop.allow({Acl("topic", shop.topic, "Describe", False, f"User:{USER}")})
     ended = shop.commands.run("topics", "plan", env=shop.secret)

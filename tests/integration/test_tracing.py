@@ -66,7 +66,7 @@ BESIDE = {("sent", "ok"), ("retried", "RETRIES_EXHAUSTED")}
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
+def test_the_way_of_a_record_is_reported_from_the_send_to_its_end_with_every_field(
     kafka: RealKafka, make_topic: MakeTopic, read_trace: ReadTrace, tmp_path: Path
 ) -> None:
     topic, events = make_topic("orders"), make_topic("trace")
@@ -93,12 +93,12 @@ def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
     began_us = time.time() * 1e6
     found: dict[str, list[TraceEvent]] = defaultdict(list)
 
-    def is_all_told() -> bool:
+    def is_all_reported() -> bool:
         found.clear()
         for event in sorted(read_trace(events), key=lambda event: event.time_us):
             found[event.key or ""].append(event)
-        steps = {name: {event.step for event in told} for name, told in found.items()}
-        ends = {name: {"sent", told[-1][0]} for name, told in ENDS.items()}
+        steps = {name: {event.step for event in reported} for name, reported in found.items()}
+        ends = {name: {"sent", reported[-1][0]} for name, reported in ENDS.items()}
         ends["bad"].add("retried")
         return all(wanted <= steps.get(name, set()) for name, wanted in ends.items())
 
@@ -113,15 +113,15 @@ def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
             )
         assert producer.flush(DEADLINE_S) == 0
         producer.close()
-        wait_until(is_all_told, DEADLINE_S, "all steps are told")
+        wait_until(is_all_reported, DEADLINE_S, "all steps are told")
     finally:
         running.stop()
         running.wait()
-    for value, told in found.items():
-        steps = [(event.step, event.status) for event in told]
+    for value, reported in found.items():
+        steps = [(event.step, event.status) for event in reported]
         assert [step for step in steps if step not in BESIDE] == ENDS[value]
         assert set(steps) - set(ENDS[value]) == (BESIDE if value == "bad" else {("sent", "ok")})
-        for event in told:
+        for event in reported:
             check_fields(event, value)
             assert event.orig_topic == topic
             assert (event.topic == topic) == (event.offset == event.orig_offset)
@@ -130,8 +130,8 @@ def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
             assert event.group == (None if event.role == "producer" else f"g-{topic}")
     last = found["bad"][-1]
     assert (last.attempt, last.topic) == (2, f"g-{topic}.{topic}.retry.100ms")
-    told = [event for each in found.values() for event in each]
-    assert len({event.event_id for event in told}) == len(told)
+    reported = [event for each in found.values() for event in each]
+    assert len({event.event_id for event in reported}) == len(reported)
 
 
 def check_fields(event: TraceEvent, value: str) -> None:
@@ -167,7 +167,7 @@ def charge(order: Record) -> None:
 """
 
 
-def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
+def test_what_was_flushed_is_reported_after_kill_9_once_by_its_id(
     kafka: RealKafka,
     commands: Commands,
     make_topic: MakeTopic,

@@ -19,13 +19,13 @@ class Client:
     """Notes what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, dict[TopicPartition, int]]] = []
+        self.reported: list[tuple[str, dict[TopicPartition, int]]] = []
 
     def __getattr__(self, name: str) -> Any:
         def tell(partitions: Any) -> None:
             listed = partitions if isinstance(partitions, list) else [partitions]
             places = {TopicPartition(each.topic, each.partition): each.offset for each in listed}
-            self.told.append((name, places))
+            self.reported.append((name, places))
 
         return tell
 
@@ -55,13 +55,13 @@ def test_the_client_never_has_to_ask_where_a_partition_begins(*, incremental: bo
     """Its question may be answered after a seek, and the answer would win."""
     client, assignment = started(incremental=incremental)
     how = "incremental_assign" if incremental else "assign"
-    assert client.told == [(how, {WAITS: 0, KNOWN: 7}), ("pause", {WAITS: -1001})]
-    del client.told[:]
+    assert client.reported == [(how, {WAITS: 0, KNOWN: 7}), ("pause", {WAITS: -1001})]
+    del client.reported[:]
     assignment.seek(WAITS, 4)
-    assert client.told == [("resume", {WAITS: -1001}), ("seek", {WAITS: 4})]
+    assert client.reported == [("resume", {WAITS: -1001}), ("seek", {WAITS: 4})]
 
 
-def test_what_is_wrong_with_the_place_of_one_that_waits_is_not_told() -> None:
+def test_what_is_wrong_with_the_place_of_one_that_waits_is_not_reported() -> None:
     _, assignment = started(incremental=True)
     assignment.record_problem(Problem(WAITS), OUT_OF_RANGE)
     assignment.record_problem(Problem(KNOWN), OUT_OF_RANGE)
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_the_place_of_one_that_waits_is_not_told() -> None:
     assert assignment.take_problems() == {WAITS: OUT_OF_RANGE}
 
 
-def test_what_was_wrong_with_a_place_before_where_it_begins_now_is_not_told() -> None:
+def test_what_was_wrong_with_a_place_before_where_it_begins_now_is_not_reported() -> None:
     """The client tells of it late: it had asked before it was told to go elsewhere."""
     _, assignment = started(incremental=True)
     assignment.seek(WAITS, 4)

@@ -156,13 +156,13 @@ def test_a_group_is_described_with_its_members(
     assert isinstance(found, ConsumerGroup)
 
 
-def test_the_brokers_limits_are_told(cluster: Cluster) -> None:
+def test_the_brokers_limits_are_reported(cluster: Cluster) -> None:
     limits = cluster.broker_config()
     assert limits["offset.metadata.max.bytes"] == "4096"
     assert limits["group.consumer.session.timeout.ms"] == "6000"
 
 
-def test_the_ends_of_logs_are_told_without_reading_them(
+def test_the_ends_of_logs_are_reported_without_reading_them(
     cluster: Cluster, kafka: RealKafka, make_topic: MakeTopic, unique_name: Name
 ) -> None:
     topic = make_topic("orders", 2)

@@ -149,7 +149,7 @@ def unsupported(answers: Mapping[Any, Future[Any]]) -> bool:
     return bool(refusal.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE)
 
 
-def test_admin_clients_cannot_change_topics_and_are_told_so_at_once(
+def test_admin_clients_cannot_change_topics_and_are_refused_at_once(
     embedded: EmbeddedBroker,
 ) -> None:
     embedded.create_topic("orders", 1)

@@ -108,7 +108,7 @@ def test_a_topic_that_is_not_there_yet_has_no_events(tail: EventTail) -> None:
     assert everything(evolve(tail, topic="nowhere"), None) == TailEnd()
 
 
-def test_a_kafka_that_is_away_is_told(tail: EventTail) -> None:
+def test_a_kafka_that_is_away_is_reported(tail: EventTail) -> None:
     away = evolve(tail, settings={"bootstrap.servers": "127.0.0.1:1"}, answer_s=0.5)
     found = everything(away, None)
     assert (found.events, found.is_away) == ((), True)

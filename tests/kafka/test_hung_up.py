@@ -47,32 +47,34 @@ def tls_port(tmp_path: Path) -> Iterator[str]:
 
 def reasons(settings: dict[str, str]) -> list[str]:
     """Return what is told while nobody answers, and at the end."""
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(BrokerUnavailableError) as raised:
-        Cluster(settings, LOG).wait_until_there(3.0, lambda reason, _: told.append(reason))
-    return [*told, str(raised.value)]
+        Cluster(settings, LOG).wait_until_there(3.0, lambda reason, _: reported.append(reason))
+    return [*reported, str(raised.value)]
 
 
 def test_a_port_for_tls_that_gets_plaintext(tls_port: str) -> None:
-    for told in reasons({"bootstrap.servers": tls_port})[1:]:
-        assert re.search(r"\bTLS or SASL: .*\bsecurity\.protocol .*\bSSL, SASL_SSL ", told)
+    for reported in reasons({"bootstrap.servers": tls_port})[1:]:
+        assert re.search(r"\bTLS or SASL: .*\bsecurity\.protocol .*\bSSL, SASL_SSL ", reported)
 
 
 def test_a_port_for_tls_that_gets_sasl_alone(tls_port: str) -> None:
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}
     settings = {"bootstrap.servers": tls_port, "security.protocol": "SASL_PLAINTEXT", **login}
-    for told in reasons(settings)[1:]:
-        assert re.search(r"\bTLS: .*\bsecurity\.protocol: SASL_SSL", told)
+    for reported in reasons(settings)[1:]:
+        assert re.search(r"\bTLS: .*\bsecurity\.protocol: SASL_SSL", reported)
 
 
 def test_a_port_for_sasl_that_gets_plaintext(kafka: RealKafka) -> None:
-    for told in reasons({"bootstrap.servers": kafka.sasl_bootstrap})[1:]:
+    for reported in reasons({"bootstrap.servers": kafka.sasl_bootstrap})[1:]:
         keys = r"security\.protocol\b.*\bsasl\.mechanism, sasl\.username and sasl\.password"
-        assert re.search(rf"\bSASL: .*\b{keys}", told)
+        assert re.search(rf"\bSASL: .*\b{keys}", reported)
 
 
 def test_where_nobody_listens_no_protocol_is_guessed() -> None:
-    assert not any("security.protocol" in told for told in reasons({"bootstrap.servers": NOBODY}))
+    assert not any(
+        "security.protocol" in reported for reported in reasons({"bootstrap.servers": NOBODY})
+    )
 
 
 NOBODY = "127.0.0.1:1"

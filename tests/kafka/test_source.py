@@ -155,7 +155,7 @@ def test_a_listener_that_raises_does_not_raise_within_the_client(
     assert reader.answers == [{ORDERS: None}, {ORDERS: None}]
 
 
-def test_troubles_of_the_client_are_told_and_reading_goes_on_by_itself(
+def test_troubles_of_the_client_are_reported_and_reading_goes_on_by_itself(
     embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
 ) -> None:
     reader = Reader(source_of(**{"reconnect.backoff.max.ms": 200}))
@@ -176,7 +176,7 @@ def wait_for_fetches(embedded: EmbeddedBroker, count: int) -> None:
         assert time.monotonic() < deadline, "the client does not fetch"
 
 
-def test_records_that_were_fetched_before_an_error_are_handed_out_before_it_is_told(
+def test_records_that_were_fetched_before_an_error_are_handed_out_before_it_is_reported(
     embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
 ) -> None:
     reader = Reader(source_of())
@@ -272,7 +272,7 @@ def test_a_producer_that_cannot_be_made_leaves_its_copies_unacked() -> None:
     assert sink.close(0) == 0
 
 
-def test_a_full_queue_is_told_at_once(embedded: EmbeddedBroker, golden: Golden) -> None:
+def test_a_full_queue_is_reported_at_once(embedded: EmbeddedBroker, golden: Golden) -> None:
     embedded.create_topic("copies", 1)
     embedded.broker_down()
     small = {"bootstrap.servers": embedded.bootstrap, "queue.buffering.max.messages": 1}

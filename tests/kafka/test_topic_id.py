@@ -47,13 +47,13 @@ def test_a_cluster_has_an_id_of_its_own(kafka: RealKafka, embedded: EmbeddedBrok
     assert first != other
 
 
-def test_a_topic_that_is_not_there_is_told(kafka: RealKafka) -> None:
+def test_a_topic_that_is_not_there_is_reported(kafka: RealKafka) -> None:
     said = f"the cluster at {kafka.bootstrap} has no topic nowhere: workers with a section"
     with pytest.raises(MissingTopicError, match=said):
         topic_id("nowhere", {"bootstrap.servers": kafka.bootstrap}, LOG)
 
 
-def test_a_cluster_that_is_away_is_told() -> None:
+def test_a_cluster_that_is_away_is_reported() -> None:
     with pytest.raises(BrokerUnavailableError, match=r"answered within 0\.5 s"):
         topic_id("events", NOWHERE, LOG, 0.5)
     with pytest.raises(BrokerUnavailableError, match=r"answered within 0\.5 s"):

@@ -132,7 +132,7 @@ def test_one_record_is_found_by_its_place(embedded: EmbeddedBroker, reader: Topi
     assert reader.at(TopicPartition("dead", 7), 0) is None
 
 
-def test_a_missing_topic_is_told(kafka: RealKafka, real_reader: TopicReader) -> None:
+def test_a_missing_topic_is_reported(kafka: RealKafka, real_reader: TopicReader) -> None:
     with pytest.raises(MissingTopicError, match="nowhere"):
         real_reader.spans("nowhere")
     assert "nowhere" not in Cluster(plain(kafka), LOG).topic_names()

@@ -53,7 +53,7 @@ def test_a_range_that_ran_again_replaces_its_earlier_count() -> None:
         assert not found.open
 
 
-def test_what_runs_again_and_is_not_finished_is_told() -> None:
+def test_what_runs_again_and_is_not_finished_is_reported() -> None:
     counts = Counts()
     counts.add(CountTier.FINISHED, 10, (0, 10), epoch_ms=1)
     counts.add(CountTier.FINISHED, 4, (0, 4), epoch_ms=2)
@@ -151,7 +151,7 @@ def test_what_retention_took_explains_what_is_missing_until_it_was_noticed() -> 
     }
 
 
-def test_a_group_that_came_too_late_for_everything_is_told_of() -> None:
+def test_a_group_that_came_too_late_for_everything_is_reported() -> None:
     counts = Counts()
     counts.add(CountTier.PRODUCED, 10)
     counts.add(CountTier.GONE, 10, (0, 10))

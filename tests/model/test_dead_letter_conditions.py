@@ -67,13 +67,13 @@ def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(
         parse_where(condition)
 
 
-def test_a_reason_that_is_like_no_other_is_told_which_there_are() -> None:
+def test_a_reason_that_is_like_no_other_is_refused_with_those_that_exist() -> None:
     with pytest.raises(ExpressionError, match=r"there are RETRIES_EXHAUSTED, .*, MANUAL"):
         parse_where("reason == 'zzz'")
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "reported"),
     [
         ("reason == 'fatal'", r"there are RETRIES_EXHAUSTED, .*, MANUAL; did you mean FATAL\?"),
         ("reason startswith 'RETRY'", "'RETRY' is no reason"),
@@ -84,8 +84,8 @@ def test_a_reason_that_is_like_no_other_is_told_which_there_are() -> None:
         ("written_by == 'sprig'", r"'sprig' is no writer .* kpipe, unknown; did you mean spring\?"),
     ],
 )
-def test_a_word_that_no_dead_letter_has_is_an_error(condition: str, told: str) -> None:
-    with pytest.raises(ExpressionError, match=told):
+def test_a_word_that_no_dead_letter_has_is_an_error(condition: str, reported: str) -> None:
+    with pytest.raises(ExpressionError, match=reported):
         parse_where(condition)
 
 

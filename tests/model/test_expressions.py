@@ -258,7 +258,9 @@ def test_texts_may_hold_quotes_and_backslashes() -> None:
         ("key == '" + "x" * 4000 + "'", "4009 characters are too many"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_what_was_expected(text: str, message: str) -> None:
+def test_a_mistake_is_reported_with_its_place_and_what_was_expected(
+    text: str, message: str
+) -> None:
     with pytest.raises(ExpressionError, match=message):
         parse(text, FIELDS)
 

@@ -31,7 +31,7 @@ def test_a_field_whose_own_name_has_a_dot_is_found() -> None:
     assert FieldMask(["pay.iban"]).json({"pay.iban": 5}) == {"pay.iban": MASKED}
 
 
-def test_what_is_hidden_is_hidden_wherever_else_it_is_told() -> None:
+def test_what_is_hidden_is_hidden_wherever_else_it_is_reported() -> None:
     mask = FieldMask(["iban", "x-*"])
     mask.json({"iban": {"no": "DE4711", "of": [True, None, "x"]}})
     mask.header("X-Auth", "sesame")
@@ -39,7 +39,7 @@ def test_what_is_hidden_is_hidden_wherever_else_it_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told", "shown"),
+    ("value", "reported", "shown"),
     [
         ("123", "card 4711, cvv 123: refused", "card 4711, cvv ***: refused"),
         (123, "KeyError: 123", "KeyError: ***"),
@@ -51,12 +51,12 @@ def test_what_is_hidden_is_hidden_wherever_else_it_is_told() -> None:
     ],
 )
 def test_a_short_text_is_hidden_where_it_is_a_word_or_number_of_its_own(
-    value: object, told: str, shown: str | None
+    value: object, reported: str, shown: str | None
 ) -> None:
     mask = FieldMask(["cvv"])
     mask.json({"cvv": value})
     expected = '  File "shop.py", line 7, in charge\nKeyError: ***' if shown is None else shown
-    assert mask.text(told) == mask.error_text(told) == expected
+    assert mask.text(reported) == mask.error_text(reported) == expected
 
 
 def test_a_short_number_of_a_part_without_fields_is_hidden_from_errors() -> None:
@@ -93,9 +93,9 @@ def test_headers_are_hidden_as_a_whole_but_for_those_that_say_how_it_failed() ->
 def test_a_value_is_shown_only_where_what_is_to_be_hidden_can_be_found(
     data: bytes, form: str, why: str | None
 ) -> None:
-    told = content_of(data, "value", FieldMask(["iban"]), most_json=100)
-    assert told is not None
-    assert (told["bytes"], told["form"], told.get("why")) == (len(data), form, why)
+    reported = content_of(data, "value", FieldMask(["iban"]), most_json=100)
+    assert reported is not None
+    assert (reported["bytes"], reported["form"], reported.get("why")) == (len(data), form, why)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_a_value_is_shown_only_where_what_is_to_be_hidden_can_be_found(
 def test_where_nothing_is_to_be_hidden_large_values_are_not_read_as_json(
     data: bytes, form: str
 ) -> None:
-    told = content_of(data, "value", FieldMask([]), most_json=100)
-    assert told is not None
-    assert told["form"] == form
+    reported = content_of(data, "value", FieldMask([]), most_json=100)
+    assert reported is not None
+    assert reported["form"] == form
 
 
 def test_a_part_that_is_hidden_as_a_whole_tells_its_size_and_nothing_else() -> None:
-    told = content_of(b'{"name": "anna"}', "value", FieldMask([], {"value"}))
-    assert told == {"bytes": 16, "form": "hidden", "why": WHOLE}
+    reported = content_of(b'{"name": "anna"}', "value", FieldMask([], {"value"}))
+    assert reported == {"bytes": 16, "form": "hidden", "why": WHOLE}
 
 
 @pytest.mark.parametrize(

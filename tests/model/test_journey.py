@@ -119,9 +119,9 @@ def test_events_that_come_late_twice_or_in_another_order_change_nothing() -> Non
     expected = Journey.of(story())
     rng = Random(7)
     for _ in range(300):
-        told = story() + rng.choices(story(), k=rng.randrange(6))
-        rng.shuffle(told)
-        assert Journey.of(told) == expected
+        reported = story() + rng.choices(story(), k=rng.randrange(6))
+        rng.shuffle(reported)
+        assert Journey.of(reported) == expected
 
 
 def test_what_is_missing_leaves_the_order_of_the_rest_as_it_was() -> None:
@@ -134,16 +134,16 @@ def test_what_is_missing_leaves_the_order_of_the_rest_as_it_was() -> None:
         assert [stop.event for stop in stops(Journey.of(left))] == expected
 
 
-def test_a_clock_that_is_wrong_changes_no_order_and_is_told() -> None:
+def test_a_clock_that_is_wrong_changes_no_order_and_is_reported() -> None:
     order = [stop.event.event_id for stop in stops(Journey.of(story()))]
     for wrong_ms in (-3_600_000, 3_600_000):
-        told = [
+        reported = [
             attrs.evolve(each, time_us=each.time_us + wrong_ms * 1000)
             if each.host == "10.0.0.2"
             else each
             for each in story()
         ]
-        journey = Journey.of(told)
+        journey = Journey.of(reported)
         assert journey is not None
         assert [stop.event.event_id for stop in stops(journey)] == order
         assert journey.has_skew

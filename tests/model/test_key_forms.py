@@ -23,7 +23,7 @@ def test_a_readable_key_stands_as_it_is() -> None:
     assert as_text(b"\xff") == "base64:/w=="
 
 
-def test_a_coded_key_cannot_be_told_without_the_secret(golden: Golden) -> None:
+def test_a_coded_key_cannot_be_known_without_the_secret(golden: Golden) -> None:
     one, other = key_form("hmac", b"one"), key_form("hmac", b"other")
     # HMAC-SHA-256 of "customer-1" with the key "one", its first 16 bytes in base64url.
     assert one(b"customer-1") == "hmac:YFqnA-reL2VuF43LImJ0NQ"

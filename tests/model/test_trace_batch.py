@@ -129,12 +129,12 @@ def test_coded_keys_are_not_read_back() -> None:
         b'{"format":1,"writer":"w","sequence":0,"count":2,"all":{},"columns":{"time_us":{"v":[1]}}}',
     ],
 )
-def test_what_is_no_batch_is_told(data: bytes) -> None:
+def test_what_is_no_batch_is_reported(data: bytes) -> None:
     with pytest.raises(UnreadableBatchError):
         list(decoded(data))
 
 
-def test_a_later_format_is_told_as_such() -> None:
+def test_a_later_format_is_reported_as_such() -> None:
     with pytest.raises(UnreadableBatchError, match="has format 2, known is 1"):
         list(decoded(b'{"format":2}'))
 

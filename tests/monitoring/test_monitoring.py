@@ -100,11 +100,11 @@ def test_labels_that_are_asked_for_are_labels_of_the_metric() -> None:
     of_scrapes = {"job", "instance", "le"}
     for rule in alerts():
         name = _NAME.findall(rule["expr"])[-1]
-        told = set(re.findall(r"\$labels\.([a-z]+)", " ".join(rule["annotations"].values())))
+        reported = set(re.findall(r"\$labels\.([a-z]+)", " ".join(rule["annotations"].values())))
         grouped = {
             each for by in re.findall(r"by \(([a-z, ]+)\)", rule["expr"]) for each in by.split(", ")
         }
-        assert told | grouped <= labels[name] | of_scrapes, rule["alert"]
+        assert reported | grouped <= labels[name] | of_scrapes, rule["alert"]
 
 
 def test_every_alert_has_its_entry_in_the_runbook() -> None:

@@ -457,7 +457,7 @@ class EndsAtTurn(TurnRule):
         }
 
 
-def test_held_copies_of_a_partition_that_comes_back_are_told() -> None:
+def test_held_copies_of_a_partition_that_comes_back_are_reported() -> None:
     driven = Parked()
     driven.fail_head()
     driven.deliver(Note(1, b"k"))

@@ -227,7 +227,7 @@ BROKEN = {
 }
 
 
-def test_what_no_count_can_say_is_told_with_a_reason(spark: SparkSession) -> None:
+def test_what_no_count_can_say_is_reported_with_a_reason(spark: SparkSession) -> None:
     """... before it ends every job or report: a sum of it is more than a long holds."""
     values = [*BROKEN, record({})]
     rows = [(number, value) for number, value in enumerate(values)]

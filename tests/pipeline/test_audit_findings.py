@@ -454,7 +454,11 @@ def test_each_planted_fault_is_found_and_no_other(name: str, found: dict[str, Fo
         for bucket, row in found[name].items()
         if row.finding != Finding.BALANCED
     }
-    expected = {b: told for b, told in CASES[name].expected.items() if told[0] != Finding.BALANCED}
+    expected = {
+        b: reported
+        for b, reported in CASES[name].expected.items()
+        if reported[0] != Finding.BALANCED
+    }
     assert odd == expected
     assert len(found[name]) >= 2
 

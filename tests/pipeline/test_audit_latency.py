@@ -20,7 +20,7 @@ def least_ms(took_ms: list[int], share: float) -> int:
     return latency_bounds(latency_bucket(sorted(took_ms)[at]))[0]
 
 
-def test_they_are_told_by_group_and_by_host(spark: SparkSession) -> None:
+def test_they_are_reported_by_group_and_by_host(spark: SparkSession) -> None:
     rng, story = Random(2), Story("orders")
     took: dict[str, list[int]] = {"one": [], "two": []}
     for bucket in range(6):
@@ -49,5 +49,5 @@ def test_they_are_told_by_group_and_by_host(spark: SparkSession) -> None:
     names = {None: None, "one": "one-of-orders-host", "two": "two-of-orders-host"}
     assert {(row.topic, row.group) for row in rows} == {("orders", story.group)}
     assert {row.host: tuple(row)[3:] for row in rows} == {
-        names[host]: told for host, told in expected.items()
+        names[host]: reported for host, reported in expected.items()
     }

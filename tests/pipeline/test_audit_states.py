@@ -60,11 +60,11 @@ def arrivals(rng: Random) -> Iterator[Arrived]:
             yield Arrived(attrs.evolve(count, bucket_ms=start_ms), second)
 
 
-def expected(told: Iterable[Arrived], rules: Rules) -> dict[Bucket, tuple[str, bool]]:
+def expected(reported: Iterable[Arrived], rules: Rules) -> dict[Bucket, tuple[str, bool]]:
     """Return the state of each bucket, and whether a count came after it had been silent."""
-    counts = audit_balance.effective([each.count for each in told]).counts
+    counts = audit_balance.effective([each.count for each in reported]).counts
     valid = {each.audit_id for each in counts}
-    live = [each for each in told if each.count.audit_id in valid]
+    live = [each for each in reported if each.count.audit_id in valid]
     states = {}
     for balance in audit_balance.balance(counts):
         bucket = balance.topic, balance.group, balance.bucket_ms
@@ -90,15 +90,15 @@ def _state(start_ms: int, counted_ms: int, rules: Rules, *, is_late: bool) -> st
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Arrived]:
+def reported() -> list[Arrived]:
     return list(arrivals(Random(3)))
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, told: list[Arrived]) -> DataFrame:
+def judged(spark: SparkSession, reported: list[Arrived]) -> DataFrame:
     """What counts of them, as the audit's table has them: in no order, and some twice."""
     rng = Random(5)
-    rows = [(encode([each.count]), datetime.fromtimestamp(each.second, UTC)) for each in told]
+    rows = [(encode([each.count]), datetime.fromtimestamp(each.second, UTC)) for each in reported]
     # Sent again, and later: what was known before says nothing new.
     again = datetime.fromtimestamp((NOON_MS + MINUTES * MINUTE_MS) // 1000, UTC)
     rows += [(value, again) for value, _ in rng.choices(rows, k=20)]
@@ -109,14 +109,14 @@ def judged(spark: SparkSession, told: list[Arrived]) -> DataFrame:
 
 @pytest.mark.parametrize("grace_ms", [10 * MINUTE_MS, MINUTE_MS + 500, 0])
 def test_states_are_as_the_counts_came(
-    judged: DataFrame, told: list[Arrived], grace_ms: int
+    judged: DataFrame, reported: list[Arrived], grace_ms: int
 ) -> None:
     rules = Rules(now_ms=NOON_MS + MINUTES * MINUTE_MS + 999, grace_ms=grace_ms)
     found = {
         (row.topic, row.group, row.bucket_ms): (row.state, row.was_reopened)
         for row in findings(judged, rules).collect()
     }
-    should = expected(told, rules)
+    should = expected(reported, rules)
     assert found == should
     states = {state for state, _ in should.values()}
     assert states == set(State) - ({State.CLOSING, State.REOPENED} if not grace_ms else set())

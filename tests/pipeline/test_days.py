@@ -59,8 +59,8 @@ def test_rows_are_of_the_day_that_it_was_in_utc(elsewhere: SparkSession, time: d
     counts = elsewhere.createDataFrame([(encode([AuditCount(**count)]), time)], test_audit.SHAPE)
     days |= {row.day for row in audit.counts(tables.readable(audit.read(counts))).collect()}
     letter = letters_of.Letter(headers=letters_of.ours(0, failed_at=str(time_ms)))
-    told = dead_letters.judge(letters_of.records(elsewhere, letter))
-    found = dead_letters.letters(tables.readable(told), Reading()).collect()
+    reported = dead_letters.judge(letters_of.records(elsewhere, letter))
+    found = dead_letters.letters(tables.readable(reported), Reading()).collect()
     assert days | {row.day for row in found} == {TODAY}
 
 

@@ -214,7 +214,7 @@ def test_examples_are_the_same_where_only_the_ends_are_read(spark: SparkSession)
     named.unpersist()
 
 
-def test_the_most_frequent_keys_and_causes_are_told_most_frequent_first(
+def test_the_most_frequent_keys_and_causes_are_reported_most_frequent_first(
     spark: SparkSession,
 ) -> None:
     letters = [

@@ -60,8 +60,8 @@ def test_dead_letters_are_those_that_the_model_reads(spark: SparkSession) -> Non
     ]
     for offset, (row, letter) in enumerate(zip(rows(spark, *letters), letters, strict=True)):
         model = as_the_model_reads(letter, offset)
-        told = attrs.asdict(model)
-        assert {name: row[name] for name in SAME} == {name: told[name] for name in SAME}
+        reported = attrs.asdict(model)
+        assert {name: row[name] for name in SAME} == {name: reported[name] for name in SAME}
         assert row["failed_ms"] == model.failed_at
         assert [(each["name"], each["value"]) for each in row["headers"]] == [
             (name, None if value is None else value.decode()) for name, value in model.own_headers

@@ -150,15 +150,15 @@ def test_the_report_equals_what_was_planted(
 
     said = by_command(spark, commands, plan, group)
     assert said["count"] == failing
-    told = next(cause for cause in said["causes"] if cause["error_class"] == "ValueError")
-    assert (told["count"], told["first_ms"], told["last_ms"]) == (
+    reported = next(cause for cause in said["causes"] if cause["error_class"] == "ValueError")
+    assert (reported["count"], reported["first_ms"], reported["last_ms"]) == (
         wrong.count,
         wrong.first_ms,
         wrong.last_ms,
     )
     assert f"{WrittenBy.SPRING}" not in (tmp_path / "report.html").read_text("utf-8")
-    assert (said["put_back"], told["put_back"]) == (0, 0)
-    put_back(commands, told["redrive"], wrong.count)
+    assert (said["put_back"], reported["put_back"]) == (0, 0)
+    put_back(commands, reported["redrive"], wrong.count)
     said = by_command(spark, commands, plan, group)
     assert said["put_back"] == wrong.count, said["put_back_unknown"]
     assert waiting(said) == {"ValueError": 0, "window_consumer.model.errors.Fatal": kinds["fatal"]}
@@ -183,8 +183,8 @@ def by_command(
     page = str(commands.directory / "report.html")
     ended = here.run(spark, "dlq", "report", *given, "-o", page)
     assert ended.code == 0, ended.err
-    told: dict[str, Any] = ended.json
-    return told
+    reported: dict[str, Any] = ended.json
+    return reported
 
 
 def put_back(commands: Commands, command: str, count: int) -> None:

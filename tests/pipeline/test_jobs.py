@@ -240,7 +240,7 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
         run("one")
 
 
-def test_a_topic_of_dead_letters_that_was_made_anew_is_told(pipeline: Pipeline) -> None:
+def test_a_topic_of_dead_letters_that_was_made_anew_is_reported(pipeline: Pipeline) -> None:
     """... and not one that has come since, nor one that is gone."""
     job = jobs.JOBS["dlq"]
     plan = pipeline.plan(dlq={"topics": [], "patterns": [rf"^{pipeline.topic}"]})
@@ -280,7 +280,9 @@ def test_dead_letters_that_a_restart_has_read_again_are_counted_once(
         assert (place.letters.count(), place.unreadable) == (2, 1)
 
 
-def test_a_checkpoint_that_is_gone_is_told_before_anything_is_missed(pipeline: Pipeline) -> None:
+def test_a_checkpoint_that_is_gone_is_reported_before_anything_is_missed(
+    pipeline: Pipeline,
+) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1), batch(2))
     pipeline.run(plan)
@@ -308,7 +310,7 @@ def test_a_note_in_the_checkpoint_that_a_kill_left_empty_is_written_again(
         pipeline.run(pipeline.plan(make_topic("other")))
 
 
-def test_a_table_that_is_gone_or_of_before_is_told(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_table_that_is_gone_or_of_before_is_reported(pipeline: Pipeline, tmp_path: Path) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1))
     pipeline.run(plan)
@@ -354,7 +356,7 @@ def test_a_batch_that_fails_ends_the_job_with_its_own_error(pipeline: Pipeline) 
     assert counted(plan)["rows"] == 100
 
 
-def test_a_batch_that_somebody_else_has_written_is_told(pipeline: Pipeline) -> None:
+def test_a_batch_that_somebody_else_has_written_is_reported(pipeline: Pipeline) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1))
     pipeline.run(plan)

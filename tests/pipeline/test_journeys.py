@@ -113,14 +113,14 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
     patient = partial(EventTail, answer_s=DEADLINE_S, most_s=DEADLINE_S)
     journeys = Journeys(loaded, make_tail=patient)
 
-    def is_told(record: str, end: str) -> bool:
+    def is_reported(record: str, end: str) -> bool:
         found = journey_of(journeys, record)
         ways = () if found is None else found.passages[0].ways
         return bool(found and found.passages[0].sent and ways) and ways[0].end == end
 
     with shop.running("bad1", "good2"):
-        wait_until(lambda: is_told("bad1", "dead_lettered"), DEADLINE_S, "it is a dead letter")
-        wait_until(lambda: is_told("good2", "processed"), DEADLINE_S, "the other one is done")
+        wait_until(lambda: is_reported("bad1", "dead_lettered"), DEADLINE_S, "it is a dead letter")
+        wait_until(lambda: is_reported("good2", "processed"), DEADLINE_S, "the other one is done")
     answer = journeys.of("bad1")
     assert answer.notes == ()
     journey = Journey.of(answer.events)

@@ -90,7 +90,7 @@ def tables(spark: SparkSession, laid_out: Path, tmp_path: Path) -> Tables:
     return Tables(spark, PipelinePlan(kafka={}, directory=str(tmp_path)))
 
 
-def told(number: int) -> set[str]:
+def reported(number: int) -> set[str]:
     return {f"w-{number}-{index}" for index in range(60)}
 
 
@@ -99,7 +99,7 @@ def test_small_files_become_one_and_old_days_go(tables: Tables) -> None:
     kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, TODAY)}
     buckets = {file.parent for file in tables.files if TODAY.isoformat() in str(file)}
     assert kept["trace"] == maintenance.TableMaintenance("trace", 60, len(buckets))
-    assert set(tables.ids()) == told(0) | told(1)
+    assert set(tables.ids()) == reported(0) | reported(1)
     index = Index(tables.path)
     assert len(index._files(TraceQuery())) == len(buckets)
     for name in index._files(TraceQuery()):

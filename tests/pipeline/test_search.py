@@ -145,7 +145,7 @@ def test_a_journey_is_found_by_its_root_else_by_the_record(tmp_path: Path) -> No
     assert index.journey("nobody") == []
 
 
-def test_where_the_job_stands_is_told_by_the_table_and_its_checkpoint(tmp_path: Path) -> None:
+def test_where_the_job_stands_is_reported_by_the_table_and_its_checkpoint(tmp_path: Path) -> None:
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
     write(table, [made_up(Random(1), 1)])
     index = Index(str(table))

@@ -20,7 +20,7 @@ def test_only_what_is_committed_is_read_and_nobody_can_change_that() -> None:
         java_properties({**BROKER, "isolation.level": "read_uncommitted"})
 
 
-def test_a_topic_and_a_pattern_are_told_apart() -> None:
+def test_a_topic_and_a_pattern_are_distinguished() -> None:
     ours = {
         "kafka.bootstrap.servers": "b:1",
         "kafka.isolation.level": "read_committed",

@@ -37,12 +37,12 @@ def test_a_tick_takes_all_there_is_and_tells_it_in_a_line(
     loaded = load_pipeline(configured(tmp_path, kafka.bootstrap, events, batch_records=4))
     stop = threading.Event()
     runner = runner_of(loaded, plan_of(loaded))
-    told_of = runner.logs
-    assert told_of is not None
+    logs_of = runner.logs
+    assert logs_of is not None
 
     def logs(topics: Sequence[str]) -> Mapping[Place, tuple[int, int]]:
         stop.set()  # it is asked once a tick
-        return told_of(topics)
+        return logs_of(topics)
 
     end = threading.Timer(DEADLINE_S, stop.set)
     end.start()

@@ -161,7 +161,7 @@ def test_a_close_says_what_was_never_sent_and_what_may_have_arrived(broker: Embe
     assert type(on_its_way.exception(0)) is MayHaveArrivedError
 
 
-def test_what_no_broker_ever_heard_of_was_never_sent() -> None:
+def test_what_no_broker_ever_received_was_never_sent() -> None:
     producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
     futures = [producer.send("orders", value="1") for _ in range(1000)]
     producer.close(0.2)

@@ -43,7 +43,7 @@ def charge(order: Record) -> None:
 
 
 @pytest.mark.parametrize("command", ["replay", "rewind"])
-def test_a_worker_with_once_is_exit_2_and_is_told_of_new_ids(
+def test_a_worker_with_once_is_exit_2_and_is_warned_of_new_ids(
     command: str, shop: ReplayShop
 ) -> None:
     shop.commands.application(ONCE.format(more=""))

@@ -58,7 +58,7 @@ def test_errors_from_different_places_or_of_different_classes_do_not() -> None:
     assert len(fingerprints) == 3
 
 
-def test_the_exceptions_that_led_to_it_are_told() -> None:
+def test_the_exceptions_that_led_to_it_are_reported() -> None:
     def handler() -> None:
         try:
             pay(1)
@@ -83,7 +83,7 @@ def test_a_group_of_one_is_the_exception_that_it_holds_and_says_where_it_was_gat
     assert fault.stack.index("in pay") < fault.stack.index("in gather")
 
 
-def test_of_a_group_of_several_each_is_told() -> None:
+def test_of_a_group_of_several_each_is_reported() -> None:
     def gather() -> None:
         errors = [caught(pay, 7), caught(lambda: dict[int, int]()[1])]
         raise BaseExceptionGroup("unhandled", errors)
@@ -193,7 +193,7 @@ def test_the_redactor_sees_no_secrets() -> None:
     assert seen == ["card *** was refused"]
 
 
-def test_texts_stay_at_home_where_only_classes_are_told() -> None:
+def test_texts_stay_at_home_where_only_classes_are_reported() -> None:
     fault = ErrorReports(redact=without_numbers, messages="class").failure(caught(refused)).fault
     assert (fault.error_class, fault.message, fault.words) == ("ValueError", "", "ValueError")
     assert "in refused" in fault.stack
@@ -201,14 +201,14 @@ def test_texts_stay_at_home_where_only_classes_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("redact", "told"),
+    ("redact", "reported"),
     [
         (lambda text: text / 2, "<withheld: @app.redact raised TypeError>"),
         (lambda _text: None, "<withheld: @app.redact returned NoneType, no text>"),
     ],
 )
-def test_a_redactor_that_fails_withholds_the_text(redact: Any, told: str) -> None:
-    assert ErrorReports(redact=redact).failure(caught(refused)).fault.message == told
+def test_a_redactor_that_fails_withholds_the_text(redact: Any, reported: str) -> None:
+    assert ErrorReports(redact=redact).failure(caught(refused)).fault.message == reported
 
 
 def test_what_we_say_ourselves_needs_no_redactor() -> None:

@@ -21,10 +21,10 @@ class Failures:
     """Reports of which only the commits count."""
 
     def __init__(self) -> None:
-        self.told: list[CommitFailedError] = []
+        self.reported: list[CommitFailedError] = []
 
     def commits(self, results: CommitResults) -> None:
-        self.told += [error for error in results.values() if error is not None]
+        self.reported += [error for error in results.values() if error is not None]
 
 
 def test_a_commit_is_not_written_again_where_the_partition_is_given_up_meanwhile() -> None:
@@ -47,6 +47,6 @@ def test_a_commit_is_not_written_again_where_the_partition_is_given_up_meanwhile
     FinalCommits(
         first.source, SeparateWrites(first.source, nothing, nothing), nothing, reports
     ).write([Commit(ORDERS, 1_039, "")])
-    assert first.told("revoked") == [{ORDERS}]
+    assert first.reported("revoked") == [{ORDERS}]
     assert [each.commit.next_offset for each in group.applied] == [1_039]
-    assert len(failures.told) == 1
+    assert len(failures.reported) == 1

@@ -238,7 +238,7 @@ def test_a_header_gives_each_record_its_own_time_to_live() -> None:
     assert limited.warnings == []
 
 
-def test_a_malformed_header_expires_nothing_and_is_told_once(golden: Golden) -> None:
+def test_a_malformed_header_expires_nothing_and_is_reported_once(golden: Golden) -> None:
     limited = Limited(ExpiryRules(header=TtlHeader("ttl", 1.0, "int64be")))
     assert limited.call(1e9, offset=7, headers=[("ttl", b"soon")])
     assert limited.call(1e9, headers=[("ttl", b"later")])

@@ -78,18 +78,18 @@ def test_only_a_record_that_had_begun_is_charged_and_nothing_is_forgotten(
     assert [message.offset() for message in noted.held] == held
 
 
-def told(place: int, error: BaseException | None = None, results: Any = ()) -> RecordReport:
+def reported(place: int, error: BaseException | None = None, results: Any = ()) -> RecordReport:
     return RecordReport(
         1, place, None if error is None else carried(failure(error)), None, results, ""
     )
 
 
-def test_a_record_that_was_told_of_is_not_charged_for_the_death_that_followed(
+def test_a_record_that_was_reported_is_not_charged_for_the_death_that_followed(
     shared_slot: SharedSlot,
 ) -> None:
     remote_slice = remote_slice_in(shared_slot)
     take(shared_slot, 2, 1)
-    remote_slice.record(told(1, ValueError("broken")))
+    remote_slice.record(reported(1, ValueError("broken")))
     assert remote_slice.on_child_exit(DIED)
     noted: Any = remote_slice.slice_.deviate()
     ((message, failed),) = noted.failed
@@ -98,7 +98,7 @@ def test_a_record_that_was_told_of_is_not_charged_for_the_death_that_followed(
 
 
 @pytest.mark.parametrize(
-    "first", [told(0, ValueError("broken")), told(0, results=[Produce("t", None, b"")])]
+    "first", [reported(0, ValueError("broken")), reported(0, results=[Produce("t", None, b"")])]
 )
 def test_a_record_that_waits_for_another_of_its_lane_is_not_charged(
     shared_slot: SharedSlot, first: RecordReport
@@ -122,11 +122,11 @@ def test_a_record_that_waits_for_another_of_its_lane_is_not_charged(
     ],
 )
 def test_of_a_batch_on_which_a_child_dies_all_fails_unless_it_was_over(
-    shared_slot: SharedSlot, told_of: list[int], over: int, failed: list[int]
+    shared_slot: SharedSlot, logs_of: list[int], over: int, failed: list[int]
 ) -> None:
     remote_slice = batch_in(shared_slot)
     take(shared_slot, 1, over)
-    for place in told_of:
+    for place in logs_of:
         why = [carried(failure(ValueError("broken")))]
         remote_slice.record(BatchReport(1, why, [(place, 0)], [], [], []))
     assert remote_slice.on_child_exit(DIED)

@@ -190,7 +190,7 @@ class FewSlots:
         self.asked.append(slots)
 
 
-def test_the_limiter_hears_whether_its_slots_are_there_and_the_pool_what_is_needed() -> None:
+def test_the_limiter_learns_whether_its_slots_are_there_and_the_pool_what_is_needed() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
     engine = Driven.make(EngineRules(slots=8, limit=LimitRules(first=2)))
@@ -199,10 +199,10 @@ def test_the_limiter_hears_whether_its_slots_are_there_and_the_pool_what_is_need
     loops.append(PollLoop("w", parts_of(nothing, engine, clock, pool=pool), LoopRules(topics=())))
     assert pool.asked == [2]
     loops[0]._turn()
-    told = [engine.slots_ready]
+    reported = [engine.slots_ready]
     pool.is_ready = True
     loops[0]._turn()
-    assert [*told, engine.slots_ready] == [False, True]
+    assert [*reported, engine.slots_ready] == [False, True]
     assert pool.asked[1:] == [2, 2]  # what rests for long is let go of then
 
 

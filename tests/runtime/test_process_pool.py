@@ -178,7 +178,7 @@ def test_records_that_are_over_leave_nothing_for_the_garbage_collector(pools: Ma
         gc.enable()
 
 
-def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> None:
+def test_what_did_not_just_return_is_reported_and_its_lane_held(pools: MakePool) -> None:
     pool = pools(1)
     keys = [b"a", b"b", b"a", b"b", b"c", b"c", b"d"]
     slice_ = pool.slice_of("fail", "skip", "ok", "ok", "produce 1", "ok", "pass", keys=keys)

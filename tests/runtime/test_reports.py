@@ -38,7 +38,7 @@ def away(number: int) -> OwnerAway:
     )
 
 
-def test_copies_that_wait_are_told_with_their_partitions_and_why(
+def test_copies_that_wait_are_reported_with_their_partitions_and_why(
     reports: WorkerLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.away([away(0), away(1)])
@@ -55,7 +55,9 @@ def test_many_partitions_whose_copies_wait_make_one_line(
     assert "26" in fields_of(caplog, LogEvent.COPIES_HELD)["args"][-1]
 
 
-def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_keys_only_what_may_be_logged_stands_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     logger = logging.getLogger("window_consumer")
     reports = WorkerLog("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
     slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
@@ -87,7 +89,7 @@ def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
     assert all(f"@{100 + n} " in together.getMessage() for n in range(20))
 
 
-def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
+def test_a_record_that_ends_processes_is_reported_with_how_often_it_may(
     reports: WorkerLog, caplog: pytest.LogCaptureFixture, golden: Golden
 ) -> None:
     rules = RetryRules(attempts=1, crash_attempts=2)
@@ -151,7 +153,7 @@ def test_lines_of_an_outage_count_attempts_and_name_no_end_of_records_that_stay(
         (RetryRules(), 4.0, None),
     ],
 )
-def test_a_wait_that_is_cut_short_is_told_once(
+def test_a_wait_that_is_cut_short_is_reported_once(
     reports: WorkerLog,
     caplog: pytest.LogCaptureFixture,
     rules: RetryRules,
@@ -199,7 +201,7 @@ def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
         ),
     ],
 )
-def test_a_call_that_is_ended_is_told_with_how(
+def test_a_call_that_is_ended_is_reported_with_how(
     reports: WorkerLog,
     caplog: pytest.LogCaptureFixture,
     ending: Ending,

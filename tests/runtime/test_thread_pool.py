@@ -344,7 +344,7 @@ def test_results_that_make_no_sense_are_an_error_of_the_handler(golden: Golden) 
 
 
 @pytest.mark.parametrize("computes", [True, False])
-def test_what_calls_compute_is_told_apart_from_what_they_wait(*, computes: bool) -> None:
+def test_what_calls_compute_is_distinguished_from_what_they_wait(*, computes: bool) -> None:
     def handler(_record: Record) -> None:
         if not computes:
             threading.Event().wait(0.05)

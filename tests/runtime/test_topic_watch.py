@@ -29,13 +29,13 @@ def test_it_goes_on_asking_whatever_an_answer_was() -> None:
     watch = TopicWatch("work", ask, news, every_s=0.01)
     watch.start()
     try:
-        away, bug, told = (news.get(timeout=DEADLINE_S) for _ in range(3))
+        away, bug, reported = (news.get(timeout=DEADLINE_S) for _ in range(3))
     finally:
         watch.stop()
     assert str(away) == "nobody there"
     assert isinstance(bug, RunError)
     assert "KeyError: 'orders'" in str(bug)
-    assert told == TopicNews(facts)
+    assert reported == TopicNews(facts)
 
 
 def test_it_asks_where_the_logs_of_paused_partitions_end_and_of_no_others() -> None:
@@ -52,11 +52,11 @@ def test_it_asks_where_the_logs_of_paused_partitions_end_and_of_no_others() -> N
         assert news.get(timeout=DEADLINE_S) == TopicNews({})
         assert asked == []
         watch.set_paused([PAUSED])
-        while not isinstance(told := news.get(timeout=DEADLINE_S), LogEnds):
+        while not isinstance(reported := news.get(timeout=DEADLINE_S), LogEnds):
             pass
     finally:
         watch.end(DEADLINE_S)
-    assert told == LogEnds({PAUSED: 7})
+    assert reported == LogEnds({PAUSED: 7})
     assert {name for names in asked for name in names} == {PAUSED}
 
 

@@ -134,7 +134,7 @@ class DealsTheRunningRecordAgain(Engine):
         self.dispatcher.split = split  # type: ignore[method-assign] # a planted bug
 
 
-class FinishesBeforeTheAck(Engine):
+class DeadLettersBeforeTheAck(Engine):
     """A record counts as dead-lettered when its copy is sent."""
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
-from window_consumer.engine.turn import CopyTo, Finish, HoldUntilTold, Turn
+from window_consumer.engine.turn import CopyTo, Finish, HoldUntilReleased, Turn
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.parking.index import Lane, Place
@@ -19,7 +19,7 @@ class StartsFollowersAtOnce(Parking):
 
     def _copy_turn(self, partition: Partition, message: Message) -> Turn | None:
         turn = super()._copy_turn(partition, message)
-        return None if isinstance(turn, HoldUntilTold) else turn
+        return None if isinstance(turn, HoldUntilReleased) else turn
 
 
 class LosesTheEntryAtTheCopy(Parking):

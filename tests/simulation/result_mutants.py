@@ -12,7 +12,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 
 
-class FinishesBeforeTheAcks(Engine):
+class FinishesBeforeResultsAreAcked(Engine):
     """A record is done when its call has returned, whatever becomes of the results."""
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:

@@ -13,7 +13,7 @@ GROUP = "shop"
 ORDERS = TopicPartition("orders", 0)
 
 
-def test_only_the_answer_to_the_last_commit_of_a_partition_is_told() -> None:
+def test_only_the_answer_to_the_last_commit_of_a_partition_is_reported() -> None:
     broker = FakeBroker()
     broker.create_topic("orders")
     source = broker.source(GROUP)

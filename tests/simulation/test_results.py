@@ -23,7 +23,7 @@ def test_every_promise_is_kept_where_most_calls_return_results() -> None:
 @pytest.mark.parametrize(
     ("mutant", "expected"),
     [
-        (mutants.FinishesBeforeTheAcks, "covers"),
+        (mutants.FinishesBeforeResultsAreAcked, "covers"),
         (mutants.WaitsForTheFirstAckOnly, "covers|is over|not finished|of lane|dies of a bug"),
         (mutants.SendsOnlyTheLostOnesAgain, "lie in another order|covers|of lane"),
         (mutants.FreesTheLaneWhileResultsAreOut, "of lane"),

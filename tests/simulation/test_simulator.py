@@ -57,7 +57,7 @@ def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> Non
         (mutants.CountsOffsetsOverHoles, "covers|goes back|not finished|forgets"),
         (mutants.CommitsRangesOfAnotherBase, "belong together"),
         (mutants.DealsTheRunningRecordAgain, "while its earlier call runs|after its final outcome"),
-        (mutants.FinishesBeforeTheAck, "covers"),
+        (mutants.DeadLettersBeforeTheAck, "covers"),
         (mutants.PutsRecordsBackAtTheEnd, "of lane"),
         (mutants.FreesTheLaneOfAFailedRecord, "of lane"),
         (mutants.ForgetsWhatWasFinishedBefore, "runs again"),

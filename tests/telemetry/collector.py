@@ -62,7 +62,7 @@ class Collected:
             <= {key.rpartition(".")[2]: value for key, value in each.attributes.items()}.items()
         ]
 
-    def _heard(self, read: Callable[[bytes], None], data: bytes) -> None:
+    def _received(self, read: Callable[[bytes], None], data: bytes) -> None:
         with self._news:
             self.requests += 1
             read(data)
@@ -95,9 +95,9 @@ class Collector(Collected):
                 if self.headers.get("Content-Encoding") == "gzip":
                     data = gzip.decompress(data)
                 if self.path == "/v1/traces":
-                    collector._heard(collector._read_spans, data)
+                    collector._received(collector._read_spans, data)
                 elif self.path == "/v1/metrics":
-                    collector._heard(collector._read_metrics, data)
+                    collector._received(collector._read_metrics, data)
                 if hangs:
                     collector._closed.wait()
                     return
@@ -155,7 +155,7 @@ class GrpcCollector(Collected):
 
     def _service(self, name: str, read: Callable[[bytes], None]) -> Any:
         def export(data: bytes, _context: Any) -> bytes:
-            self._heard(read, data)
+            self._received(read, data)
             if self._hangs:
                 self._closed.wait()
             return b""  # an answer whose fields all are as usual

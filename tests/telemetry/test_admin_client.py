@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden_texts import Golden
-from tests.telemetry.workers import a_snapshot, fake_worker, told
+from tests.telemetry.workers import a_snapshot, fake_worker, reported
 from window_consumer.admin.client import Access, AdminAddress, AskError, ask
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.replica import HttpAnswer
@@ -57,7 +57,7 @@ def test_a_worker_tells_its_windows() -> None:
 
 
 def test_who_stands_still_never_drains_although_json_has_no_infinity() -> None:
-    standing = told(time_to_drain_s=None, stands_still=True)
+    standing = reported(time_to_drain_s=None, stands_still=True)
     with fake_worker(standing) as worker:
         (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
     assert found.drain_s == float("inf")
@@ -89,7 +89,7 @@ def test_where_nobody_listens_one_line_says_what_is_missing(golden: Golden) -> N
         (500, None, "answers with status 500"),
     ],
 )
-def test_a_refusal_is_told_in_words(status: int, token: str | None, said: str) -> None:
+def test_a_refusal_is_reported_in_words(status: int, token: str | None, said: str) -> None:
     with fake_worker() as worker:
         worker.answer = lambda: HttpAnswer(status, "no")
         text = why(worker.url, Access(token))
@@ -101,7 +101,7 @@ def test_a_refusal_is_told_in_words(status: int, token: str | None, said: str) -
     "fields",
     [
         *("text", [], {}, {"workers": 7}, {"workers": [7]}, {"workers": [{}]}),
-        told(snapshot=None, name="x") | {"workers": [{"name": "x", "snapshot": {"calls": 7}}]},
+        reported(snapshot=None, name="x") | {"workers": [{"name": "x", "snapshot": {"calls": 7}}]},
     ],
 )
 def test_who_answers_something_else_is_no_worker(fields: object, golden: Golden) -> None:
@@ -110,8 +110,8 @@ def test_who_answers_something_else_is_no_worker(fields: object, golden: Golden)
     golden(text)
 
 
-def test_a_worker_whose_poll_thread_is_silent_is_told_of_without_a_picture() -> None:
-    with fake_worker(told(snapshot=None) | {"workers": [{"name": "charge"}]}) as worker:
+def test_a_worker_whose_poll_thread_is_silent_is_reported_without_a_picture() -> None:
+    with fake_worker(reported(snapshot=None) | {"workers": [{"name": "charge"}]}) as worker:
         (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
     assert found.windows is None
     assert not found.is_ready
@@ -140,7 +140,7 @@ def listener(says: bytes | None) -> Iterator[str]:
         thread.join(10)
 
 
-def test_what_does_not_speak_http_is_told_apart(golden: Golden) -> None:
+def test_what_does_not_speak_http_is_distinguished(golden: Golden) -> None:
     with listener(b"\x1b]0;owned\x07 220 mail.example\r\n") as url:
         golden(why(url))
 
@@ -180,7 +180,7 @@ def over_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pa
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            text = json.dumps(told()).encode()
+            text = json.dumps(reported()).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -201,7 +201,7 @@ def over_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pa
         thread.join(10)
 
 
-def test_who_is_not_trusted_is_told_apart_and_gets_no_token(
+def test_who_is_not_trusted_is_distinguished_and_gets_no_token(
     over_tls: tuple[str, Path], golden: Golden
 ) -> None:
     url, certificate = over_tls
@@ -217,6 +217,6 @@ def test_the_certificate_of_the_configuration_is_trusted_whatever_its_name(
     assert found.name == "charge"
 
 
-def test_what_speaks_no_tls_is_told_apart() -> None:
+def test_what_speaks_no_tls_is_distinguished() -> None:
     with fake_worker() as worker:
         assert "TLS: " in why(worker.url.replace("http:", "https:"))

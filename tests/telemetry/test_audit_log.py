@@ -217,7 +217,7 @@ def test_a_line_that_misses_nothing_but_its_end_is_shipped(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_counts_that_go_to_a_deleted_file_are_lost_and_told_of(tmp_path: Path) -> None:
+def test_counts_that_go_to_a_deleted_file_are_lost_and_reported(tmp_path: Path) -> None:
     journal_directory, topic = JournalDirectory(tmp_path, new_incarnation(0)), Topic()
     journal = CountJournal(journal_directory.path, "charge", SHOP)
     assert journal.write([ROW])
@@ -253,7 +253,7 @@ def test_a_directory_may_be_given_as_a_text(tmp_path: Path) -> None:
         assert list(tmp_path.glob("*/lock"))
 
 
-def test_what_is_missing_and_what_waits_is_told_by_why(tmp_path: Path) -> None:
+def test_what_is_missing_and_what_waits_is_reported_by_why(tmp_path: Path) -> None:
     with audit_in(tmp_path) as audit:
         producer = audit.producer("web")
         producer.untracked = 3
@@ -276,7 +276,7 @@ def test_what_goes_wrong_every_second_is_said_once(
     assert classes == ["ZeroDivisionError:", "KeyError:"]
 
 
-def test_shipping_that_fails_again_and_again_is_told_as_blocked(tmp_path: Path) -> None:
+def test_shipping_that_fails_again_and_again_is_reported_as_blocked(tmp_path: Path) -> None:
     topic: list[Topic] = []
 
     def make() -> Topic:
@@ -339,7 +339,7 @@ def no_more_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_room(
+def test_who_sends_notices_nothing_of_a_full_disk_and_is_counted_once_there_is_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = Topic()

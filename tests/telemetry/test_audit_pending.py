@@ -32,7 +32,7 @@ def add(
     to.add(tier, offsets, columns(offsets), passed)
 
 
-def told(stretches: Iterable[BucketStretch]) -> list[tuple[Ranges, dict[CountTier, list[int]]]]:
+def reported(stretches: Iterable[BucketStretch]) -> list[tuple[Ranges, dict[CountTier, list[int]]]]:
     """Of which offsets each stretch says that it is, and the records that are in it."""
     found = []
     for stretch in stretches:
@@ -48,7 +48,7 @@ def test_what_lies_below_the_committed_offset_is_one_stretch() -> None:
     given_up = pending()
     add(given_up, range(5))
     add(given_up, range(5, 6), CountTier.RETRIED)
-    assert told(given_up.cover(6, ())) == [
+    assert reported(given_up.cover(6, ())) == [
         (((0, 6),), {CountTier.FINISHED: [0, 1, 2, 3, 4], CountTier.RETRIED: [5]})
     ]
     assert not given_up.cover(6, ())
@@ -57,7 +57,7 @@ def test_what_lies_below_the_committed_offset_is_one_stretch() -> None:
 def test_each_finished_range_is_a_stretch_of_its_own_cut_at_the_committed_offset() -> None:
     audit = pending()
     add(audit, [7, 1, 4, 0, 2, 5])
-    assert told(audit.cover(2, (range(2, 3), range(4, 6), range(7, 8)))) == [
+    assert reported(audit.cover(2, (range(2, 3), range(4, 6), range(7, 8)))) == [
         (((0, 2),), {CountTier.FINISHED: [0, 1]}),
         (((2, 3),), {CountTier.FINISHED: [2]}),
         (((4, 6),), {CountTier.FINISHED: [4, 5]}),
@@ -71,7 +71,7 @@ def test_a_range_that_has_been_counted_is_left_out_when_the_window_passes_it() -
     audit.cover(0, (range(3, 5),))
     add(audit, range(3))
     add(audit, range(5, 8))
-    assert told(audit.cover(8, ())) == [
+    assert reported(audit.cover(8, ())) == [
         (((0, 3), (5, 8)), {CountTier.FINISHED: [0, 1, 2, 5, 6, 7]})
     ]
 
@@ -81,17 +81,17 @@ def test_a_range_that_grows_is_counted_by_what_was_added() -> None:
     add(audit, range(3, 5))
     audit.cover(0, (range(3, 5),))
     add(audit, range(5, 6))
-    assert told(audit.cover(0, (range(3, 6),))) == [(((5, 6),), {CountTier.FINISHED: [5]})]
+    assert reported(audit.cover(0, (range(3, 6),))) == [(((5, 6),), {CountTier.FINISHED: [5]})]
 
 
 def test_what_a_commit_has_no_room_for_is_counted_by_one_that_has() -> None:
     audit = pending()
     add(audit, [1, 5, 9])
-    assert told(audit.cover(1, (range(1, 2), range(5, 6)))) == [
+    assert reported(audit.cover(1, (range(1, 2), range(5, 6)))) == [
         (((1, 2),), {CountTier.FINISHED: [1]}),
         (((5, 6),), {CountTier.FINISHED: [5]}),
     ]
-    assert told(audit.cover(2, (range(5, 6), range(9, 10)))) == [
+    assert reported(audit.cover(2, (range(5, 6), range(9, 10)))) == [
         (((9, 10),), {CountTier.FINISHED: [9]})
     ]
 
@@ -99,7 +99,7 @@ def test_what_a_commit_has_no_room_for_is_counted_by_one_that_has() -> None:
 def test_what_was_finished_before_is_not_ours_to_count() -> None:
     audit = pending(range(2, 4), range(6, 7))
     add(audit, [0, 1, 4, 5])
-    assert told(audit.cover(7, ())) == [(((0, 2), (4, 6)), {CountTier.FINISHED: [0, 1, 4, 5]})]
+    assert reported(audit.cover(7, ())) == [(((0, 2), (4, 6)), {CountTier.FINISHED: [0, 1, 4, 5]})]
 
 
 def test_a_hole_beside_what_was_counted_before_is_in_no_stretch() -> None:
@@ -107,7 +107,7 @@ def test_a_hole_beside_what_was_counted_before_is_in_no_stretch() -> None:
     audit = pending(range(5, 6))
     add(audit, range(3, 4))
     add(audit, [6, 8])
-    assert told(audit.cover(9, ())) == [(((3, 4), (6, 9)), {CountTier.FINISHED: [3, 6, 8]})]
+    assert reported(audit.cover(9, ())) == [(((3, 4), (6, 9)), {CountTier.FINISHED: [3, 6, 8]})]
 
 
 def test_columns_are_not_kept_once_the_window_has_passed_them() -> None:
@@ -137,7 +137,7 @@ def test_every_record_is_counted_in_the_stretch_that_it_lies_in(seed: int) -> No
         next_offset = open_ones[0] if open_ones else 80
         beyond = [range(each, each + 1) for each in sorted(done) if each >= next_offset]
         fitting = beyond[: int(rng.random() * (len(beyond) + 1))]
-        for offsets, records in told(audit.cover(next_offset, fitting)):
+        for offsets, records in reported(audit.cover(next_offset, fitting)):
             here = {offset for each in records.values() for offset in each}
             lie_in = {offset for start, stop in offsets for offset in range(start, stop)}
             assert here <= lie_in

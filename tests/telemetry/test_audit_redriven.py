@@ -46,7 +46,9 @@ def copies(count: int, topic: str = "now") -> list[Copy]:
     return [Copy(topic, 1, b"k", b"four", [("wc-id", b"%d" % n)]) for n in range(count)]
 
 
-def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> dict[CountTier, int]:
+def reported(
+    directory: Path, *, transactional: bool, until: str, **more: Any
+) -> dict[CountTier, int]:
     """Put three dead letters back, up to some step; return what was counted."""
     broker = Broker()
     broker.answer = more.get("answer", {})
@@ -86,15 +88,17 @@ def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> di
 def test_a_dead_letter_counts_when_it_is_there_for_certain(
     tmp_path: Path, until: str, expected: dict[CountTier, int], *, transactional: bool
 ) -> None:
-    assert told(tmp_path, transactional=transactional, until=until) == expected
+    assert reported(tmp_path, transactional=transactional, until=until) == expected
 
 
 def test_what_was_refused_is_not_there(tmp_path: Path) -> None:
     refused = {1: PublishFailedError("too large", refused=True)}
-    counts = told(tmp_path, transactional=False, until="finish", answer=refused)
+    counts = reported(tmp_path, transactional=False, until="finish", answer=refused)
     assert counts == {CountTier.REDRIVEN: 2}
 
 
 def test_of_what_was_not_answered_nobody_knows(tmp_path: Path) -> None:
-    counts = told(tmp_path, transactional=False, until="acks", answer=PublishFailedError("late"))
+    counts = reported(
+        tmp_path, transactional=False, until="acks", answer=PublishFailedError("late")
+    )
     assert counts == {CountTier.UNKNOWN: 3}

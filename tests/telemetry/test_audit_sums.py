@@ -47,9 +47,9 @@ def test_a_bucket_begins_with_its_first_millisecond_and_ends_before_the_next_one
 
 def test_records_of_a_clock_that_is_an_hour_ahead_are_skewed_and_in_their_bucket() -> None:
     found = summed((1, WALL_MS + HOUR_MS), (1, WALL_MS - 10))
-    told = {bucket: (each.count, each.skewed) for (_, bucket), each in found.items()}
+    reported = {bucket: (each.count, each.skewed) for (_, bucket), each in found.items()}
     here = WALL_MS // MINUTE_MS * MINUTE_MS
-    assert told == {here + HOUR_MS: (1, 1), here: (1, 0)}
+    assert reported == {here + HOUR_MS: (1, 1), here: (1, 0)}
 
 
 def test_records_of_a_clock_that_is_known_to_differ_have_no_latency() -> None:
@@ -57,10 +57,12 @@ def test_records_of_a_clock_that_is_known_to_differ_have_no_latency() -> None:
     assert (sums.count, sums.skewed, sums.latency) == (2, 2, {})
 
 
-def test_records_without_a_producers_timestamp_are_told_apart() -> None:
+def test_records_without_a_producers_timestamp_are_distinguished() -> None:
     found = summed((0, -1), (0, 0), (2, WALL_MS))
-    told = {bucket: (s.count, s.without_timestamp, s.latency) for (_, bucket), s in found.items()}
-    assert told == {0: (2, 2, {}), WALL_MS // MINUTE_MS * MINUTE_MS: (1, 1, {})}
+    reported = {
+        bucket: (s.count, s.without_timestamp, s.latency) for (_, bucket), s in found.items()
+    }
+    assert reported == {0: (2, 2, {}), WALL_MS // MINUTE_MS * MINUTE_MS: (1, 1, {})}
 
 
 def test_ids_have_the_hash_that_spark_can_compute() -> None:

@@ -55,7 +55,7 @@ def test_what_is_no_traceparent_is_left_out(parent: bytes) -> None:
     assert {event.trace_id for event in traced.events()} == {None}
 
 
-def test_every_failed_call_and_the_end_are_told_with_the_error() -> None:
+def test_every_failed_call_and_the_end_are_reported_with_the_error() -> None:
     traced = Traced(slots=1, retry=spent_after(2))
     driven = traced.driven
     driven.deliver(*notes(0))
@@ -75,7 +75,7 @@ def test_every_failed_call_and_the_end_are_told_with_the_error() -> None:
     ("action", "ends", "status"),
     [("report", False, "reported"), ("move", False, "abandoned"), ("retry", True, "ended")],
 )
-def test_a_call_that_does_not_return_is_told_with_what_follows(
+def test_a_call_that_does_not_return_is_reported_with_what_follows(
     action: Any, *, ends: bool, status: str
 ) -> None:
     traced = Traced(slots=1, stall=StallRules(30.0, action, ends=ends))
@@ -105,7 +105,7 @@ def test_who_moves_to_a_retry_topic_is_retried_and_who_is_dropped_says_so() -> N
     assert [e.step for e in traced.events()] == ["received", "failed", "dropped"]
 
 
-def test_what_expires_is_told_apart_whether_a_copy_is_kept_or_not() -> None:
+def test_what_expires_is_distinguished_whether_a_copy_is_kept_or_not() -> None:
     for error, keeps in ((Expired("too old"), True), (Expired("too old", "drop"), False)):
         traced = Traced(slots=1)
         traced.driven.deliver(*notes(0))
@@ -130,7 +130,7 @@ def test_what_was_put_back_by_hand_is_redriven() -> None:
 @pytest.mark.parametrize(
     ("error", "step"), [(Skip(), "skipped"), (NoHandlerMatched(""), "filtered")]
 )
-def test_skipped_and_filtered_records_are_told_apart(error: Skip, step: str) -> None:
+def test_skipped_and_filtered_records_are_distinguished(error: Skip, step: str) -> None:
     traced = Traced(slots=1)
     traced.driven.deliver(*notes(0))
     (slice_,) = traced.driven.tick().dispatch
@@ -199,7 +199,7 @@ def test_by_key_all_records_of_a_key_are_chosen_or_none() -> None:
 
 
 @pytest.mark.parametrize(("all_failures", "failed"), [(True, 1), (False, 0)])
-def test_failures_are_told_of_all_records_or_only_of_the_sample(
+def test_failures_are_reported_of_all_records_or_only_of_the_sample(
     all_failures: bool,  # noqa: FBT001 - the parameter of the test
     failed: int,
 ) -> None:

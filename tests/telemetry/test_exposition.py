@@ -37,15 +37,17 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
     return Measures(seen, driven.engine.counters, "key", **more)
 
 
-def test_with_auto_it_is_told_what_was_found_best_and_why() -> None:
+def test_with_auto_it_learns_what_was_found_best_and_why() -> None:
     limited = Driven(slots=8, limit=LimitRules(lower=2))
     limited.engine.counters.limit_changes[LimitCause.SLOWER_CALLS] += 3
     shown = take_snapshot(limited.engine, limited.now, limited.wall_ms)
     limited_measures = attrs.evolve(measures(windows=shown), counters=shown.counters)
-    told = samples(exposition([limited_measures]))
+    reported = samples(exposition([limited_measures]))
     name = "window_consumer_concurrency_"
-    assert told[f'{name}settled{{worker="charge"}}'] == 8
-    changes = {key: value for key, value in told.items() if key.startswith(f"{name}changes_total")}
+    assert reported[f'{name}settled{{worker="charge"}}'] == 8
+    changes = {
+        key: value for key, value in reported.items() if key.startswith(f"{name}changes_total")
+    }
     assert changes == {
         f'{name}changes_total{{worker="charge",reason="{cause}"}}': 3.0 * (cause == "slower_calls")
         for cause in ("more_throughput", "as_much_with_fewer", "slower_calls")
@@ -67,7 +69,7 @@ def of_process(lost: int = 3) -> FeatureFigures:
     return FeatureFigures((trace, AuditFigures(40, {"disk": 0, "sends": 7}, 2, 512, 0.0)))
 
 
-def test_what_is_the_whole_processs_is_told_once_and_of_no_worker() -> None:
+def test_what_is_the_whole_processs_is_reported_once_and_of_no_worker() -> None:
     shared = of_process()
     workers = [measures(of_process=shared), measures("refund", of_process=shared)]
     text = exposition(workers, METRICS, common={"process": "2"})

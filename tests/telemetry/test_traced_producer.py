@@ -28,17 +28,17 @@ class Watcher:
     """Writes down what it hears."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
+        self.received: list[tuple[Any, ...]] = []
 
     def sent(self, *about: Any) -> int:
-        self.heard.append(("sent", *about))
-        return len(self.heard)
+        self.received.append(("sent", *about))
+        return len(self.received)
 
     def acked(self, token: int, partition: int, offset: int) -> None:
-        self.heard.append(("acked", token, partition, offset))
+        self.received.append(("acked", token, partition, offset))
 
     def failed(self, token: int, error: Exception) -> None:
-        self.heard.append(("failed", token, error))
+        self.received.append(("failed", token, error))
 
 
 class Broken:
@@ -156,17 +156,17 @@ def test_what_was_not_sent_is_traced_and_raised(broker: EmbeddedBroker) -> None:
     assert {(each.status, each.partition, each.offset) for each in failed} == {
         ("refused", None, None)
     }
-    errors = [error for kind, _, error, *_ in watcher.heard if kind == "failed"]
+    errors = [error for kind, _, error, *_ in watcher.received if kind == "failed"]
     assert [type(error) for error in errors] == [BufferError, PublishFailedError]
 
 
-def test_watchers_hear_of_every_record_and_may_fail(broker: EmbeddedBroker) -> None:
+def test_watchers_learn_of_every_record_and_may_fail(broker: EmbeddedBroker) -> None:
     watcher = Watcher()
     with TracedProducer(conf(broker), trace=None, watchers=[Broken(), watcher]) as producer:
         producer.produce("orders", b"1234", key="k", partition=0, timestamp=1_700_000_000_000)
     (record,) = broker.read_all("orders")
     id_ = dict(record.headers())["wc-id"]
-    assert watcher.heard == [
+    assert watcher.received == [
         ("sent", "orders", b"k", 4, 1_700_000_000_000, id_),
         ("acked", 1, 0, 0),
     ]

@@ -32,7 +32,7 @@ def a_snapshot() -> WindowsSnapshot:
     return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
-def told(
+def reported(
     snapshot: WindowsSnapshot | None = None, name: str = "charge", **more: Any
 ) -> dict[str, Any]:
     """What a process with one worker answers."""
@@ -68,7 +68,7 @@ class FakeWorker:
 @contextmanager
 def fake_worker(fields: Any = None, port: int = 0) -> Iterator[FakeWorker]:
     worker = FakeWorker("", lambda: HttpAnswer(500, ""))
-    worker.tells(told() if fields is None else fields)
+    worker.tells(reported() if fields is None else fields)
     routes = dict.fromkeys(["/api/windows", "/metrics"], worker.tell)
     server = HttpServer.on_port("127.0.0.1", port, routes, lambda: None, key="admin.listen")
     worker.url = server.where

@@ -53,7 +53,7 @@ def refusing() -> App:
     return app
 
 
-def test_texts_of_exceptions_are_redacted_wherever_they_are_told(
+def test_texts_of_exceptions_are_redacted_wherever_they_are_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = refusing()
@@ -187,16 +187,16 @@ def test_a_record_that_recovers_is_done(shop: Shop) -> None:
         assert (result.outcome, result.attempts) == (DONE, 2)
 
 
-def test_what_never_settles_is_told(shop: Shop) -> None:
+def test_what_never_settles_is_reported(shop: Shop) -> None:
     retry = {"on_failure": "block", "backoff": "1s..1s"}
     with shop.run({"ordering": "key", "retry": retry}) as wc_app:
         wc_app.send("orders", '"fail"', key="c")
         behind = wc_app.send("orders", 1, key="c")
         beside = wc_app.send("orders", 1, key="d")
         assert (behind.outcome, beside.outcome) == (WAITING, DONE)
-        with pytest.raises(AssertionError, match=r"\b2 records .*\b60s") as told:
+        with pytest.raises(AssertionError, match=r"\b2 records .*\b60s") as reported:
             wc_app.run_until_settled("60s")
-        assert "away" in str(told.value)
+        assert "away" in str(reported.value)
 
 
 def test_an_outage_opens_the_breaker_and_what_waits_is_done_after_it(shop: Shop) -> None:
@@ -398,37 +398,37 @@ def test_leaving_drains_and_commits(shop: Shop) -> None:
 
 def test_lifespan_and_middleware_are_honoured_and_a_crash_begins_a_new_lifespan() -> None:
     app = App("shop")
-    told: list[Any] = []
+    reported: list[Any] = []
     lives = count(1)
 
     @app.lifespan
     def resources() -> Iterator[str]:
-        told.append("enter")
+        reported.append("enter")
         yield f"state {next(lives)}"
-        told.append("leave")
+        reported.append("leave")
 
     @app.middleware
     def outer(record: Record, call_next: Any) -> None:
-        told.append("before")
+        reported.append("before")
         call_next(record)
-        told.append("after")
+        reported.append("after")
 
     @app.handler("orders", group="shop")
     def charge(order: Record) -> None:
-        told.append(order.state)
+        reported.append(order.state)
         current = current_record()
         assert current is not None
-        told.append(current.offset)
+        reported.append(current.offset)
 
     with TestApp(app, config(charge={}), topics={"orders": 1}) as wc_app:
         wc_app.send("orders", 1)
-        assert told == ["enter", "before", "state 1", 0, "after"]
+        assert reported == ["enter", "before", "state 1", 0, "after"]
         assert current_record() is None
-        told.clear()
+        reported.clear()
         wc_app.crash()
-        assert told == ["enter", "before", "state 2", 0, "after"]
-        told.clear()
-    assert told == ["leave", "leave"]
+        assert reported == ["enter", "before", "state 2", 0, "after"]
+        reported.clear()
+    assert reported == ["leave", "leave"]
 
 
 def test_what_a_lifespan_raises_reaches_the_test() -> None:
@@ -448,19 +448,19 @@ def test_what_a_lifespan_raises_reaches_the_test() -> None:
 
 def test_the_lifespan_is_left_where_a_worker_cannot_start() -> None:
     app = App("shop")
-    told: list[str] = []
+    reported: list[str] = []
 
     @app.lifespan
     def resources() -> Iterator[None]:
-        told.append("enter")
+        reported.append("enter")
         yield
-        told.append("leave")
+        reported.append("leave")
 
     app.handler("orders", group="shop", name="charge")(lambda _order: None)
     workers = config(charge={"on_no_offset": "fail"})
     with pytest.raises(WorkerStoppedError), TestApp(app, workers):
         pytest.fail("it should not have started")
-    assert told == ["enter", "leave"]
+    assert reported == ["enter", "leave"]
 
 
 def test_handlers_that_send_records_feed_other_workers() -> None:
@@ -607,7 +607,9 @@ def test_verdicts_of_the_test_framework_pass_through_a_handler() -> None:
 
 
 @pytest.mark.parametrize("key", ["c", b"c", lambda value: value["customer"]])
-def test_a_key_is_a_value_or_told_by_a_function_however_many_are_sent(shop: Shop, key: Any) -> None:
+def test_a_key_is_a_value_or_returned_by_a_function_however_many_are_sent(
+    shop: Shop, key: Any
+) -> None:
     with shop.run() as wc_app:
         sent = [wc_app.send("orders", {"customer": "c"}, key=key)]
         sent += wc_app.send_many("orders", [{"customer": "c"}, {"customer": "c"}], key=key)

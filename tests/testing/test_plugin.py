@@ -186,22 +186,22 @@ def test_charge(wc_app):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         (is_done(0), "DEAD_LETTERED after 1 call; the last raised Fatal: nothing to charge at"),
         (is_done(1).replace("orders", "order"), "'order'"),
     ],
     ids=["a handler that raises", "an unknown topic"],
 )
-def test_what_is_wrong_fails_the_users_test_and_is_told(
-    users: Pytest, source: str, told: str
+def test_what_is_wrong_fails_the_users_test_and_is_reported(
+    users: Pytest, source: str, reported: str
 ) -> None:
     users.write("pytest.ini", "[pytest]\nwindow_consumer_app = shop:app\n")
     users.write("test_shop.py", source)
-    assert told in users.fails()
+    assert reported in users.fails()
 
 
-def test_a_test_that_does_not_say_what_to_run_is_told_how(users: Pytest) -> None:
+def test_a_test_that_does_not_say_what_to_run_is_refused_with_how(users: Pytest) -> None:
     users.write("test_shop.py", is_done(1))
     run = users.run()
     assert "window_consumer_app = shop:app" in run.stdout
@@ -209,17 +209,17 @@ def test_a_test_that_does_not_say_what_to_run_is_told_how(users: Pytest) -> None
 
 
 @pytest.mark.parametrize(
-    ("marker", "told"),
+    ("marker", "reported"),
     [
         ('"shop:ap"', "'ap'; it has app"),
         ('"shop:app", config="nowhere.yaml"', "nowhere.yaml"),
         ('"shop:app", confg="x"', "confg"),
     ],
 )
-def test_a_marker_that_is_wrong_is_told(users: Pytest, marker: str, told: str) -> None:
+def test_a_marker_that_is_wrong_is_reported(users: Pytest, marker: str, reported: str) -> None:
     mark = f"@pytest.mark.window_consumer({marker})\n"
     users.write("test_shop.py", "import pytest\n" + is_done(1, mark))
-    assert told in users.fails()
+    assert reported in users.fails()
 
 
 def test_each_test_has_an_application_of_its_own(users: Pytest) -> None:

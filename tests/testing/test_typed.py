@@ -102,7 +102,7 @@ def test_when_spent_says_what_becomes_of_it(shop: Typed) -> None:
         assert wc_app.dead_letters == []
 
 
-def test_outages_are_not_told_by_values_that_do_not_fit(shop: Typed) -> None:
+def test_outages_are_not_reported_by_values_that_do_not_fit(shop: Typed) -> None:
     with shop.run() as wc_app:
         for _ in range(60):
             wc_app.send("orders", BAD)

@@ -26,7 +26,7 @@ from window_consumer.model.record_contents import (
     search_hidden,
 )
 from window_consumer.model.redaction import MASKED
-from window_consumer.runtime.context import ToldKey
+from window_consumer.runtime.context import LoggableKey
 from window_consumer.runtime.figures.worker_snapshot import RecordSnapshot
 
 MOST_OF_A_KEY: Final = 200
@@ -105,7 +105,7 @@ class ShownRecords:
         text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
-    def snapshot(self, windows: WindowsSnapshot, loggable_key: ToldKey) -> WindowsSnapshot:
+    def snapshot(self, windows: WindowsSnapshot, loggable_key: LoggableKey) -> WindowsSnapshot:
         """Return a worker's windows without keys that must stay hidden."""
 
         def partition(each: PartitionSnapshot) -> PartitionSnapshot:
@@ -122,7 +122,7 @@ class ShownRecords:
             parked = evolve(parked, longest=tuple(map(parked_key, parked.longest)))
         return evolve(windows, partitions=tuple(map(partition, windows.partitions)), parked=parked)
 
-    def _shortened_key(self, topic: str, key: str, loggable_key: ToldKey) -> str:
+    def _shortened_key(self, topic: str, key: str, loggable_key: LoggableKey) -> str:
         """Return the beginning of a key as it may be shown."""
         # The fields of truncated JSON cannot be masked.
         has_fields = any(rule.fields for rule in self.rules.rules)

@@ -183,8 +183,8 @@ class SumsByBucket(dict[tuple[CountTier, int], Sums]):
             sums.skewed += 1
         else:
             wall_ms = columns.wall_ms
-            heard_ms = wall_ms if isinstance(wall_ms, int) else wall_ms[index]
-            sums.add_latencies((milliseconds,), heard_ms)
+            reported_ms = wall_ms if isinstance(wall_ms, int) else wall_ms[index]
+            sums.add_latencies((milliseconds,), reported_ms)
 
     def _sums(self, tier: CountTier, bucket_ms: int) -> Sums:
         found = self.get((tier, bucket_ms))

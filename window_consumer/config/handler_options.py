@@ -70,7 +70,7 @@ class HandlerOptions(TypedDict, total=False):
     """
 
     stop_timeout: str | None
-    """How long running handlers may continue after the process is told to stop. Expected: a
+    """How long running handlers may continue after the process is asked to stop. Expected: a
     duration such as 500ms, 10s or 1m, from 0s to 1h. Default: 20s.
     """
 

@@ -264,8 +264,8 @@ class Engine:
         """Report to the rules and the observer that want reports, to rules first."""
         own = self._own_observer
         rules: list[Observer] = [*self.turns.rules, *self.pauses.rules]
-        told = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
-        observer = Observers(told, _raise) if len(told) > 1 else next(iter(told), None)
+        active = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
+        observer = Observers(active, _raise) if len(active) > 1 else next(iter(active), None)
         self.observer = self.outcomes.observer = self.guarantee.observer = observer
         self.intake.observer = observer
 

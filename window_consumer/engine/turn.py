@@ -1,10 +1,10 @@
 """The turn of a delivered record: what happens to it before its first call.
 
 A record's turn comes when its lane is free and it would start. Unless a rule says otherwise, it is
-called. A rule may hold it until a time or until told, have it copied elsewhere, let it leave, or
-finish it: without an attempt, without a slot, and without anything for the breaker. Until it has
-its outcome, the later records of its lane wait, as for any other record, unless it is held until
-told. If all records of a full window are held until told, the first ones may be copied, too.
+called. A rule may hold it until a time or until it is released, have it copied elsewhere, let it
+leave, or finish it: without an attempt, without a slot, and without anything for the breaker. Until
+it has its outcome, the later records of its lane wait, as for any other record, unless it is held
+until released. If all records of a full window are held so, the first ones may be copied, too.
 
 A record is asked about at its turn in each topic that delivers it, and again if it is put back
 before it has started. One that failed here, or was held, is called without another question.
@@ -40,7 +40,7 @@ class HoldUntil:
 
 
 @frozen
-class HoldUntilTold:
+class HoldUntilReleased:
     """The record waits until ``Engine.on_released`` names it; its lane is free until then.
 
     Earlier records of its lane may be in sibling partitions, and would wait for it.
@@ -70,11 +70,11 @@ class Finish:
     outcome: Outcome
 
 
-Turn = HoldUntil | HoldUntilTold | CopyTo | Leave | Finish
+Turn = HoldUntil | HoldUntilReleased | CopyTo | Leave | Finish
 
 
 Release = Callable[[TopicPartition, int, Leave | None], bool]
-"""Lets a record be called, or leave, that is held until told: ``Engine.on_released``."""
+"""Lets a record be called, or leave, that is held until released: ``Engine.on_released``."""
 
 
 class TurnRule(Observer):
@@ -103,7 +103,7 @@ class TurnRule(Observer):
     ) -> Sequence[tuple[int, CopyTo]]:
         """Return copies of records that make room in a full window, with their offsets.
 
-        It is asked in each tick while all of the window's records are held until told. ``held`` are
+        It is asked in each tick while all of the window's records are held so. ``held`` are
         those at its start, in order; to begin to read them costs a sort of the window.
         """
         del partition, held, now

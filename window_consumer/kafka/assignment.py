@@ -29,7 +29,7 @@ class Assignment:
         self.topics: set[str] = set()
         """Topics of all partitions that were ever assigned; nothing else can be delivered."""
         self._begins: dict[TopicPartition, int] = {}
-        """Where each partition was last told to begin; the client learns it with the first record.
+        """Where each partition was last set to begin; the client learns it with the first record.
         """
         self._paused: set[TopicPartition] = set()
         """Partitions that the client does not fetch. It remembers a pause after a partition was
@@ -50,7 +50,7 @@ class Assignment:
         """Record why reading cannot continue after the records before this message."""
         name = TopicPartition(message.topic(), message.partition())
         # The log may no longer have HELD_AT, and the client may ask for it before it sees the
-        # pause. An answer may also arrive after the partition was told to begin elsewhere.
+        # pause. An answer may also arrive after the partition was set to begin elsewhere.
         offset = message.offset()
         is_late = offset is not None and offset < self._begins.get(name, offset)
         if name not in self._held and not is_late:

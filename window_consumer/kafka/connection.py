@@ -104,7 +104,7 @@ class Connection:
     def commit_and_wait(self, commits: Sequence[Commit], timeout_s: float) -> Results:
         """Send commits and serve the client until they are answered, at most ``timeout_s``.
 
-        Meanwhile the client may be told to give up a partition. Then nobody waits for that
+        Meanwhile the client may be asked to give up a partition. Then nobody waits for that
         partition's answer, and the commit must not be sent again, whatever the answer was.
         """
         deadline = time.monotonic() + timeout_s

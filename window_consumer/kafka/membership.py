@@ -96,16 +96,16 @@ class Membership:
         if connection.watchdog.is_lost(connection.consumer):
             self._find_back()
         elif not self.topics:
-            if self._watch.unheard:
+            if self._watch.awaits_share:
                 # Without topics, no group assigns anything.
-                self._watch.unheard = False
+                self._watch.awaits_share = False
                 self._answer(lambda listener: listener.on_assigned([]))
         elif self.protocol == "consumer" and self._watch.is_deaf(
             connection.consumer.memberid, lambda: connection.assignment.names
         ):
             self._start_anew()
-        elif self._watch.unheard and self._watch.gets_nothing:
-            self._watch.unheard = False
+        elif self._watch.awaits_share and self._watch.gets_nothing:
+            self._watch.awaits_share = False
             self._answer(lambda listener: listener.on_assigned([]))
         return self.connection
 
@@ -151,7 +151,7 @@ class Membership:
         connection = self._of(consumer)
         if connection is not None:
             self._joined = True
-            self._watch.unheard = False
+            self._watch.awaits_share = False
             names = _names_of(partitions)
             connection.assignment.take(names)
             self._answer(lambda listener: listener.on_assigned(names))

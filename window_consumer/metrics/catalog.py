@@ -195,7 +195,7 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "commits.waited",
         "s",
-        "From sending commits to hearing of their acks, all together.",
+        "From sending commits to receiving their acks, all together.",
         lambda did: did.commits_s,
     ),
     _count(

@@ -23,7 +23,7 @@ class ReplicasHealth:
     sockets: Mapping[str, Path]
     """Where each replica listens, by its number."""
     _now: Callable[[], float] = monotonic
-    _heard: set[str] = field(factory=set)
+    _answering: set[str] = field(factory=set)
     """Replicas that have begun to answer."""
     _silent_since: dict[str, float] = field(factory=dict)
     """When replicas that stopped answering first failed to answer."""
@@ -63,7 +63,7 @@ class ReplicasHealth:
 
     def ended(self, number: str) -> None:
         """Record that a replica has ended; no answer is due until its next process gives one."""
-        self._heard.discard(number)
+        self._answering.discard(number)
         self._silent_since.pop(number, None)
 
     def run_periodic(self) -> None:
@@ -77,11 +77,11 @@ class ReplicasHealth:
             answers = dict(zip(self.sockets, found, strict=True))
         for number, answer in answers.items():
             if answer is not None:
-                self._heard.add(number)
+                self._answering.add(number)
                 self._silent_since.pop(number, None)
-            elif number in self._heard:
+            elif number in self._answering:
                 self._silent_since.setdefault(number, now)
         return answers
 
     def _silence(self, number: str) -> str:
-        return "does not answer" if number in self._heard else "starting"
+        return "does not answer" if number in self._answering else "starting"

@@ -60,7 +60,7 @@ class NewFailureFigures:
 
 
 class NewFailureRule(PauseRule):
-    """Finds new failures of one worker, and pauses it if it is told to. Owner: poll thread.
+    """Finds new failures of one worker, and pauses it if configured to. Owner: poll thread.
 
     A record's first call in each topic counts, so that a bad record is not counted for each retry.
     A batch is one call. ``RetryLater`` is no failure: it says what to do.

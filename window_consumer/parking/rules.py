@@ -24,7 +24,7 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.turn import (
     CopyTo,
     Finish,
-    HoldUntilTold,
+    HoldUntilReleased,
     Leave,
     Release,
     Turn,
@@ -173,7 +173,7 @@ class Parking(TurnRule):
             case SourceTurn.PARK:
                 return None if self._park is None else self._park(partition, message)
             case SourceTurn.HOLD:
-                return HoldUntilTold()
+                return HoldUntilReleased()
 
     def _copy_turn(self, partition: Partition, message: Message) -> Turn | None:
         record = of_ladder(partition, message)
@@ -182,7 +182,9 @@ class Parking(TurnRule):
         index = self._index(partition)
         index.deliver(*record, (partition.name, message.offset()), self._now)
         return (
-            self._turn_of_first(partition, *record) if index.may_start(*record) else HoldUntilTold()
+            self._turn_of_first(partition, *record)
+            if index.may_start(*record)
+            else HoldUntilReleased()
         )
 
     def _turn_of_first(self, partition: Partition, lane: Lane | None, offset: int) -> Leave | None:

@@ -18,7 +18,7 @@ from window_consumer.model.errors import ConfigError
 _CLIENT_ID: Final = "client.id"
 
 _DIGITS: Final = 8
-"""Of the hash of the levels: two settings that differ are told apart, and the id stays short."""
+"""Of the hash of the levels: two settings that differ are distinguished, and the id stays short."""
 
 _LEVELS: Final = re.compile(rf".*-levels-([0-9a-f]{{{_DIGITS}}})", re.DOTALL)
 

@@ -18,7 +18,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.runtime.context import ToldKey, key_text, trace_of
+from window_consumer.runtime.context import LoggableKey, key_text, trace_of
 from window_consumer.runtime.limited_log import LimitedLog, LogStorm
 
 _ENDS = {
@@ -56,7 +56,7 @@ _WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
 class CallLog:
     """The lines about a worker's calls. Owner: poll thread."""
 
-    def __init__(self, log: LimitedLog, loggable_key: ToldKey, handler: str):
+    def __init__(self, log: LimitedLog, loggable_key: LoggableKey, handler: str):
         self._log = log
         self._loggable_key = loggable_key
         self._handler = handler

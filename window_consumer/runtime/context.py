@@ -82,7 +82,7 @@ def _current_trace() -> tuple[str, str] | None:
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
 
-ToldKey = Callable[[str, bytes | None], bytes | str | None]
+LoggableKey = Callable[[str, bytes | None], bytes | str | None]
 """Returns the part of a record's key that may be logged, given the topic that holds the record."""
 
 _SHOWN_KEY: Final = 200
@@ -95,7 +95,7 @@ class RecordOwner:
     worker: str
     handler: str
     """Used where the call does not name one of several handlers."""
-    loggable_key: ToldKey
+    loggable_key: LoggableKey
 
 
 def key_text(key: bytes | str | None) -> str | None:

@@ -32,7 +32,7 @@ from window_consumer.model.protocols import Clock, Sink, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.steps import Called
-from window_consumer.runtime.context import RecordOwner, ToldKey
+from window_consumer.runtime.context import LoggableKey, RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
@@ -98,7 +98,7 @@ class WorkerSetup:
     on_out_of_range: OnOutOfRange = "fail"
     faults: ErrorReports = field(factory=ErrorReports)
     """Describes what handlers raise."""
-    loggable_key: ToldKey = lambda _, key: key
+    loggable_key: LoggableKey = lambda _, key: key
     """Masks keys for the log."""
     logger: logging.Logger = field(factory=own_logger)
     clock: Clock = field(factory=SystemClock)

@@ -20,7 +20,7 @@ from window_consumer.model.errors import GivenUpError, PublishFailedError, Windo
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommitResults
 from window_consumer.runtime.call_log import CallLog
-from window_consumer.runtime.context import ToldKey
+from window_consumer.runtime.context import LoggableKey
 from window_consumer.runtime.limited_log import LimitedLog, Now
 
 _NOW = {
@@ -48,7 +48,7 @@ class WorkerLog(LimitedLog):
         worker: str,
         logger: logging.Logger,
         now: Now,
-        loggable_key: ToldKey = lambda _, key: key,
+        loggable_key: LoggableKey = lambda _, key: key,
         handler: str = "",
     ):
         super().__init__(worker, logger, now)

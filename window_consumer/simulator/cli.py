@@ -32,7 +32,7 @@ from window_consumer.simulator.worker_profile import HandlerFaultPlan, Likeness
 
 SEEDS = 1000
 
-_TOLD = 5
+_MOST_PRINTED = 5
 """How many broken schedules of a worker are printed; the others are only counted."""
 
 
@@ -221,7 +221,7 @@ def _print_broken(
 ) -> None:
     if task.tell:
         click.echo("\n".join(violation.trace))
-    if broken <= _TOLD:
+    if broken <= _MOST_PRINTED:
         click.echo(plan.mask(f"{worker}: seed {violation.seed}: {violation.violations[0]}"))
         if not task.tell:
             click.echo(f"  step by step: {task.replay} --only {worker} --seed {violation.seed}")

@@ -78,14 +78,14 @@ class FakeProcesses(SteppedSlots):
     def _end(self, slice_: Slice, messages: list[Message]) -> None:
         """Let the records in progress fail, or stay open where their partition is given up."""
         watch, noted = self._watch, slice_.deviate()
-        is_told, why = slice_ in self._ending, self._ending.pop(slice_, None)
+        is_ending, why = slice_ in self._ending, self._ending.pop(slice_, None)
         calls = self._calls.pop(slice_, None)
         if calls is None:
             if _is_held(slice_, noted, messages[-1]):
                 noted.held.extend(messages)
                 return
             calls = self._begun(slice_, messages)
-        if is_told and why is None:
+        if is_ending and why is None:
             for call in calls:
                 watch.interrupted(call)
             noted.held.extend(messages)

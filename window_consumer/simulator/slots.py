@@ -70,7 +70,7 @@ class SteppedSlots:
         self._handler = handler
         self._ends = ends
         self._ending: dict[Slice, Exception | None] = {}
-        """Calls told to end, and the error of their records; None leaves them open."""
+        """Calls asked to end, and the error of their records; None leaves them open."""
         self._watch = watch
         self._now = now
         self._waiting: deque[Slice] = deque()
@@ -230,7 +230,7 @@ class SteppedSlots:
         return count > 0
 
     def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:
-        """Let a call last; one told to end does, unless it ignores that."""
+        """Let a call last; one asked to end does, unless it ignores that."""
         handler = self._handler
         steps = handler.steps(call)
         while steps and not handler.must_end():

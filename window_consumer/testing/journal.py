@@ -152,11 +152,11 @@ class Handling:
 
     def __repr__(self) -> str:
         times = f"{len(self.calls)} call{'' if len(self.calls) == 1 else 's'}"
-        told = f"{self.worker}: {self.place} {self.outcome!r} after {times}"
+        text = f"{self.worker}: {self.place} {self.outcome!r} after {times}"
         if self.error is None:
-            return f"<{told}>"
+            return f"<{text}>"
         where = _users_place(self.error)
-        return f"<{told}; the last raised {type(self.error).__name__}: {self.error}{where}>"
+        return f"<{text}; the last raised {type(self.error).__name__}: {self.error}{where}>"
 
 
 def _users_place(error: BaseException) -> str:

@@ -119,7 +119,7 @@ def test_a_coroutine_that_is_cancelled_ends_its_span() -> None:
     assert about(only(memory))["type"] == "asyncio.exceptions.CancelledError"
 
 
-def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised() -> None:
+def test_a_failed_call_is_reported_in_the_words_of_the_log_and_raises_what_it_raised() -> None:
     faults = ErrorReports(redact=lambda text: text.replace("4711", "<card>"))
     memory = Memory(faults=faults)
     error = ValueError("unknown: 4711")
@@ -136,12 +136,12 @@ def test_a_failed_call_is_told_in_the_words_of_the_log_and_raises_what_it_raised
     assert not span.status.is_ok
     assert span.status.description == "unknown: <card>"
     (event,) = span.events
-    told = dict(event.attributes or {})
-    assert (event.name, told["exception.type"]) == ("exception", "ValueError")
-    assert told["exception.message"] == "unknown: <card>"
-    assert told["exception.stacktrace"] == by_the_slot.stack
-    assert "in charge" in str(told["exception.stacktrace"])
-    assert "spanned" not in str(told["exception.stacktrace"])
+    reported = dict(event.attributes or {})
+    assert (event.name, reported["exception.type"]) == ("exception", "ValueError")
+    assert reported["exception.message"] == "unknown: <card>"
+    assert reported["exception.stacktrace"] == by_the_slot.stack
+    assert "in charge" in str(reported["exception.stacktrace"])
+    assert "spanned" not in str(reported["exception.stacktrace"])
     assert (span.attributes or {})["error.type"] == "ValueError"
 
 

@@ -166,13 +166,13 @@ def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their
     instrument(provider.get_meter(names.SCOPE), figures, METRICS)
     for lost, blocked_s in ((3, 1.5), (4, 0.0)):
         shared = FeatureFigures((TraceFigures(10, {"disk": lost}, 0, None, blocked_s),))
-        told = [
+        reported = [
             evolve(
                 measures(1, 0.1), snapshot=WorkerSnapshot(name=f"{name}{lost}"), of_process=shared
             )
             for name in ("charge", "refund")
         ]
-        figures.begin(InstrumentedWorkers(told.copy, told.copy))
+        figures.begin(InstrumentedWorkers(reported.copy, reported.copy))
     provider.force_flush()
     (dropped,) = exporter.metrics["window_consumer.trace.dropped"]
     assert (dict(dropped.attributes), dropped.value) == ({"reason": "disk"}, 7)
@@ -186,11 +186,11 @@ def test_what_a_metric_is_called_is_there_once() -> None:
     assert len({*theirs, *(metric.name for metric in METRICS)}) == len(theirs) + len(METRICS)
 
 
-def test_who_was_started_again_is_told_of_once() -> None:
+def test_who_was_started_again_is_reported_once() -> None:
     figures = Figures()
     for calls in (1, 2):
-        told = [measures(calls, 0.1)]
-        source = InstrumentedWorkers(told.copy, told.copy)
+        reported = [measures(calls, 0.1)]
+        source = InstrumentedWorkers(reported.copy, reported.copy)
         figures.begin(source)
-        assert figures.now() == told
+        assert figures.now() == reported
         figures.end(source)

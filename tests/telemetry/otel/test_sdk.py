@@ -94,9 +94,9 @@ def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() 
         said = []
 
         def set_up(**environment):
-            told = sdk.set_up("shop", sdk.Sdk(), environment, lambda *warning: said.append(warning))
-            assert told.tracer() is None and told.measure(()) is None
-            told.end()
+            used = sdk.set_up("shop", sdk.Sdk(), environment, lambda *warning: said.append(warning))
+            assert used.tracer() is None and used.measure(()) is None
+            used.end()
 
         set_up()
         assert not said and "opentelemetry.sdk" not in sys.modules
@@ -124,13 +124,13 @@ def test_a_propagator_that_is_not_installed_is_said_and_those_of_w3c_are_used() 
 
         said = []
         asked = {"OTEL_TRACES_EXPORTER": "console"}
-        told = sdk.set_up("shop", sdk.Sdk(), asked, lambda *warning: said.append(warning))
+        used = sdk.set_up("shop", sdk.Sdk(), asked, lambda *warning: said.append(warning))
         ((event, text),) = said
         assert event == "otel.propagators_ignored" and "zipkin" in text
-        span, headers = told.tracer().start_span("x"), {}
+        span, headers = used.tracer().start_span("x"), {}
         propagator().inject(headers, set_span_in_context(span))
         assert f"{span.get_span_context().span_id:016x}" in headers["traceparent"]
-        told.tracers.shutdown()
+        used.tracers.shutdown()
         """,
         OTEL_PROPAGATORS="tracecontext,zipkin",
     )
@@ -147,12 +147,12 @@ def test_providers_of_others_are_used_and_left_alone() -> None:
         trace.set_tracer_provider(theirs[0])
         metrics.set_meter_provider(theirs[1])
         environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
-        told = sdk.set_up("shop", sdk.Sdk(), environment, warn=None)
-        assert told.tracers is told.meters is None
+        used = sdk.set_up("shop", sdk.Sdk(), environment, warn=None)
+        assert used.tracers is used.meters is None
         assert (trace.get_tracer_provider(), metrics.get_meter_provider()) == theirs
-        assert told.measure(()) is not None
-        told.end()
-        assert told.tracer().start_span("x").is_recording()
+        assert used.measure(()) is not None
+        used.end()
+        assert used.tracer().start_span("x").is_recording()
         """)
 
 
@@ -170,15 +170,15 @@ def test_a_collector_that_is_down_or_hangs_costs_the_end_no_more_than_it_was_giv
         with Collector(hangs=True) as one, GrpcCollector(hangs=True) as two:
             for environment in (nobody, {**nobody, **grpc}, one.env, two.env):
                 os.environ.update({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", **environment})
-                told = sdk.Sdk(asked=sdk.ChosenExporters.by(os.environ))
+                used = sdk.Sdk(asked=sdk.ChosenExporters.by(os.environ))
                 who = providers.resource("shop")
-                exporters = [sdk._exporter(each, "traces") for each in told.asked.traces]
-                told.tracers, told.exported, _ = providers.tracers(who, exporters)
-                exporters = [sdk._exporter(each, "metrics") for each in told.asked.metrics]
-                told.meters = providers.meters(who, exporters, told.figures)
+                exporters = [sdk._exporter(each, "traces") for each in used.asked.traces]
+                used.tracers, used.exported, _ = providers.tracers(who, exporters)
+                exporters = [sdk._exporter(each, "metrics") for each in used.asked.metrics]
+                used.meters = providers.meters(who, exporters, used.figures)
                 began = monotonic()
-                told.tracers.get_tracer("tests").start_span("x").end()
+                used.tracers.get_tracer("tests").start_span("x").end()
                 assert monotonic() - began < 0.4, "nobody who makes spans waits"
-                told.end(0.3)
+                used.end(0.3)
                 assert monotonic() - began < 5, environment
         """)

@@ -182,7 +182,7 @@ def test_a_record_that_is_dropped_has_no_copy_and_a_span(
     assert names["settle orders"]["outcome"] == "dropped"
 
 
-def test_a_call_that_does_not_return_is_told_with_its_stack(
+def test_a_call_that_does_not_return_is_reported_with_its_stack(
     observe: Observe, notes_written: NoteTaker
 ) -> None:
     memory = Memory()

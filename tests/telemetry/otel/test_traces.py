@@ -63,7 +63,7 @@ def test_a_record_without_a_producer_is_chosen_by_its_first_place_wherever_it_is
     assert all(places[offset] == place(traces, record(offset)) for offset in chosen)
 
 
-def test_traces_without_a_producer_are_told_apart_by_topic_partition_and_group() -> None:
+def test_traces_without_a_producer_are_distinguished_by_topic_partition_and_group() -> None:
     found = [
         place(Traces(group, 1.0), record(7, topic=topic, partition=partition))
         for group in ("shop", "mail")
@@ -90,7 +90,7 @@ def test_only_without_a_ratio_need_unsampled_records_not_be_asked_about() -> Non
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.3])
-def test_nobody_is_chosen_who_was_told_apart_by_a_quick_look(ratio: float) -> None:
+def test_nobody_is_chosen_who_was_cleared_by_a_quick_look(ratio: float) -> None:
     traces = Traces("shop", ratio)
     wanted = 0
     for headers in (None, SAMPLED, UNSAMPLED, [("traceparent", b"nonsense-01")], [("x", None)]):

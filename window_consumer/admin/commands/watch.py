@@ -31,14 +31,14 @@ class AddressWatch:
         self._access = access
         self._interval_s = interval_s
         self._stopped = threading.Event()
-        self._heard = threading.Event()
+        self._polled = threading.Event()
         self._latest: AdminAnswer | str = "no answer yet"
         self._at = self._alive_at = monotonic()
         threading.Thread(target=self._poll, name=f"wc-watch-{address}", daemon=True).start()
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the first answer, or the first failure."""
-        self._heard.wait(timeout_s)
+        self._polled.wait(timeout_s)
 
     def stop(self) -> None:
         """Stop polling."""
@@ -71,7 +71,7 @@ class AddressWatch:
             except AskError as error:
                 latest = str(error)
             self._latest, self._at = latest, monotonic()
-            self._heard.set()
+            self._polled.set()
             self._stopped.wait(self._interval_s)
 
 

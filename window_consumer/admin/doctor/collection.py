@@ -19,7 +19,7 @@ from window_consumer.admin.doctor.samples import (
     GroupLook,
     WorkerLook,
     answered,
-    unheard,
+    unanswered,
     worker_look,
 )
 from window_consumer.admin.doctor.scraped import worker_looks
@@ -134,7 +134,7 @@ class Examination:
                 )
             for number in missing:
                 for worker in self.workers:
-                    look = unheard(now, worker.name, number)
+                    look = unanswered(now, worker.name, number)
                     self._looks[str(process.address), number, worker.name].append(look)
 
     def _observe_groups(self, cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from window_consumer.runtime.figures.worker_snapshot import FailingRecord, Worke
 SILENT: Final = "silent"
 """The phase of a worker whose poll thread did not answer."""
 
-UNHEARD: Final = "unheard"
+UNANSWERED: Final = "unheard"
 """The phase of a worker whose process did not answer."""
 
 
@@ -65,9 +65,9 @@ def worker_look(worker: WorkerSnapshot, at_s: float) -> WorkerLook:
     return WorkerLook(at_s, worker, windows, windows.running, running_s)
 
 
-def unheard(at_s: float, worker: str, process: str) -> WorkerLook:
+def unanswered(at_s: float, worker: str, process: str) -> WorkerLook:
     """Return an observation of a worker whose process did not answer."""
-    return _unseen(at_s, WorkerSnapshot(name=worker, process=process, phase=UNHEARD))
+    return _unseen(at_s, WorkerSnapshot(name=worker, process=process, phase=UNANSWERED))
 
 
 def _unseen(at_s: float, worker: WorkerSnapshot) -> WorkerLook:
@@ -79,4 +79,4 @@ def answered(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
 
     A single late answer is not a cause; figures begin with the first real answer.
     """
-    return [each for each in looks if each.worker.phase != UNHEARD] or looks
+    return [each for each in looks if each.worker.phase != UNANSWERED] or looks

@@ -14,7 +14,7 @@ const views = new Map();
 const details = new Details();
 let theme = 0;
 let frame = null;
-let heardAt = performance.now();
+let receivedAt = performance.now();
 
 function tell(text, isBad = false) {
   say(news, text);
@@ -90,7 +90,7 @@ function take(event) {
   const earlier = frame;
   frame = JSON.parse(event.data);
   if (asked) keepSamples(earlier);
-  heardAt = performance.now();
+  receivedAt = performance.now();
   counts.frames += 1;
   if (frame.number !== undefined) {
     if (number !== null && frame.number > number + 1) counts.missed += frame.number - number - 1;
@@ -137,9 +137,9 @@ function listen() {
 }
 
 setInterval(() => {
-  if (performance.now() - heardAt < SILENT_MS) return;
+  if (performance.now() - receivedAt < SILENT_MS) return;
   connection.classList.add("lost");
-  say(connection, `No data for ${Math.round((performance.now() - heardAt) / 1000)} s`);
+  say(connection, `No data for ${Math.round((performance.now() - receivedAt) / 1000)} s`);
 }, 1000);
 
 applyTheme();

@@ -105,24 +105,24 @@ export class RecordsTable {
 
   valueOf(each, mayShow) {
     if (!mayShow) return make("p", { cls: "hint", text: NO_VALUE });
-    const told = this.values.get(each.offset);
-    if (told === undefined) {
+    const value = this.values.get(each.offset);
+    if (value === undefined) {
       const button = make("button", { type: "button", text: "Show the value", "data-keep": `value ${each.offset}` });
       button.addEventListener("click", () => this.ask(each.offset));
       return make("p", {}, button);
     }
-    if (told.error) return make("p", { cls: "error", role: "alert", text: told.error });
-    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", truncated" : ""}`;
-    if (told.form === "hidden") return make("p", { cls: "hint", text: `${title}: ${told.text}` });
+    if (value.error) return make("p", { cls: "error", role: "alert", text: value.error });
+    const title = `Value: ${FORMS[value.form] ?? value.form}, ${count(value.bytes)} bytes${value.is_cut ? ", truncated" : ""}`;
+    if (value.form === "hidden") return make("p", { cls: "hint", text: `${title}: ${value.text}` });
     const parts = [make("p", { cls: "hint", text: title })];
-    if (told.form !== "null") parts.push(make("pre", { cls: "value", tabindex: 0, text: told.text, "data-keep": `shown ${each.offset}`, "aria-label": `Value of offset ${each.offset}` }));
+    if (value.form !== "null") parts.push(make("pre", { cls: "value", tabindex: 0, text: value.text, "data-keep": `shown ${each.offset}`, "aria-label": `Value of offset ${each.offset}` }));
     return make("div", {}, ...parts);
   }
 
   async ask(offset) {
     try {
-      const told = await valueOf(this.place.worker, this.place.name, offset);
-      this.values.set(offset, told ?? { error: "The record has finished, and its value is no longer held." });
+      const value = await valueOf(this.place.worker, this.place.name, offset);
+      this.values.set(offset, value ?? { error: "The record has finished, and its value is no longer held." });
     } catch (error) {
       this.values.set(offset, { error: error.message });
     }

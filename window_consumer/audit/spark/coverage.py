@@ -157,13 +157,13 @@ def _excuse() -> Column:
 def _with_last_words(judged: DataFrame, swept: DataFrame) -> DataFrame:
     """Add ``changed_hands`` and ``cut_off``; set ``low_ms`` and ``high_ms`` to those of holes."""
     ended = judged.groupBy(*_COUNTING).agg(
-        F.max("final").alias("said_so"), F.unix_millis(F.max("written_at")).alias("heard_ms")
+        F.max("final").alias("has_ended"), F.unix_millis(F.max("written_at")).alias("last_ms")
     )
     known = ended.select(
         F.col("client").alias("of_client"),
         F.col("incarnation").alias("of_incarnation"),
-        "said_so",
-        "heard_ms",
+        "has_ended",
+        "last_ms",
     )
     same = F.lit(True)
     for name in (*_COUNTING, "epoch_ms"):
@@ -171,7 +171,7 @@ def _with_last_words(judged: DataFrame, swept: DataFrame) -> DataFrame:
     its = (F.col("before.client") == F.col("of_client")) & (
         F.col("before.incarnation") == F.col("of_incarnation")
     )
-    silent = ~F.col("said_so") & ~F.coalesce(F.col("heard_ms") > F.col("epoch_ms"), F.lit(False))
+    silent = ~F.col("has_ended") & ~F.coalesce(F.col("last_ms") > F.col("epoch_ms"), F.lit(False))
     return swept.join(known, its, "left").withColumns(
         {
             "low_ms": F.least("before.low_ms", "low_ms"),

@@ -171,7 +171,7 @@ class WorkerConfig:
     stop_timeout: float = field(
         default=20.0,
         metadata=about(
-            "How long running handlers may continue after the process is told to stop.",
+            "How long running handlers may continue after the process is asked to stop.",
             kind=kinds.duration(0.0, HOUR_S),
             reason="ends before Kubernetes kills the process, 30 s after its request",
         ),

@@ -1,4 +1,4 @@
-"""The states of the circuit breaker, its rules, and what it tells and is told."""
+"""The states of the circuit breaker, its rules, and its events in and out."""
 
 from __future__ import annotations
 

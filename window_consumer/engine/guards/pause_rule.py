@@ -35,7 +35,7 @@ class RuleFinding:
 class PauseRule(Observer):
     """Watches one worker. Owner: poll thread.
 
-    It hears a report before the observers do. It decides, so its exceptions stop the worker.
+    It receives a report before the observers do. It decides, so its exceptions stop the worker.
     """
 
     @abstractmethod

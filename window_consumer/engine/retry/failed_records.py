@@ -4,7 +4,7 @@ This object alone moves a record from one state to the next, see ``record_state`
 failed call is decided elsewhere (``queue``, ``completion``, the guards).
 
 A waiting record occupies no slot. It is open, its lane is busy and its offset is held until it has
-its outcome. One that is held until told leaves its lane free.
+its outcome. One that is held until released leaves its lane free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from window_consumer.engine.retry.record_line import (
     KeptElsewhere,
     Places,
     RecordLine,
-    ToldRecords,
+    RuleHeldRecords,
     WaitingRecords,
 )
 from window_consumer.engine.retry.record_state import RecordState
@@ -36,7 +36,7 @@ class FailedRecords:
         self._waiting = WaitingRecords()
         self.ready = ReadyCalls()
         self._held = HeldCalls()
-        self._told = ToldRecords()
+        self._held_by_rule = RuleHeldRecords()
         self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
         """Those about which the breaker decides, in this order."""
         self._running = KeptElsewhere(RecordState.RUNNING)
@@ -48,7 +48,7 @@ class FailedRecords:
             self._waiting,
             self.ready,
             self._held,
-            self._told,
+            self._held_by_rule,
             KeptElsewhere(RecordState.CHOSEN),
             self._running,
             KeptElsewhere(RecordState.PRODUCING),
@@ -91,9 +91,9 @@ class FailedRecords:
         """Return the records whose next call waits for their partition."""
         return self._held.of(partition)
 
-    def all_told(self) -> list[tuple[Partition, Mapping[int, FailedRecord]]]:
-        """Return partitions of which all open records are held until told, and these by offset."""
-        found = self._told.by_partition.items()
+    def all_held_by_rule(self) -> list[tuple[Partition, Mapping[int, FailedRecord]]]:
+        """Return partitions whose open records are all held by a rule, and these by offset."""
+        found = self._held_by_rule.by_partition.items()
         return [(each, held) for each, held in found if len(held) == each.window.open]
 
     def next_due(self) -> float | None:
@@ -108,17 +108,17 @@ class FailedRecords:
         self._keep(failed)
         failed.hold = failed.partition.ordering.acquire((failed.lane,))
 
-    def hold_until_told(self, failed: FailedRecord) -> None:
+    def hold_until_released(self, failed: FailedRecord) -> None:
         """Take over a record that has not been called; its lane is free until it is released."""
         self._keep(failed)
-        _put(failed, self._told)
+        _put(failed, self._held_by_rule)
 
-    def release_told(self, partition: Partition, offset: int) -> FailedRecord | None:
+    def release_held(self, partition: Partition, offset: int) -> FailedRecord | None:
         """Return a record that was held until now, and acquire its lane; None if it is not held.
 
         The caller moves it on.
         """
-        failed = self._told.get(partition, offset)
+        failed = self._held_by_rule.get(partition, offset)
         if failed is not None:
             failed.hold = partition.ordering.acquire((failed.lane,))
         return failed

@@ -80,8 +80,8 @@ class RecordLine:
         del self._records[failed]
 
 
-class ToldRecords:
-    """Records that are held until told, by partition and offset. Owner: poll thread."""
+class RuleHeldRecords:
+    """Records that are held until released, by partition and offset. Owner: poll thread."""
 
     __slots__ = ("by_partition",)
     state = RecordState.HELD_BY_RULE

@@ -11,8 +11,8 @@ HELD_BY_RATE      as READY, but its rate allows no call    to READY when it may
 HELD_BY_PARTITION as READY, but its partition starts       to READY when it does; to CHOSEN as a
                   nothing: paused, not ours, under         suspect
                   suspicion, revoking
-HELD_BY_RULE      before its first call, until told; its   to READY when told
-                  lane is free
+HELD_BY_RULE      before its first call, until a rule      to READY when it does
+                  releases it; its lane is free
 CHOSEN            taken to be called, not yet in a slice:  to RUNNING; to READY if it is put back
                   a suspect, or half of a batch on which
                   its process died

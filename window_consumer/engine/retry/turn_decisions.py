@@ -17,7 +17,7 @@ from window_consumer.engine.turn import (
     CopyTo,
     DecidedRecord,
     HoldUntil,
-    HoldUntilTold,
+    HoldUntilReleased,
     Leave,
     Turns,
 )
@@ -63,16 +63,16 @@ class TurnDecisions:
 
     def make_room(self) -> None:
         """Let held records at the start of full windows be copied if all others are held, too."""
-        for partition, held in self._records.all_told():
+        for partition, held in self._records.all_held_by_rule():
             if partition.is_full and partition.starts_calls:
                 for offset, turn in self.turns.rotated(partition, _at_start(partition, held)):
-                    failed = self._records.release_told(partition, offset)
+                    failed = self._records.release_held(partition, offset)
                     if failed is not None:
                         self._copy(failed, turn)
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
-        """Let a record be called, or leave, that is held until told; return False if none is."""
-        failed = self._records.release_told(partition, offset)
+        """Let a record be called, or leave, that a rule holds; return False if none is held."""
+        failed = self._records.release_held(partition, offset)
         if failed is None:
             return False
         if leave is None:
@@ -105,8 +105,8 @@ class TurnDecisions:
             self._outcomes.leave_uncalled(partition, message, seq, decided.lane, turn.failure, now)
         elif isinstance(turn, HoldUntil):
             self._outcomes.fail(partition, message, seq, decided.lane, held(turn.due - now), now)
-        elif isinstance(turn, HoldUntilTold):
-            self._records.hold_until_told(uncalled(decided, now))
+        elif isinstance(turn, HoldUntilReleased):
+            self._records.hold_until_released(uncalled(decided, now))
         elif isinstance(turn, CopyTo):
             failed = self._records.of(partition).get(seq)
             if failed is None:
@@ -122,8 +122,8 @@ class TurnDecisions:
 
 
 def _comes_later(decided: DecidedRecord) -> bool:
-    """Return False for a record that is held until told: False comes first."""
-    return not isinstance(decided.turn, HoldUntilTold)
+    """Return False for a record that is held until released: False comes first."""
+    return not isinstance(decided.turn, HoldUntilReleased)
 
 
 def held(after_s: float) -> Failure:

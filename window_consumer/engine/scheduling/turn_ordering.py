@@ -13,7 +13,7 @@ from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
 from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
-from window_consumer.engine.turn import DecidedRecord, Finish, HoldUntilTold, Turns
+from window_consumer.engine.turn import DecidedRecord, Finish, HoldUntilReleased, Turns
 from window_consumer.model.record import Message
 
 MAX_DECIDED = 1000
@@ -76,7 +76,7 @@ class TurnOrdering(WrappedOrdering):
             else:
                 decided = DecidedRecord(self._partition, message, run.seqs[index], lane, turn)
                 self._turns.decided.append(decided)
-                if lane is not None and not isinstance(turn, Finish | HoldUntilTold):
+                if lane is not None and not isinstance(turn, Finish | HoldUntilReleased):
                     closed[lane] = None
         if waiting:
             self._inner.put_back(*_some_of(run, waiting))

@@ -101,7 +101,7 @@ class AssignmentWatchdog:
         self._amiss_since = 0.0
         self._cure_at = 0.0
         self._cure_pause_s = self._times.gentle_s
-        self.unheard = False
+        self.awaits_share = False
         """Whether the member has joined and has not got its assignment, see ``expect_share``."""
         self.gets_nothing = False
         """Whether the coordinator knows the member and has no partition for it."""
@@ -109,7 +109,7 @@ class AssignmentWatchdog:
 
     def expect_share(self) -> None:
         """Find out whether a joining member gets nothing, which the client would not report."""
-        self.unheard, self.gets_nothing = True, False
+        self.awaits_share, self.gets_nothing = True, False
         self._share_pause_s = self._times.ask_s
         self._ask_at = min(self._ask_at, self._now() + self._times.ask_s)
 
@@ -127,7 +127,7 @@ class AssignmentWatchdog:
                 says = None if answer is None else _description_of(member_id(), answer)
                 self._compare(says, frozenset(held()), now)
         elif self._should_ask(now):
-            self._ask_at = now + (self._share_pause_s if self.unheard else CALM_S)
+            self._ask_at = now + (self._share_pause_s if self.awaits_share else CALM_S)
             # Ask less and less often: the group may be large, or we may not be permitted to
             # describe it.
             self._share_pause_s = min(2 * self._share_pause_s, CALM_S)
@@ -167,7 +167,7 @@ class _Says(NamedTuple):
     """What a coordinator reports about a member."""
 
     dealt: frozenset[TopicPartition]
-    """Partitions that it was told to hold, and those that it has still to give up."""
+    """Partitions that it was asked to hold, and those that it has still to give up."""
     target: frozenset[TopicPartition]
     """Partitions that it will hold when all members have given up what they must."""
 

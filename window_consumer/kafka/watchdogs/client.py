@@ -90,7 +90,7 @@ class ClientWatchdog:
         self._fetch_wait_ms = settings.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         self._notices_silence = notices_silence
         self._times = times
-        self._heard_at = now()
+        self._contact_at = now()
         self._suspected = False
         self._look_at = 0.0
         self._asked: Future[float | None] | None = None
@@ -107,12 +107,12 @@ class ClientWatchdog:
 
     def on_contact(self) -> None:
         """Record that something arrived from the cluster, or that nothing was expected."""
-        self._heard_at = self._now()
+        self._contact_at = self._now()
 
     def is_lost(self, client: Any) -> bool:
         """Return whether the client must be replaced; rarely takes up to a few seconds."""
         now = self._now()
-        if self._notices_silence and now - self._heard_at >= self._times.silent_s:
+        if self._notices_silence and now - self._contact_at >= self._times.silent_s:
             self.suspect()
         if not self._suspected or now < self._look_at:
             return False

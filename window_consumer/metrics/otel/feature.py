@@ -37,7 +37,7 @@ from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 
 _CHILD_FLUSH_S: Final = 0.5
-"""Short, because a child is killed soon after it was told to end."""
+"""Short, because a child is killed soon after it was asked to end."""
 
 
 @frozen(kw_only=True)

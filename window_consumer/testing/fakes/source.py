@@ -68,7 +68,7 @@ class FakeSource:
         self._listener = listener
         if list(topics) != list(self.topics):
             self.topics = list(topics)
-            # An evicted member joins again after it was told what it lost.
+            # An evicted member joins again after it was informed of its loss.
             if self._group.has(self) or not self._fetcher.assigned:
                 self._group.join(self)
 
@@ -203,7 +203,7 @@ class FakeSource:
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
         """Send commits and wait for the answers; those sent earlier arrive before them.
 
-        The client is served meanwhile: the listener may be told of a rebalance.
+        The client is served meanwhile: the listener may be informed of a rebalance.
         """
         self._flush()
         results = self._write(commits)

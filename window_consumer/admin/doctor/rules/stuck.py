@@ -7,7 +7,7 @@ from typing import Final
 
 from window_consumer.admin.doctor.causes import duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
-from window_consumer.admin.doctor.samples import SILENT, UNHEARD
+from window_consumer.admin.doctor.samples import SILENT, UNANSWERED
 from window_consumer.engine.windows_snapshot import CallSnapshot, PartitionSnapshot
 from window_consumer.plan.diagnosis import CauseKind, LikelyCause
 
@@ -176,7 +176,7 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == SILENT:
         where = "does not answer: its poll thread is blocked"
-    if phase == UNHEARD:
+    if phase == UNANSWERED:
         where = "does not answer, nor does its process: it is frozen, or restarts repeatedly"
     yield LikelyCause(
         CauseKind.NOT_IN_GROUP,

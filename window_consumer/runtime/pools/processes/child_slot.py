@@ -204,7 +204,7 @@ class ChildSlot:
         self._shared_slots = shared_slots
 
     def on_ready(self, handlers: Sequence[str]) -> None:
-        """Record that the child can work; one that was told to leave does."""
+        """Record that the child can work; one that was asked to leave does."""
         if self.state is not SlotState.LEAVING:
             self.become(SlotState.READY)
             self._free = list(range(len(self._shared_slots)))

@@ -19,7 +19,7 @@ from window_consumer.runtime.threads import WatchedThread
 
 
 class ChildEvents(Protocol):
-    """Who is told what happens to the child of a slot. Called on the child's thread."""
+    """Receives what happens to the child of a slot. Called on the child's thread."""
 
     def on_spawned(self, slot: int, pid: int, shared_slots: Sequence[SharedSlot]) -> None:
         """The process was started."""
