@@ -67,11 +67,12 @@ MAY_ASK_FOR_IT = {
     "dlq/redrive_setup.py",
     "audit/sink.py",
     "replay/job.py",
+    "schedules/ownership.py",
 }
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
 is due at a time of the wall; where a condition on records speaks of their age, and a run of a
 replay gets its name; where a result, or what is put back, gets the timestamp that it is counted
-by."""
+by; where a schedule ticks."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ def test_keys_of_later_features_are_unknown_in_a_worker(
     assert f"workers.charge.{key}: unknown key" in refused(worker_text(f"{key}: {{}}"))
 
 
-@pytest.mark.parametrize("key", ["telemetry", "schedules", "rate_per_process"])
+@pytest.mark.parametrize("key", ["telemetry", "rate_per_process"])
 def test_keys_of_later_features_are_unknown_at_the_top(
     refused: Refuse, worker_text: WorkerText, key: str
 ) -> None:

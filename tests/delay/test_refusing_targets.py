@@ -31,6 +31,7 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.ladder_topics import LadderNames
 from window_consumer.testing.real_kafka import RealKafka
 
 MISSING = PublishFailedError("copy to mail: unknown", of_topic=True, why="unknown topic")
@@ -46,7 +47,7 @@ class Delivering(ProducingDriven):
         refusing = RefusingTargets(
             lambda target, why: self.news.append(f"{target}: {why.split()[-2]}"), self.news.append
         )
-        targets = Targets(("*",), "wc.delay", frozenset())
+        targets = Targets(("*",), LadderNames(("wc.delay",), frozenset()))
         self.rule = DelayRule(section, targets, COPIES.target_of, refusing)
         self.offset = 0
         super().__init__(slots=20, turns=[self.rule])

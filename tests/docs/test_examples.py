@@ -22,7 +22,14 @@ from window_consumer.testing import TestApp
 README = ROOT / "README.md"
 WITH_HANDLERS = [
     ROOT / "docs" / name
-    for name in ("concurrency.md", "delay.md", "handlers.md", "new-failures.md", "routing.md")
+    for name in (
+        "concurrency.md",
+        "delay.md",
+        "handlers.md",
+        "new-failures.md",
+        "routing.md",
+        "schedules.md",
+    )
 ]
 EXAMPLES = ROOT / "examples"
 

@@ -111,6 +111,7 @@ def check(
         if each.name not in broken:
             found = each.check(config.section(each.kind), tree.get((each.name,)) or ())
             problems.extend(problem.below((each.name,)) for problem in found)
+            problems.extend(problem.below((each.name,)) for problem in each.relations(config))
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))

@@ -79,6 +79,7 @@ def config_page(sections: Sequence[Section] = ()) -> str:
 
 def _sections(sections: Sequence[Section]) -> Iterator[tuple[str, str, type]]:
     """Yield path, title and class of each section."""
+    with_names = {each.name for each in sections if each.has_names}
     for name, kind in subsections(Config, sections).items():
         if kind is KafkaConfig:
             yield name, "`kafka`, and `kafka` in a worker", kind
@@ -87,7 +88,7 @@ def _sections(sections: Sequence[Section]) -> Iterator[tuple[str, str, type]]:
         elif name == "mask":
             yield "mask[]", "`mask`, a list of rules", MaskRule
         elif kind is not None:
-            yield from _with_subsections(name, kind)
+            yield from _with_subsections(f"{name}.NAME" if name in with_names else name, kind)
 
 
 def _with_subsections(path: str, section: type) -> Iterator[tuple[str, str, type]]:

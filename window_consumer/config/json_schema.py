@@ -30,7 +30,10 @@ def json_schema(sections: Sequence[Section] = ()) -> dict[str, Any]:
     """
     top = _section(Config)
     top["properties"] |= {
-        each.name: _described(_section(each.kind), each.meaning) for each in sections
+        each.name: _described(
+            _by_name(_section(each.kind)) if each.has_names else _section(each.kind), each.meaning
+        )
+        for each in sections
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -86,13 +89,16 @@ def _key(attribute: Attribute[Any], option: Option) -> dict[str, Any]:
     if attribute.type == tuple[MaskRule, ...]:
         rules = {"type": ["array", "null"], "items": _section(MaskRule)}
         return _described(rules, option.meaning)
-    workers = {
-        "type": "object",
-        "minProperties": 1,
-        "propertyNames": {"pattern": names.WORKER},
-        "additionalProperties": {"$ref": "#/$defs/worker"},
-    }
+    workers = _by_name({"$ref": "#/$defs/worker"}) | {"type": "object", "minProperties": 1}
     return _described(workers, option.meaning)
+
+
+def _by_name(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": ["object", "null"],
+        "propertyNames": {"pattern": names.WORKER},
+        "additionalProperties": dict(section),
+    }
 
 
 def _description(option: Option, kind: ValueKind) -> str:

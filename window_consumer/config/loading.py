@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
@@ -89,7 +89,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
         raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
     tree = _with_overrides(tree, overrides, sections, problems)
     if only_section is not None:
-        tree = _of_section(tree, only_section)
+        with_it = {each.name for each in sections if each.part_of == only_section}
+        tree = _of_section(tree, {only_section, *with_it})
     if only_built_in:
         tree = tree.without(("workers",))
     interpolation = Interpolation(environ, path.parent)
@@ -113,8 +114,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     return LoadedConfig(evolve(config, workers=workers), secrets, tree, path)
 
 
-def _of_section(tree: Tree, only: str) -> Tree:
-    """Return one section of a feature, and ``kafka``.
+def _of_section(tree: Tree, only: Collection[str]) -> Tree:
+    """Return sections of features, and ``kafka``.
 
     Where ``kafka`` names no brokers, each worker that has a ``kafka`` of its own is left with that.
     """
@@ -123,7 +124,7 @@ def _of_section(tree: Tree, only: str) -> Tree:
     kafka = tree.get(("kafka",))
     is_enough = isinstance(kafka, dict) and not BOOTSTRAP.isdisjoint(kafka)
     for section in tuple(tree.value):
-        if section not in {only, "kafka"} and (section != "workers" or is_enough):
+        if section not in {*only, "kafka"} and (section != "workers" or is_enough):
             tree = tree.without((section,))
     workers = tree.get(("workers",))
     for name, worker in (workers if isinstance(workers, dict) else {}).items():

@@ -49,6 +49,12 @@ class Section:
     """Returns whether its commands have something to do although there is no worker."""
     workers: Callable[[Any], Iterable[Any]] | None = None
     """Returns the ``WorkerConfig`` of each worker that it adds to those of the file."""
+    has_names: bool = False
+    """Whether it is a mapping of names to sections of ``kind``, see ``Config.named``."""
+    relations: Callable[[Any], Iterable[Problem]] = lambda _config: ()
+    """Returns conflicts with other sections of a ``Config``; paths as in ``check``."""
+    part_of: str = ""
+    """The section whose commands read this one, too."""
 
 
 def about(

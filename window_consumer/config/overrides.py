@@ -62,6 +62,10 @@ def _resolve(key: str, workers: Collection[str], sections: Sequence[Section]) ->
             hint = did_you_mean(name, workers) or f"workers are {', '.join(workers)}"
             raise _error(f"--set {key}", f"the file has no worker {name}; {hint}")
         return ("workers", name, *_keys(key, rest, WorkerConfig))
+    kind = next((each.kind for each in sections if each.has_names and each.name == head), None)
+    if kind is not None and rest:
+        name, _, rest = rest.partition(".")
+        return (head, name, *_keys(key, rest, kind))
     return _keys(key, key, Config, sections)
 
 

@@ -49,11 +49,16 @@ class Config:
     )
 
     features: Mapping[type, Any] = field(factory=dict)
-    """The sections that features declare, by their classes."""
+    """The sections that features declare, by their classes; mappings where they have names."""
 
     def section(self, kind: type[T]) -> T:
         """Return the section of a feature, which has declared it."""
         found: T = self.features[kind]
+        return found
+
+    def named(self, kind: type[T]) -> Mapping[str, T]:
+        """Return the sections of a feature by their names, see ``Section.has_names``."""
+        found: Mapping[str, T] = self.features[kind]
         return found
 
     @property

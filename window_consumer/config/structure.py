@@ -33,8 +33,11 @@ def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, lis
     known = subsections(Config, sections)
     problems = [_unknown(key, known) for key in raw if key not in known]
     found: dict[str, Any] = {}
+    with_names = {each.name for each in sections if each.has_names}
     for name, kind in known.items():
-        if kind is not None:
+        if name in with_names and kind is not None:
+            found[name] = _named(raw.get(name), kind, (name,), problems)
+        elif kind is not None:
             found[name] = section_of(raw.get(name), kind, (name,), problems) or kind()
     found["mask"] = _mask(raw.get("mask"), problems)
     found["workers"] = _workers(raw.get("workers"), problems)
@@ -57,22 +60,31 @@ def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:
 
 
 def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
-    if raw is not None and not isinstance(raw, dict):
-        problems.append(_no_mapping(("workers",), "the workers by their names"))
-        return {}
-    if not raw:
+    if not raw and (raw is None or isinstance(raw, dict)):
         problems.append(Problem(("workers",), "there is no worker; at least one is needed"))
         return {}
-    workers: dict[str, WorkerConfig] = {}
-    for name, section in raw.items():
-        path = ("workers", name)
+    found = _named(raw, WorkerConfig, ("workers",), problems)
+    return {
+        name: evolve(worker, name=name, handler=worker.handler or name)
+        for name, worker in found.items()
+    }
+
+
+def _named(raw: Any, kind: type[T], path: Path, problems: list[Problem]) -> dict[str, T]:
+    """Convert a mapping of names to sections of one kind."""
+    if raw is not None and not isinstance(raw, dict):
+        problems.append(_no_mapping(path, f"the {path[-1]} by their names"))
+        return {}
+    found: dict[str, T] = {}
+    for name, section in (raw or {}).items():
         if not names.is_worker_name(name):
-            message = "a worker's name is made of letters, digits, dashes and underscores"
-            problems.append(Problem(path, message))
-        worker = section_of(section, WorkerConfig, path, problems)
-        if worker is not None:
-            workers[name] = evolve(worker, name=name, handler=worker.handler or name)
-    return workers
+            noun = str(path[-1]).removesuffix("s")
+            message = f"a {noun}'s name is made of letters, digits, dashes and underscores"
+            problems.append(Problem((*path, name), message))
+        one = section_of(section, kind, (*path, name), problems)
+        if one is not None:
+            found[name] = one
+    return found
 
 
 def section_of(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:

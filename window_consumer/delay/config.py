@@ -14,8 +14,9 @@ from window_consumer.config.names import wrong_name
 from window_consumer.config.options import about
 from window_consumer.config.problems import Problem
 from window_consumer.config.sections.worker import OwnTopics
+from window_consumer.plan.built_in_workers import DELAY
 
-WORKER: Final = "delay"
+WORKER: Final = DELAY
 """The name of the built-in worker, as in ``dlq -w delay``."""
 
 HANDLER: Final = "window_consumer.delay"

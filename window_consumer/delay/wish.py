@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,9 +15,7 @@ from window_consumer.model.header_values import count, text
 from window_consumer.model.headers import Reason
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
-
-_LADDER: Final = re.compile(r".+\.(dlq|dlq\.state|park|retry\.[^.]+)")
-"""Names of the ladder topics of any group, by their usual templates."""
+from window_consumer.plan.ladder_topics import LadderNames
 
 _SHOWN: Final = 60
 
@@ -68,23 +65,14 @@ class Targets:
 
     allowed: tuple[str, ...]
     """Names; a * at the end stands for any ending."""
-    own: str
-    """The delay service's own topic, with which the names of its others begin."""
-    ladders: frozenset[str]
-    """The ladder topics of the configuration's workers."""
+    ours: LadderNames
+    """The topics that get no delayed records."""
     _known: dict[str, NotCalled | None] = field(init=False, factory=dict, eq=False)
 
     @classmethod
     def of(cls, config: Config) -> Targets:
         """Return the targets of a configuration."""
-        section = config.section(DelayConfig)
-        ladders = {
-            name
-            for worker in config.workers.values()
-            for topic in worker.topics
-            for name in worker.ladder_topics(topic, config.topics)
-        }
-        return cls(section.to, section.topic, frozenset(ladders))
+        return cls(config.section(DelayConfig).to, LadderNames.of(config))
 
     def check(self, target: str) -> None:
         """Raise TargetIsOurs or TargetNotAllowed for a topic that gets no records."""
@@ -98,10 +86,10 @@ class Targets:
             raise problem
 
     def _problem(self, target: str) -> NotCalled | None:
-        if target == self.own or target.startswith(f"{self.own}.") or target in self.ladders:
-            return TargetIsOurs(f"{target} is a topic of ours, which gets no delayed records")
-        if _LADDER.fullmatch(target):
-            return TargetIsOurs(f"{target} has the name of a retry or dead-letter topic")
+        if target in self.ours:
+            return TargetIsOurs(
+                f"{target} is, or is named like, a retry, dead-letter or delay topic"
+            )
         if not any(_matches(each, target) for each in self.allowed):
             return TargetNotAllowed(f"{target:.300} is not among the topics of delay.to")
         return None

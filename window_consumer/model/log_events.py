@@ -266,6 +266,18 @@ class LogEvent(StrEnum):
     )
     OUTBOX_ROW_REFUSED = "outbox.row_refused", "Kafka refuses a row for good"
 
+    # Schedules
+    SCHEDULES_OWNED = "schedules.owned", "this process sends the ticks of the schedules from now on"
+    SCHEDULES_FAILED = (
+        "schedules.failed",
+        "the schedules could not begin, or met an unexpected error; they are tried again",
+    )
+    SCHEDULE_NOT_SENT = "schedule.not_sent", "a tick of a schedule is not acked; it is sent again"
+    SCHEDULE_TICKS_MISSED = (
+        "schedule.ticks_missed",
+        "several ticks were due at once, or one was late, and `missed` leaves some out",
+    )
+
     # Spark
     BACKFILL_TASKS_LOST = "backfill.tasks_lost", "tasks ended without a result and are retried"
     BACKFILL_BREAKER_OPENED = "backfill.breaker_opened", "the breaker of a task opened"

@@ -15,6 +15,9 @@ from window_consumer.config import WorkerConfig, format_duration
 from window_consumer.kafka.cluster.topics import ConsumerGroup
 from window_consumer.model.errors import ConfigError
 
+DELAY: Final = "delay"
+"""The worker of the delay service, and its section."""
+
 _CLIENT_ID: Final = "client.id"
 
 _DIGITS: Final = 8

@@ -27,6 +27,7 @@ from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
@@ -194,6 +195,11 @@ class Feature:
 
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topics that it writes events to."""
+        del config
+        return ()
+
+    def state_topics(self, config: Config) -> Iterable[StateTopic]:
+        """Return the topics in which it keeps what the members of a group share."""
         del config
         return ()
 

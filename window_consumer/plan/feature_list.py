@@ -29,6 +29,7 @@ from window_consumer.plan.feature import (
 )
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
@@ -153,6 +154,10 @@ class FeatureList:
         """Yield the topics that a configuration writes events to."""
         for each in self.each:
             yield from each.event_topics(config)
+
+    def state_topics(self, config: Config) -> list[StateTopic]:
+        """Return the topics in which features keep what the members of a group share."""
+        return [topic for each in self.each for topic in each.state_topics(config)]
 
     def rights(self, config: Config) -> list[AclRule]:
         """Return what features need on the cluster, beside their topics for events."""

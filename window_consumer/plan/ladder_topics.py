@@ -6,12 +6,13 @@ module.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Final, Self
 
 from attrs import frozen
 
-from window_consumer.config import ENTRY, TopicsConfig, WorkerConfig, format_duration
+from window_consumer.config import ENTRY, Config, TopicsConfig, WorkerConfig, format_duration
 from window_consumer.config.sections.worker import OwnTopics
 from window_consumer.engine.retry.retry_topics import Level, state_topic
 from window_consumer.kafka.cluster.topics import (
@@ -97,9 +98,41 @@ class Model:
         return NewCopyTopic(name, self.partitions, self.replication, config | self._settings())
 
     def state(self, name: str) -> NewCopyTopic:
-        """Return the topic that records resolved dead letters."""
+        """Return a topic that keeps the newest record of each key, in one partition."""
         config = {"cleanup.policy": "compact"}
         return NewCopyTopic(name, 1, self.replication, config | self._settings())
+
+
+_LADDER: Final = re.compile(r".+\.(dlq|dlq\.state|park|retry\.[^.]+)")
+"""Names of the ladder topics of any group, by their usual templates."""
+
+
+@frozen
+class LadderNames:
+    """The topics of ladders and of built-in workers, which get no records from others."""
+
+    own: tuple[str, ...]
+    """The sources of built-in workers, with which the names of their other topics begin."""
+    known: frozenset[str]
+    """The ladder topics of the configuration's workers."""
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Return those of a configuration."""
+        workers = config.workers.values()
+        own = [topic for each in workers if each.own_topics for topic in each.topics]
+        ladders = {
+            name
+            for worker in workers
+            for topic in worker.topics
+            for name in worker.ladder_topics(topic, config.topics)
+        }
+        return cls(tuple(own), frozenset(ladders))
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a topic is one of them, or has the name of one of another group."""
+        is_own = any(name == each or name.startswith(f"{each}.") for each in self.own)
+        return is_own or name in self.known or _LADDER.fullmatch(name) is not None
 
 
 def levels_of(worker: WorkerConfig) -> tuple[Level, ...]:

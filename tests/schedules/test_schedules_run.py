@@ -1,0 +1,44 @@
+"""``delay run`` with schedules on the embedded broker."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from tests import reading
+from tests.commands import DEADLINE_S
+from tests.delay.service import DelayService
+from window_consumer.model.log_events import LogEvent
+
+
+def ticks(service: DelayService, count: int) -> list[str]:
+    """Return the times of the ticks in the order of their records, once there are so many."""
+    deadline = time.monotonic() + DEADLINE_S
+    while len(found := reading.read_all(service.client, "reports")) < count:
+        assert time.monotonic() < deadline, f"{len(found)} ticks of {count}"
+        time.sleep(0.1)
+    assert {(each.key(), each.value()) for each in found} == {(b"k", b"now")}
+    headers = [dict(each.headers()) for each in found]
+    assert {each["kind"] for each in headers} == {b"tick"}
+    ids = [(each["wc-id"] or b"").decode() for each in headers]
+    assert all(each.startswith("schedule/secondly/") for each in ids)
+    return [each.rpartition("/")[2] for each in ids]
+
+
+def seconds(ticks: list[str]) -> list[int]:
+    """Return the times in seconds from the first one."""
+    found = [time.mktime(time.strptime(each, "%Y-%m-%dT%H:%M:%SZ")) for each in ticks]
+    return [round(each - found[0]) for each in found]
+
+
+def test_ticks_come_in_order_and_a_kill_loses_none(service: DelayService) -> None:
+    first = service.start()
+    first.wait_for_event(LogEvent.SCHEDULES_OWNED)
+    ticks(service, 2)
+    first.signal(signal.SIGKILL)
+    first.process.wait(DEADLINE_S)
+    before = len(reading.read_all(service.client, "reports"))
+    service.start()
+    found = seconds(ticks(service, before + 3))
+    assert sorted(set(found)) == list(range(max(found) + 1))
+    assert len(found) - len(set(found)) <= 1  # the one that was on its way
