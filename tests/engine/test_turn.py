@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.driver import Driven
-from tests.engine.support import ORDERS, Note, failure
+from tests.engine.laddered import LEVELS, RETRIED, RETRIED_LATER, Laddered
+from tests.engine.support import ORDERS, Note, failure, spent_after
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
-from window_consumer.engine.scheduling.turn_ordering import MAX_DECIDED
 from window_consumer.engine.turn import (
+    MAX_DECIDED,
     CopyTo,
     Finish,
     HoldUntil,
@@ -31,7 +33,7 @@ from window_consumer.model.errors import Expired, PublishFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import Message
+from window_consumer.model.record import Message, TopicPartition
 
 HOLD_S = 0.3
 
@@ -254,6 +256,57 @@ def test_a_backlog_that_ends_at_its_turn_is_spread_over_ticks_which_follow_at_on
     while driven.engine.wait_s(driven.now, 1.0) == 0.0:
         driven.tick()
     assert driven.committable == count
+
+
+def backlog(count: int, *names: TopicPartition) -> Driven:
+    """Return an Engine with a backlog in each partition, all of whose records are copied."""
+    rule = Scripted(dict.fromkeys(range(count), "copy"))
+    driven = Driven(names=names, turns=[rule], window_cells=64)
+    for name in names:
+        driven.deliver(*(Note(at) for at in range(count)), name=name)
+    return driven
+
+
+def test_copies_are_made_as_they_are_written_and_not_of_a_whole_backlog_at_once() -> None:
+    count = 5 * MAX_DECIDED + 5
+    driven = backlog(count, ORDERS)
+    most, copied = 0, 0
+    for _ in range(count):
+        driven.tick()
+        most = max(most, len(driven.failing()))
+        for failed in driven.last_published:
+            driven.copied(failed)
+            copied += 1
+        if copied == count:
+            break
+    assert copied == driven.committable == count
+    assert most <= 2 * MAX_DECIDED, "as many are on their way, and as many wait"
+
+
+def test_every_partition_has_its_turn_while_copies_wait_to_be_written() -> None:
+    names = [TopicPartition("orders", number) for number in range(4)]
+    driven = backlog(5 * MAX_DECIDED, *names)
+    copied = Counter[TopicPartition]()
+    for _ in range(12):
+        for failed in driven.published():
+            driven.copied(failed)
+            copied[failed.partition.name] += 1
+    assert min(copied[name] for name in names) >= 2 * MAX_DECIDED
+
+
+def test_copies_in_a_level_do_not_wait_for_a_backlog_of_new_records() -> None:
+    count = 5 * MAX_DECIDED
+    driven = Laddered(retry=spent_after(1, levels=LEVELS))
+    driven.engine.decide_turns([Scripted(dict.fromkeys(range(count), "copy"))])
+    driven.engine.on_lost([ORDERS, RETRIED, RETRIED_LATER], driven.now)
+    driven.assign(ORDERS, RETRIED)
+    driven.deliver(*(Note(at) for at in range(count)))
+    driven.tick()
+    driven.tick()
+    assert len(driven.failing()) == 2 * MAX_DECIDED
+    driven.deliver(*(driven.copy(at, due_in=0.0, key=None) for at in range(10)), name=RETRIED)
+    driven.tick(0.01)
+    assert len(driven.failing(RETRIED)) == 10
 
 
 def test_no_rate_is_charged_for_what_is_not_called() -> None:

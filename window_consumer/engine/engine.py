@@ -685,7 +685,7 @@ class Engine:
             for partition in self.rates.refill(now):
                 if partition.is_assigned:
                     self.dispatcher.wake(partition)
-        self.turns.begin_tick(now, wall_ms)
+        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
         self.pauses.ask_rules(now)
         decisions = Decisions(
             failed=self.outcomes.take_news(), passed_over=self.intake.take_passed_over()

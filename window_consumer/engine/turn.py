@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 
@@ -69,6 +69,11 @@ class Finish:
 
     outcome: Outcome
 
+
+MAX_DECIDED: Final = 1000
+"""After so many records the rest wait for the next tick, and as many copies may wait to be written:
+a decision costs some 10 us, and a copy three times the memory of its record. Copies in levels have
+as much again, so that they do not wait for a backlog of new records."""
 
 Turn = HoldUntil | HoldUntilReleased | CopyTo | Leave | Finish
 
@@ -162,13 +167,21 @@ class Turns:
     left: list[Partition] = field(factory=list)
     """Partitions whose further records are asked about in the next tick."""
     was_full: bool = False
-    """There were such partitions in the last tick."""
+    """There were such partitions in the last tick, and others whose records were decided about."""
+    leaving: int = 0
+    """How many copies waited to be written when the tick began."""
 
-    def begin_tick(self, now: float, wall_ms: float) -> None:
+    def begin_tick(self, now: float, wall_ms: float, leaving: int) -> None:
         """Let records be asked about again."""
         self.now, self.wall_ms, self.was_full = now, wall_ms, False
+        self.leaving = leaving
         for rule in self.rules:
             rule.tick(now)
+
+    def has_room(self, partition: Partition) -> bool:
+        """Return whether another record of a partition may be decided about in this tick."""
+        most = 2 * MAX_DECIDED if partition.retry_level.is_copy else MAX_DECIDED
+        return self.leaving + len(self.decided) < most
 
     def of(self, partition: Partition, messages: Sequence[Message]) -> Mapping[int, Turn]:
         """Return the turns of those records that are not called, by index."""

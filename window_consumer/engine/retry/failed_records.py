@@ -83,6 +83,11 @@ class FailedRecords:
         return self._unacked
 
     @property
+    def leaving(self) -> int:
+        """How many copies wait to be written."""
+        return len(self._leaving)
+
+    @property
     def first_leaving(self) -> FailedRecord | None:
         """The record whose copy is sent next."""
         return self._leaving.first

@@ -44,22 +44,23 @@ class TurnDecisions:
     def carry_out(self, now: float) -> None:
         """Carry out what was decided about records before their first calls."""
         turns = self.turns
-        if not turns.decided:
+        if not (turns.decided or turns.left):
             return
         decided, turns.decided = turns.decided, []
         holds, turns.holds = turns.holds, []
         left, turns.left = turns.left, []
-        turns.was_full = bool(left)
+        turns.was_full = bool(left and decided)
         # What ends here may release a record that is held in the same tick, so that comes first.
         for each in sorted(decided, key=_comes_later):
             each.partition.unreadable.discard(each.message.offset())
             self._end_turn(each, now)
         for hold in holds:
             hold.release()
-        for partition in dict.fromkeys(each.partition for each in decided):
-            self._outcomes.advance(partition, now)
-        for partition in left:
+        served = dict.fromkeys(each.partition for each in decided)
+        for partition in sorted(left, key=served.__contains__):  # the others are next
             self._dispatcher.wake(partition)
+        for partition in served:
+            self._outcomes.advance(partition, now)
 
     def make_room(self) -> None:
         """Let held records at the start of full windows be copied if all others are held, too."""

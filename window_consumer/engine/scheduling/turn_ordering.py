@@ -16,9 +16,6 @@ from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
 from window_consumer.engine.turn import DecidedRecord, Finish, HoldUntilReleased, Turns
 from window_consumer.model.record import Message
 
-MAX_DECIDED = 1000
-"""After so many records in one tick the rest wait for the next one: each costs some 10 us."""
-
 
 class TurnOrdering(WrappedOrdering):
     """Gives out only records that are called. Owner: poll thread."""
@@ -40,7 +37,7 @@ class TurnOrdering(WrappedOrdering):
         return None if run is None else self._ask(run, hold, own)
 
     def _called(self, take: Callable[[], Taken | None]) -> Taken | None:
-        while len(self._turns.decided) < MAX_DECIDED:
+        while self._turns.has_room(self._partition):
             taken = take()
             if taken is None:
                 return None
