@@ -14,13 +14,14 @@ from window_consumer import App, Record
 from window_consumer.testing.events import Ended, Result, Started, to_line
 
 app = App("member")
-_MEMBER = os.environ.get("MEMBER", "?")
+NAME = os.environ.get("MEMBER", "?")
 _JOURNAL = os.environ.get("JOURNAL", os.devnull)
 WORK_S = float(os.environ.get("WORK_S", "0.001"))
 _FILE = os.open(_JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
-def _note(event: Started | Ended) -> None:
+def note(event: Started | Ended) -> None:
+    """Write an event down."""
     os.write(_FILE, f"{to_line(event)}\n".encode())
 
 
@@ -28,14 +29,14 @@ def _note(event: Started | Ended) -> None:
 def noted(record: Record) -> Iterator[None]:
     """Write a call's beginning down and, unless it fails for good, that its record is done."""
     key = None if record.key is None else record.key.decode()
-    place = (_MEMBER, record.topic, record.partition, record.offset, key)
-    _note(Started(*place, time=time.monotonic(), attempt=record.attempt))
+    place = (NAME, record.topic, record.partition, record.offset, key)
+    note(Started(*place, time=time.monotonic(), attempt=record.attempt))
     result: Result = "spent"
     try:
         yield
         result = "done"
     finally:
-        _note(Ended(*place, time=time.monotonic(), result=result, attempt=record.attempt))
+        note(Ended(*place, time=time.monotonic(), result=result, attempt=record.attempt))
 
 
 @app.handler(name="work")
