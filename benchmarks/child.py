@@ -12,7 +12,6 @@ import cattrs
 from benchmarks import (
     bare_loop,
     delaying,
-    delaying_kills,
     downstream,
     framework,
     ladder,
@@ -87,7 +86,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "framework": framework.run,
     "delay_exact": delaying.punctual,
     "delay_forward": delaying.forward,
-    "delay_member": delaying_kills.run_member,
+    "delay_member": delaying.run_member,
     "dead_letters": redriving.fill,
     "dead_letter_topic": pipeline_dlq.fill,
     "downstream": downstream.run,

@@ -7,17 +7,18 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cattrs
 from attrs import asdict
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks import children, framework, usage
+from benchmarks import children, framework, members, usage
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
@@ -33,11 +34,21 @@ SPREAD_S: Final = 60.0
 SENT_PER_S: Final = 5000
 """A service that is behind delivers late: this is a quarter of its hops in a second."""
 
-_LEVELS: Final = ("5s", "10s", "30s", "1m")
+LEVELS: Final = ("5s", "10s", "30s", "1m")
+
 _FAR_S: Final = 7200.0
 _WRITE_S: Final = 120.0
 _PATIENCE_S: Final = 20.0
 """Nothing was delivered for so long after the last record was due: the others are lost."""
+
+
+class Arrival(NamedTuple):
+    """A record that was delivered; the times are milliseconds since 1970."""
+
+    number: int
+    due_ms: int
+    appended_ms: int
+    """When the broker had it."""
 
 
 def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
@@ -47,30 +58,35 @@ def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[s
     """
     used = usage.cpu_s()
     with _service(bootstrap, topic, target):
-        due: list[int] = []
-        write(bootstrap, topic, target, _at_a_rate(spec.records, due), spec.value_bytes)
-        late_ms, seen = arrivals(bootstrap, target, spec.records, max(due) / 1000)
-    rate = len(seen) / (SPREAD_S + spec.records / SENT_PER_S)
-    lost, twice = spec.records - len(seen), len(late_ms) - len(seen)
+        sent_s = spec.records / SENT_PER_S
+        due_ms = sent_evenly(spec.records, sent_s, SPREAD_S)
+        write(bootstrap, topic, target, due_ms, spec.value_bytes)
+        wanted = set(range(spec.records))
+        found = arrivals(bootstrap, target, wanted, time.time() + SPREAD_S)
+    seen = {each.number for each in found}
+    rate = len(seen) / (sent_s + SPREAD_S)
+    lost, twice = spec.records - len(seen), len(found) - len(seen)
     cpu_s = usage.cpu_s() - used
-    run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=lateness(late_ms))
+    run = Run(rate, cpu_s, usage.max_rss_mb(), lost=lost, duplicates=twice, notes=lateness(found))
     return asdict(run)
 
 
-def _at_a_rate(records: int, due_ms: list[int]) -> Iterator[int]:
-    """Yield when each record is due, when it is time to send it; they are added to ``due_ms``."""
+def sent_evenly(records: int, sent_s: float, farthest_s: float) -> Iterator[int]:
+    """Yield when each record is due, in milliseconds since 1970, when it is time to send it.
+
+    They are sent within ``sent_s`` seconds, and due up to ``farthest_s`` seconds later.
+    """
     draw, began = random.Random(7), time.monotonic()
     for number in range(records):
-        early_s = began + number / SENT_PER_S - time.monotonic()
+        early_s = began + sent_s * number / records - time.monotonic()
         if early_s > 0:
             time.sleep(early_s)
-        due_ms.append(int((time.time() + draw.random() * SPREAD_S) * 1000))
-        yield due_ms[-1]
+        yield int((time.time() + draw.random() * farthest_s) * 1000)
 
 
-def lateness(late_ms: list[float]) -> dict[str, float]:
+def lateness(found: Iterable[Arrival]) -> dict[str, float]:
     """Return how late records were delivered; one that is early is late by less than nothing."""
-    ordered = sorted(late_ms)
+    ordered = sorted(float(each.appended_ms - each.due_ms) for each in found)
     return {
         "early": float(sum(each < 0 for each in ordered)),
         "p50_lateness_ms": ordered[len(ordered) // 2],
@@ -90,6 +106,13 @@ def forward(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[st
         stretch = framework.watch(running, spec.records, lambda found: found.delayed, WORKER)
     lost = spec.records - stretch.finished
     return asdict(Run(stretch.records_per_s, usage.cpu_s() - used, usage.max_rss_mb(), lost=lost))
+
+
+def run_member(
+    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None
+) -> dict[str, Any]:
+    """Run the service until it is killed: a child process."""
+    return members.serve(start(bootstrap, topic, target, levels))
 
 
 def _run(part: str, topics: Topics, workload: Workload) -> Run:
@@ -121,9 +144,13 @@ def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
         framework.end(running)
 
 
-def start(bootstrap: str, topic: str, target: str) -> Running:
-    """Start the delay service with its topic and one target."""
-    section = {"to": [target], "topic": topic, "levels": list(_LEVELS), "partitions": PARTITIONS}
+def start(
+    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None = LEVELS
+) -> Running:
+    """Start the delay service with its topic, one target, and these levels or those by default."""
+    section = {"to": [target], "topic": topic, "partitions": PARTITIONS}
+    if levels is not None:
+        section["levels"] = list(levels)
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = App("benchmarks")
@@ -162,24 +189,25 @@ def write(bootstrap: str, topic: str, target: str, due_ms: Iterable[int], size: 
         raise RunError(f"{left} records were not acked")
 
 
-def arrivals(
-    bootstrap: str, target: str, expected: int, last_s: float
-) -> tuple[list[float], set[int]]:
-    """Return how late each delivered record was appended, in milliseconds, and their numbers."""
+def arrivals(bootstrap: str, target: str, wanted: AbstractSet[int], last_s: float) -> list[Arrival]:
+    """Return what was delivered, once all wanted numbers are among it.
+
+    It gives up some time after ``last_s``, in seconds since 1970, if nothing is delivered any more.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "wc-bench-reader"})
-    late_ms: list[float] = []
-    seen: set[int] = set()
+    found: list[Arrival] = []
+    missing = set(wanted)
     try:
         consumer.assign([TopicPartition(target, each, 0) for each in range(PARTITIONS)])
         changed = time.time()
-        while len(seen) < expected and time.time() < max(last_s, changed) + _PATIENCE_S:
+        while missing and time.time() < max(last_s, changed) + _PATIENCE_S:
             for message in consumer.consume(10_000, 0.5):
                 if error := message.error():
                     raise RunError(f"{target}: {error}")
                 number, due_ms, _ = (message.value() or b"").split(b" ", 2)
-                late_ms.append(message.timestamp()[1] - int(due_ms))
-                seen.add(int(number))
+                found.append(Arrival(int(number), int(due_ms), message.timestamp()[1]))
+                missing.discard(found[-1].number)
                 changed = time.time()
     finally:
         consumer.close()
-    return late_ms, seen
+    return found

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from benchmarks import children
+from benchmarks import children, usage
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import Killed
@@ -55,6 +55,10 @@ class Members:
         process.terminate()
         if code := process.wait(_STOP_S):
             raise RunError(f"member {name} ended with code {code}")
+
+    def peak_rss_mb(self, name: str) -> float:
+        """Return the peak resident memory of a member that runs, in MiB."""
+        return usage.peak_rss_mb(self._processes[name].pid)
 
     def check(self) -> None:
         """Raise RunError if a member has ended by itself."""

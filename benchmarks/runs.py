@@ -16,6 +16,7 @@ from benchmarks import (
     children,
     delaying,
     delaying_kills,
+    delaying_pending,
     downstream,
     growth,
     once,
@@ -48,6 +49,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **parking.RUNS,
     **delaying.RUNS,
     **delaying_kills.RUNS,
+    **delaying_pending.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

@@ -24,6 +24,12 @@ def max_rss_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def peak_rss_mb(process: int) -> float:
+    """Return the peak resident memory of another process that still runs, in MiB."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
 def rss_bytes() -> int:
     """Return the present resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])

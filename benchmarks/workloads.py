@@ -22,6 +22,7 @@ Work = Literal[
     "delay-exact",
     "delay-forward",
     "delay-kills",
+    "delay-pending",
     "park-scan",
     "outage",
     "poison",
@@ -477,6 +478,18 @@ _ALL = (
         work="delay-kills",
         kills=5,
         floors=(Floor("early", 0, at_most=True, is_guarantee=True),),
+        runs=1,
+    ),
+    Workload(
+        "delay-pending",
+        "1,000,000 records wait in levels for up to two hours; the service is stopped and started",
+        TopicSpec(records=1_000_000),
+        work="delay-pending",
+        floors=(
+            Floor("early", 0, at_most=True, is_guarantee=True),
+            Floor("rss_beyond_memory_mb", 100, at_most=True),
+            Floor("first_delivery_s", 30, at_most=True),
+        ),
         runs=1,
     ),
     Workload(
