@@ -36,6 +36,7 @@ OUTCOMES = (
     "skipped",
     "deduplicated",
     "expired",
+    "cancelled",
     "dropped",
 )
 """What the last line of a worker counts, besides the unfinished records."""

@@ -58,6 +58,16 @@ class DelayService:
             producer.produce(self.topic, b"value", key.encode(), headers=pairs)
         assert producer.flush(DEADLINE_S) == 0
 
+    def cancel(self, *ids: str, value: bytes | None = b"yes", **headers: int) -> None:
+        """Write cancellations as a client in any language does, or take them back."""
+        pairs: list[tuple[str, str | bytes | None]] = [
+            (name.replace("_", "-"), str(value)) for name, value in headers.items()
+        ]
+        producer = Producer(self.client)
+        for each in ids:
+            producer.produce(f"{self.topic}.cancel", value, each.encode(), headers=pairs)
+        assert producer.flush(DEADLINE_S) == 0
+
     def wait_for(self, topic: str, count: int) -> dict[str, Message]:
         """Return the records of a topic by key, once it holds so many keys."""
         deadline = time.monotonic() + DEADLINE_S

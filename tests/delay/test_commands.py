@@ -61,6 +61,7 @@ def test_a_record_can_have_a_value_of_a_file_and_a_time(service: DelayService) -
     headers = {name: value.decode() for name, value in record.headers()}
     assert headers.pop("wc-deliver-to") == "reminders-mail"
     assert abs(int(headers.pop("wc-deliver-at")) - noon.timestamp() * 1000) <= 1
+    assert f"with the id {headers.pop('wc-id')}" in ended.out
     assert headers == {}
 
 
@@ -75,6 +76,8 @@ def test_a_record_can_have_a_value_of_a_file_and_a_time(service: DelayService) -
         ["--to", "orders", "--delay", "1s", "--header", "user"],
         ["--to", "orders", "--delay", "1s", "--header", "wc-delay=1"],
         ["--to", "orders", "--delay", "1s", "--value", "a", "--value-file", "workers.yaml"],
+        ["--to", "orders", "--delay", "1s", "--id", ""],
+        ["--to", "orders", "--delay", "1s", "--id", 301 * "x"],
     ],
 )
 def test_what_would_never_be_delivered_is_not_sent(

@@ -86,6 +86,7 @@ def test_topics_plan_has_its_topics_and_permissions(group: str, commands: Comman
     kept = {name: each.config.get("retention.ms") for name, each in printed.topics.items()}
     assert kept == {
         "wc.delay": str(14 * DAY_MS),
+        "wc.delay.cancel": str(31 * DAY_MS),
         "wc.delay.10s": str(14 * DAY_MS),
         "wc.delay.30d": str(60 * DAY_MS),
         "wc.delay.dlq": str(14 * DAY_MS),

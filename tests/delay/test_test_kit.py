@@ -26,3 +26,15 @@ def test_a_delayed_record_comes_when_the_clock_is_moved() -> None:
         wc_app.advance("1s")
         wc_app.advance("2ms")
         assert charged == ["mail 7"]
+
+
+def test_a_cancelled_record_does_not_come() -> None:
+    charged.clear()
+    workers = {"charge": {"group": "shop"}}
+    with TestApp(app, config={"delay": {"to": ["orders"]}, "workers": workers}) as wc_app:
+        for record_id in ("mail 7", "mail 8"):
+            headers = {"wc-deliver-to": "orders", "wc-delay": "60000", "wc-id": record_id}
+            wc_app.send("wc.delay", "hello", headers=headers)
+        wc_app.send("wc.delay.cancel", "yes", key="mail 7")
+        wc_app.advance("61s")
+        assert charged == ["mail 8"]

@@ -1,4 +1,4 @@
-"""``window-consumer delay``: runs the delay service, sends to it, and shows what waits."""
+"""``window-consumer delay``: runs the delay service, sends to it, cancels, and shows what waits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 from window_consumer.cli.options import LazyGroup
 
 _COMMANDS = {
+    "cancel": "window_consumer.delay.commands.cancel:cancel_command",
     "run": "window_consumer.delay.commands.run:run_command",
     "send": "window_consumer.delay.commands.send:send_command",
     "status": "window_consumer.delay.commands.status:status_command",

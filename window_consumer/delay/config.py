@@ -14,6 +14,7 @@ from window_consumer.config.names import wrong_name
 from window_consumer.config.options import about
 from window_consumer.config.problems import Problem
 from window_consumer.config.sections.worker import OwnTopics
+from window_consumer.model.produce import CANCEL_SUFFIX
 from window_consumer.plan.built_in_workers import DELAY
 
 WORKER: Final = DELAY
@@ -110,6 +111,11 @@ class DelayConfig:
     )
 
     @property
+    def cancel_topic(self) -> str:
+        """The topic of cancellations."""
+        return self.topic + CANCEL_SUFFIX
+
+    @property
     def worker(self) -> WorkerConfig:
         """The worker that delivers records."""
         return WorkerConfig(
@@ -140,11 +146,10 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
         if ours.fullmatch(target):
             message = f"{target} is a topic of the delay service itself: name those of consumers"
             yield Problem(("to", index), message)
-    for level in section.levels:
-        wrong = wrong_name(f"{section.topic}.{format_duration(level)}")
-        if wrong is not None:
-            yield Problem(("topic",), f"the topic of a level {wrong}: choose a shorter name")
-            break
+    endings = [*map(format_duration, section.levels), CANCEL_SUFFIX[1:]]
+    for wrong in filter(None, (wrong_name(f"{section.topic}.{each}") for each in endings)):
+        yield Problem(("topic",), f"the topic of a level {wrong}: choose a shorter name")
+        break
 
 
 def workers(section: DelayConfig) -> Iterator[WorkerConfig]:

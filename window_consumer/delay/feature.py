@@ -2,23 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from attrs import evolve
 
 from window_consumer.config import Config, format_duration
 from window_consumer.config.options import Section
+from window_consumer.delay.cancel_layer import CancelLayer
+from window_consumer.delay.cancel_topic import CancelTopic, UnreadCancellations
+from window_consumer.delay.cancellations import KEPT_ON_S, CancellationFigures, Cancellations
 from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts, workers
+from window_consumer.delay.metrics import METRICS
 from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
 from window_consumer.delay.wish import Targets, delivered
+from window_consumer.engine.guards.pause_rule import PauseRule
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, Feature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.state_topics import StateTopic
+from window_consumer.runtime.calls.layer import CallLayer
+
+_ANSWER_S: Final = 5.0
+"""How long a question about the topic of cancellations may take."""
+
+
+class RunningDelay(RunningFeature):
+    """The delay service of an application that runs."""
+
+    def __init__(self, plan: AppPlan, topic: StateTopic):
+        self._plan = plan
+        self._topic = topic
+        self._cancellations = Cancellations(plan.config.section(DelayConfig).max)
+        self._reading: CancelTopic | None = None
+
+    @contextmanager
+    def beside(self, prepared: Prepared) -> Iterator[None]:
+        """Read the cancellations. Raises what ``StateTopic.prepare`` raises."""
+        (worker,) = (each for each in prepared.workers if each.plan.name == WORKER)
+        self._topic.prepare(
+            self._plan.loaded,
+            worker.plan.config,
+            worker.cluster,
+            worker.described[self._topic.source],
+        )
+
+        def open_reader() -> TopicReader:
+            token = prepared.oauth_token
+            return TopicReader(
+                worker.plan.consumer, worker.log, oauth_token=token, deadline_s=_ANSWER_S
+            )
+
+        self._reading = CancelTopic(self._topic.name, self._cancellations, open_reader)
+        self._reading.start()
+        try:
+            yield
+        finally:
+            self._reading.stop()
+
+    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
+        """Return what keeps cancelled records from being delivered."""
+        reading = self._reading_for(worker)
+        if reading is None:
+            return ()
+        targets = Targets.of(self._plan.config)
+        return [CancelLayer(self._cancellations, targets, reading.age_s)]
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what reports why records wait; it pauses nothing."""
+        reading = self._reading_for(worker)
+        if reading is None:
+            return ()
+        return [UnreadCancellations(self._topic.name, lambda: reading.trouble)]
+
+    def figures_of(self, worker: str) -> CancellationFigures | None:
+        """Return what is known of cancellations."""
+        return self._cancellations.figures() if worker == WORKER else None
+
+    def _reading_for(self, worker: PreparedWorker) -> CancelTopic | None:
+        return self._reading if worker.plan.name == WORKER else None
 
 
 class DelayFeature(Feature):
@@ -32,6 +101,7 @@ class DelayFeature(Feature):
         conflicts,
         workers=workers,
     )
+    metrics = METRICS
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"delay": "window_consumer.delay.cli:delay_group"}
     )
@@ -67,6 +137,19 @@ class DelayFeature(Feature):
                 f" with {names} behind them it takes {better}"
             )
 
+    def state_topics(self, config: Config) -> Iterator[StateTopic]:
+        """Yield the topic of cancellations."""
+        section = config.section(DelayConfig)
+        if section.to:
+            yield StateTopic(
+                section.cancel_topic,
+                WORKER,
+                section.topic,
+                "cancellations",
+                operations=("READ",),
+                retention_s=section.max + KEPT_ON_S,
+            )
+
     def rights(self, config: Config) -> Iterator[AclRule]:
         """Yield WRITE on the targets, and its levels if its group has another name."""
         section = config.section(DelayConfig)
@@ -79,6 +162,12 @@ class DelayFeature(Feature):
             operations = ("READ", "WRITE", "DESCRIBE", *create)
             why = f"copies of the records of {WORKER}"
             yield AclRule("topic", f"{section.topic}.", operations, why, is_prefix=True)
+
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Follow the cancellations if the worker is among those that run."""
+        runs = any(each.name == WORKER for each in start.plan.workers)
+        topics = list(self.state_topics(start.plan.config)) if runs else []
+        return nullcontext(RunningDelay(start.plan, topics[0]) if topics else None)
 
 
 def _log_refuses(target: str, why: str) -> None:

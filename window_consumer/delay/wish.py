@@ -130,16 +130,20 @@ def _number(name: str, value: bytes | None) -> int:
     return number
 
 
+def wish_in(record: Record, targets: Targets) -> Wish:
+    """Return what a delivered record asks for; raises as ``wish_of``."""
+    found = dict(record.headers)
+    first = count(found.get(names.ORIGINAL_TIMESTAMP)) if record.is_copy else record.timestamp
+    return wish_of(found, first, targets)
+
+
 def delivered(record: Record, targets: Targets) -> Produce:
     """Return the record to deliver: key, value and the user's headers stay, and the id.
 
     Raises what makes it a dead letter.
     """
-    headers = record.headers
-    found = dict(headers)
-    first = count(found.get(names.ORIGINAL_TIMESTAMP)) if record.is_copy else record.timestamp
-    wish = wish_of(found, first, targets)
-    kept = names.each_once(_DELIVERED.of(headers))
+    wish = wish_in(record, targets)
+    kept = names.each_once(_DELIVERED.of(record.headers))
     return Produce(wish.target, record.key, record.value, headers=[*kept, (names.ID, record.id)])
 
 

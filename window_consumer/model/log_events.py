@@ -130,6 +130,10 @@ class LogEvent(StrEnum):
     NEW_FAILURE_ACCEPTED = "new_failure.accepted", "a user resumed a worker despite a new failure"
     DELAY_TARGET_REFUSES = "delay.target_refuses", "records wait for a topic that takes none"
     DELAY_TARGET_TAKES = "delay.target_takes", "that topic takes records again"
+    DELAY_CANCELLATIONS_UNREAD = (
+        "delay.cancellations_unread",
+        "due records wait, as the topic of cancellations cannot be read",
+    )
     COPIES_HELD = "copies.held", "copies wait for the owner of their source's partition"
     COPY_REFUSED = "copy.refused", "a retry or dead-letter copy was refused and is retried"
     RESULT_REFUSED = "result.refused", "a result was refused and is resent"

@@ -31,6 +31,7 @@ class Outcome:
     PARKED: ClassVar[Outcome]
     ROTATED: ClassVar[Outcome]
     DELAYED: ClassVar[Outcome]
+    CANCELLED: ClassVar[Outcome]
     DROPPED: ClassVar[Outcome]
     EARLIER: ClassVar[Outcome]
 
@@ -255,6 +256,20 @@ Outcome.DELAYED = add(
         calls_handler=False,
     )
 )
+# Its sender has cancelled it.
+Outcome.CANCELLED = add(
+    Outcome(
+        number=13,
+        name="cancelled",
+        words="cancelled",
+        counter="cancelled",
+        metric="records.cancelled",
+        help="Records of the delay service that were cancelled before they were due.",
+        step="cancelled",
+        tier="cancelled",
+        calls_handler=False,
+    )
+)
 Outcome.DROPPED = add(
     Outcome(
         number=4,
@@ -304,5 +319,6 @@ if TYPE_CHECKING:
         parked: int = 0
         rotated: int = 0
         delayed: int = 0
+        cancelled: int = 0
         dropped: int = 0
         earlier: int = 0

@@ -1,4 +1,4 @@
-"""The results that a handler returns to have records produced."""
+"""The results that a handler returns to have records produced, and what delays and cancels them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from attrs import frozen
 
 from window_consumer.model import headers as names
 from window_consumer.model.durations import Delay, UnitError, seconds_of
+from window_consumer.model.record_identity import MAX_ID_BYTES
 
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
@@ -32,6 +33,12 @@ TTL: Final = "ttl"
 
 DELAY_TOPIC: Final = "wc.delay"
 """The topic of the delay service, unless its configuration names another one."""
+
+CANCEL_SUFFIX: Final = ".cancel"
+"""Ends the name of the topic of cancellations, which begins with that of the delay service."""
+
+_CANCELLED: Final = b"cancelled"
+"""Any value does that is not empty: an empty one takes the cancellation back."""
 
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
 
@@ -120,9 +127,7 @@ def with_delivery(
     if deliver_at is not None:
         if delay is not None:
             raise ValueError("delay and deliver_at are mutually exclusive")
-        if deliver_at.tzinfo is None:
-            raise ValueError("deliver_at needs a time zone")
-        pairs.append((names.DELIVER_AT, str(_milliseconds(deliver_at))))
+        pairs.append((names.DELIVER_AT, str(milliseconds(deliver_at))))
     elif delay is not None:
         try:
             pairs.append((names.DELAY, str(round(seconds_of(delay) * 1000))))
@@ -131,12 +136,47 @@ def with_delivery(
     return pairs
 
 
-def _milliseconds(time: datetime) -> int:
-    """Return ms since 1970, rounded up, since a delivery must not be early; past ones are 0."""
-    return max(0, -((_EPOCH - time) // timedelta(milliseconds=1)))
+def milliseconds(deliver_at: datetime) -> int:
+    """Return ms since 1970, rounded up, since a delivery must not be early; past ones are 0.
+
+    Raises ValueError without a time zone.
+    """
+    if deliver_at.tzinfo is None:
+        raise ValueError("deliver_at needs a time zone")
+    return max(0, -((_EPOCH - deliver_at) // timedelta(milliseconds=1)))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def cancellation(
+    record_id: str, deliver_at: datetime | None = None, *, topic: str = DELAY_TOPIC
+) -> Produce:
+    """Return the record that cancels the delayed record with this ``wc-id``.
+
+    ``deliver_at`` is when that one is due, so that the cancellation can be forgotten after it.
+    ``topic`` is that of the delay service. Raises ValueError for an id that no record has, and for
+    a time without a time zone.
+    """
+    key = checked_id(record_id)
+    headers = {}
+    if deliver_at is not None:
+        headers[names.DELIVER_AT] = str(milliseconds(deliver_at))
+    return Produce(topic + CANCEL_SUFFIX, key, _CANCELLED, headers=headers)
+
+
+def checked_id(record_id: str) -> bytes:
+    """Return an id as its header holds it; raise ValueError for one that is empty or too long."""
+    if not isinstance(record_id, str):
+        raise TypeError(f"a record's id is a text, not {type(record_id).__name__}")
+    found = record_id.encode()
+    if not found:
+        raise ValueError("the id of a record must not be empty")
+    if len(found) > MAX_ID_BYTES:
+        raise ValueError(f"the id of a record has at most {MAX_ID_BYTES} bytes, not {len(found)}")
+    if b"\x00" in found:
+        raise ValueError("the id of a record must not contain a NUL")
+    return found
 
 
 def results_of(returned: object) -> tuple[Produce, ...]:

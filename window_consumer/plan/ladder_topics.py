@@ -97,9 +97,12 @@ class Model:
         }
         return NewCopyTopic(name, self.partitions, self.replication, config | self._settings())
 
-    def state(self, name: str) -> NewCopyTopic:
+    def state(self, name: str, retention_s: float | None = None) -> NewCopyTopic:
         """Return a topic that keeps the newest record of each key, in one partition."""
         config = {"cleanup.policy": "compact"}
+        if retention_s is not None:
+            kept_ms = str(round(retention_s * 1000))
+            config = {"cleanup.policy": "compact,delete", "retention.ms": kept_ms}
         return NewCopyTopic(name, 1, self.replication, config | self._settings())
 
 

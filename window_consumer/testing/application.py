@@ -79,7 +79,9 @@ class TestApp(GuaranteeFindings):
         """The topics and groups in memory, to cause faults and to inspect topics."""
         self.clock = StillClock(now=1.0)
         topics_seen = TestTopics(self.broker, self.plan)
-        topics_seen.create(topics or {}, partitions)
+        topics_seen.create(
+            topics or {}, partitions, self.app.features.state_topics(self.plan.config)
+        )
         sources = topics_seen.sources
         journal = Journal(sources, topics_seen.copy_of)
         super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})

@@ -14,6 +14,7 @@ from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.preflight import Preparation
 from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
+from window_consumer.testing.cancelling import cancel_layers
 from window_consumer.testing.fakes.cluster import FakeCluster
 from window_consumer.testing.parked import parking_of
 from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
@@ -59,7 +60,8 @@ class ApplicationProcess:
         """By worker, for those that park."""
         self.workers = []
         for each in prepared:
-            setup = setup_of(app, plan, each, setting.clock)
+            layers = cancel_layers(plan, each.plan.name, setting.broker, setting.clock)
+            setup = setup_of(app, plan, each, setting.clock, layers)
             rule = parking_of(each, plan.config.topics, setting.broker)
             if rule is not None:
                 self.parking[setup.name] = rule

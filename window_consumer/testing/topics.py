@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.journal import DeliveryPosition, Handling
 from window_consumer.testing.stepped_worker import SteppedWorker
@@ -22,10 +23,13 @@ class TestTopics:
         self.sources: dict[str, set[str]] = {each.name: set() for each in plan.workers}
         """The topics that each worker reads, without those of its ladder."""
 
-    def create(self, topics: Mapping[str, int], partitions: int) -> None:
+    def create(
+        self, topics: Mapping[str, int], partitions: int, state_topics: Iterable[StateTopic]
+    ) -> None:
         """Create these topics, and those that the configuration names with so many partitions."""
         named = [topic for worker in self._plan.workers for topic in worker.config.topics]
-        for topic, count in {**dict.fromkeys(named, partitions), **topics}.items():
+        states = dict.fromkeys((each.name for each in state_topics), 1)
+        for topic, count in {**states, **dict.fromkeys(named, partitions), **topics}.items():
             self._broker.create_topic(topic, count)
 
     def find_sources(self, workers: Iterable[SteppedWorker]) -> None:

@@ -309,7 +309,7 @@ class Planner:
             yield PlannedTopic(model.copies(source, LEVEL_RETENTION_S), f"read by {worker.name}")
         for state in self.features.state_topics(self.loaded.config):
             if (state.worker, state.source) == (worker.name, source):
-                yield PlannedTopic(model.state(state.name), state.what)
+                yield PlannedTopic(state.as_new(model), state.what)
         for each in copy_topics(worker, topics, source, dead_letters=dead_letters):
             what = "parked records" if each.is_park else "dead letters"
             if each.level is not None:

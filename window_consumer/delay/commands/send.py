@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import click
 
@@ -15,18 +16,9 @@ from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask, format_duration
 from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
 from window_consumer.delay.wish import Targets, wish_of
-from window_consumer.kafka.log_writer import PlainWriter
 from window_consumer.model import headers as names
-from window_consumer.model.errors import (
-    MissingTopicError,
-    NotCalled,
-    UsageError,
-    WindowConsumerError,
-)
-from window_consumer.model.protocols import Copy
-from window_consumer.plan.clients import Clients
-
-_CLIENT: Final = "delay-send"
+from window_consumer.model.errors import NotCalled, UsageError, WindowConsumerError
+from window_consumer.model.produce import Produce, checked_id
 
 
 @click.command("send")
@@ -52,7 +44,7 @@ _CLIENT: Final = "delay-send"
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated."
 )
 @click.option(
-    "--id", "record_id", metavar="ID", help="Its wc-id. [default: its place in the service's topic]"
+    "--id", "record_id", metavar="ID", help="Its wc-id, which cancels it. [default: a new one]"
 )
 @START_TIMEOUT
 @common.features
@@ -63,25 +55,26 @@ def send_command(**options: Any) -> int:
     service need not run, but must have run once, to create its topic.
     """
     formatter = set_up("text", "warning")
-    headers = _headers(options)
+    record_id = options["record_id"]
+    if record_id is None:
+        record_id = str(uuid.uuid4())
+    headers = _headers(options, record_id)
     value = _value(options["value"], options["value_file"])
     service = ConfiguredService.load(options["config"], options["overrides"], options["features"])
     mask = formatter.mask = Mask(service.loaded.secrets)
     try:
         at_ms = _checked(service, headers)
         key = options["key"]
-        copy = Copy(
-            service.section.topic, None, None if key is None else key.encode(), value, headers
-        )
-        _send(service.connect(options["start_timeout"]), copy)
+        record = Produce(service.section.topic, key, value, headers=headers)
+        service.send(record, "delay-send", options["start_timeout"])
     except WindowConsumerError as error:
         return explain(error, mask)
     due = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    click.echo(f"to be delivered to {options['target']} at {due}")
+    click.echo(f"to be delivered to {options['target']} at {due}, with the id {record_id}")
     return OK
 
 
-def _headers(options: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+def _headers(options: Mapping[str, Any], record_id: str) -> list[tuple[str, bytes | None]]:
     """Return the record's headers; raise a click.UsageError for what they cannot be."""
     delay_s, at_ms = options["delay"], options["at_ms"]
     if (delay_s is None) == (at_ms is None):
@@ -96,8 +89,10 @@ def _headers(options: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
                 f"--header {name}: names that begin with {names.PREFIX} are ours"
             )
         found.append((name, value.encode()))
-    if options["record_id"]:
-        found.append((names.ID, options["record_id"].encode()))
+    try:
+        found.append((names.ID, checked_id(record_id)))
+    except ValueError as error:
+        raise click.UsageError(f"--id: {error}") from None
     found.append((names.DELIVER_TO, options["target"].encode()))
     if at_ms is None:
         found.append((names.DELAY, b"%d" % round(delay_s * 1000)))
@@ -123,19 +118,3 @@ def _checked(service: ConfiguredService, headers: list[tuple[str, bytes | None]]
     if at_ms - now_ms > longest_s * 1000:
         raise UsageError(f"that is further away than delay.max, {format_duration(longest_s)}")
     return at_ms
-
-
-def _send(clients: Clients, copy: Copy) -> None:
-    """Return once the record is acked by all in-sync replicas."""
-    if copy.topic not in clients.cluster.topics([copy.topic]):
-        raise MissingTopicError(
-            f"the cluster at {clients.cluster.bootstrap} has no topic {copy.topic}: start the"
-            " service, which creates it (window-consumer delay run)"
-        )
-    writer = PlainWriter(clients.producer, _CLIENT, clients.log, clients.oauth_token)
-    try:
-        writer.send([copy])
-        for refusal in writer.acks().values():
-            raise refusal
-    finally:
-        writer.close()

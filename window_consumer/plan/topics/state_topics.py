@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import frozen
 
-from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.config import LoadedConfig, WorkerConfig, format_duration
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.ladder_topics import Model
 from window_consumer.plan.topics.command_topics import CommandTopics
@@ -14,7 +16,7 @@ from window_consumer.plan.topics.command_topics import CommandTopics
 
 @frozen
 class StateTopic:
-    """A compacted topic with one partition: of each key it keeps the newest record."""
+    """A topic with one partition that keeps the newest record of each key."""
 
     name: str
     worker: str
@@ -23,6 +25,14 @@ class StateTopic:
     """The topic of that worker that it belongs to, and whose replication it gets."""
     what: str
     """A description of its records."""
+    operations: tuple[str, ...] = ("READ", "WRITE")
+    """What the members do with it."""
+    retention_s: float | None = None
+    """How long it has to keep them; None for ever."""
+
+    def as_new(self, model: Model) -> NewCopyTopic:
+        """Return the topic to create; ``model`` has the settings of its source."""
+        return model.state(self.name, self.retention_s)
 
     def prepare(
         self, loaded: LoadedConfig, worker: WorkerConfig, cluster: Cluster, source: Topic
@@ -30,16 +40,30 @@ class StateTopic:
         """Check the topic, and create it where it is missing and that is allowed.
 
         ``source`` is the topic that it belongs to. Raises NotPermittedError, MissingTopicError with
-        the command that creates it, and ConfigError if it is not compacted.
+        the command that creates it, and ConfigError if Kafka would delete what is still needed.
         """
         topics = CommandTopics(loaded, worker, cluster)
         there, hidden = topics.existing([self.name])
         if not there and not hidden:
-            model = Model.of(source, cluster.topic_config(self.source))
-            there = topics.make([model.state(self.name)])
-        topics.check_rights(there, hidden, [(self.name, "READ"), (self.name, "WRITE")])
-        if "compact" not in cluster.topic_config(self.name).get("cleanup.policy", "compact"):
+            model = Model.of(source, cluster.topic_config(source.name))
+            there = topics.make([self.as_new(model)])
+        needs = [(self.name, operation) for operation in self.operations]
+        topics.check_rights(there, hidden, needs)
+        self._check_settings(loaded, cluster.topic_config(self.name))
+
+    def _check_settings(self, loaded: LoadedConfig, settings: Mapping[str, str]) -> None:
+        policy = settings.get("cleanup.policy", "compact")
+        kept_ms = float(settings.get("retention.ms", -1))
+        place = f"{loaded.where((self.worker,))}: {self.name}"
+        if self.retention_s is None:
+            if "compact" not in policy:
+                raise ConfigError(
+                    f"{place} is not compacted: Kafka would delete {self.what} after its retention:"
+                    " set its cleanup.policy to compact"
+                )
+        elif "delete" in policy and 0 <= kept_ms < self.retention_s * 1000:
             raise ConfigError(
-                f"{loaded.where((self.worker,))}: {self.name} is not compacted: Kafka would delete"
-                f" {self.what} after its retention: set its cleanup.policy to compact"
+                f"{place} keeps {self.what} for {format_duration(kept_ms / 1000)}, and they are"
+                f" needed for {format_duration(self.retention_s)}: set its retention.ms to"
+                f" {self.retention_s * 1000:.0f}"
             )

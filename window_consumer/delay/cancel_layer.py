@@ -1,0 +1,68 @@
+"""The layer that keeps cancelled records from being delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.delay.cancellations import Cancellations, Mark, mark_of
+from window_consumer.delay.wish import Targets, wish_in
+from window_consumer.model.errors import CallAgain, Skip
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Record
+from window_consumer.runtime.calls.layer import CallForm, CallSite, LayerPlace
+from window_consumer.runtime.calls.steps import Called
+
+MOST_AGE_S: Final = 1.0
+"""Cancellations that arrive so long before a record is due prevent its delivery."""
+
+_AGAIN_S: Final = (0.05, 5.0)
+"""How long records wait whose cancellations are not known: longer while nothing is read."""
+
+
+class Cancelled(Skip):
+    """The record's sender has cancelled it."""
+
+    outcome = Outcome.CANCELLED
+
+
+@frozen
+class CancelLayer:
+    """Lets records be delivered that are not cancelled, by what was known a second ago."""
+
+    cancellations: Cancellations
+    targets: Targets
+    age_s: Callable[[], float]
+    """Returns for how many seconds there may be cancellations that are not known. Any slot asks."""
+    place: LayerPlace = LayerPlace.EXPIRY
+    in_children: None = None
+
+    def refuse(self, form: CallForm) -> None:
+        """Refuse nothing."""
+
+    def wrap(self, call: Called, site: CallSite) -> Called:
+        """See CallLayer."""
+        del site
+        cancellations = self.cancellations
+
+        def called(record: Record) -> object:
+            mark = mark_of(record.id)
+            self._check(record, mark)
+            returned = call(record)
+            cancellations.delivered(mark)
+            return returned
+
+        return called
+
+    def _check(self, record: Record, mark: Mark) -> None:
+        """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
+        age_s = self.age_s()
+        if age_s > MOST_AGE_S:
+            shortest, longest = _AGAIN_S
+            wait_s = min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
+            raise CallAgain(wait_s, "the topic of cancellations is not read to its end")
+        until = self.cancellations.due(mark)
+        if until is not None and wish_in(record, self.targets).at_ms <= until * 1000:
+            raise Cancelled("the record is cancelled")

@@ -1,0 +1,161 @@
+"""Follows the topic of cancellations to its end, whatever partitions this member has.
+
+Clients of other languages choose other partitions, so each member reads the topic whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event, Thread
+from typing import Final
+
+from window_consumer.delay.cancellations import Cancellations
+from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import MissingTopicError, WindowConsumerError
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.log import own_logger
+
+KIND: Final = "cancellations_unread"
+"""The name of the cause in ``doctor``; it is stable."""
+
+_ROUND_S: Final = 0.3
+"""How often it asks for the end: a record waits for cancellations that are a second old."""
+
+_FORGET_S: Final = 60.0
+
+_TOLD_S: Final = 5.0
+"""After so long without reading to the end it is a finding."""
+
+_log = own_logger()
+
+
+class CancelTopic:
+    """Reads the topic on a thread of its own, ``wc-delay-cancel``. Any thread may ask."""
+
+    def __init__(
+        self, topic: str, cancellations: Cancellations, open_reader: Callable[[], TopicReader]
+    ):
+        self._topic = topic
+        self._cancellations = cancellations
+        self._open_reader = open_reader
+        self._positions: dict[TopicPartition, int] = {}
+        self._began = self._now()
+        self._read_at: float | None = None
+        """When the end was asked for to which everything is read."""
+        self._trouble = ""
+        self._is_told = False
+        self._forget_at = 0.0
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="wc-delay-cancel", daemon=True)
+
+    @staticmethod
+    def _now() -> float:
+        return time.monotonic()
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End, or stop waiting for the end: the thread may hang in a request."""
+        self._stop.set()
+        self._thread.join(timeout_s)
+
+    def age_s(self) -> float:
+        """Return for how many seconds there may be cancellations that are not known."""
+        return float("inf") if self._read_at is None else self._now() - self._read_at
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing has been read to the end for some seconds; None if it has."""
+        since = self._began if self._read_at is None else self._read_at
+        if self._now() - since < _TOLD_S:
+            return None
+        return self._trouble or "it is being read"
+
+    # ---- on its own thread
+
+    def _run(self) -> None:
+        with self._open_reader() as reader:
+            while not self._stop.is_set():
+                asked_at = self._now()
+                try:
+                    is_read = self._read(reader)
+                except WindowConsumerError as error:
+                    if isinstance(error, MissingTopicError):
+                        self._positions.clear()
+                    self._trouble = str(error)
+                    self._warn()
+                else:
+                    if is_read:
+                        self._read_at, self._trouble, self._is_told = asked_at, "", False
+                self._stop.wait(_ROUND_S)
+
+    def _read(self, reader: TopicReader) -> bool:
+        """Read to the present end; return False if it was stopped before."""
+        spans = self._new(reader.spans(self._topic))
+        now_s = time.time()
+        if spans:
+            scan = reader.scan(spans)
+            while messages := scan.batch():
+                for message in messages:
+                    self._cancellations.take(message, now_s)
+                self._positions.update(scan.positions)
+                if self._stop.is_set():
+                    return False
+            self._positions.update(scan.positions)
+        if self._now() >= self._forget_at:
+            self._forget_at = self._now() + _FORGET_S
+            self._cancellations.remove_past(now_s)
+        return True
+
+    def _new(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, Span]:
+        """Return what is not read yet; all of a topic that is not the one it was."""
+        if any(self._positions.get(name, 0) > span.end for name, span in spans.items()):
+            self._positions.clear()
+        left = {
+            name: Span(max(span.first, self._positions.get(name, 0)), span.end)
+            for name, span in spans.items()
+        }
+        return {name: span for name, span in left.items() if span.count}
+
+    def _warn(self) -> None:
+        """Log once that records wait."""
+        if self._is_told or self.trouble is None:
+            return
+        self._is_told = True
+        _log.warning(
+            "delay: due records wait, as %s cannot be read and one may be cancelled: %s",
+            self._topic,
+            self._trouble,
+            extra={"event": LogEvent.DELAY_CANCELLATIONS_UNREAD},
+        )
+
+
+class UnreadCancellations(PauseRule):
+    """Reports that records wait as their cancellations are not known. Owner: poll thread."""
+
+    def __init__(self, topic: str, trouble: Callable[[], str | None]):
+        self._topic = topic
+        self._trouble = trouble
+
+    def pauses(self, now: float) -> bool:  # noqa: ARG002 - see PauseRule
+        """Return False: records go through their levels."""
+        return False
+
+    def findings(self) -> Sequence[RuleFinding]:
+        """Return why the topic is not read, if it is not."""
+        trouble = self._trouble()
+        if trouble is None:
+            return ()
+        text = (
+            f"due records wait, as {self._topic} is not read to its end and one may be cancelled"
+            f" ({trouble}): let the service read this topic"
+        )
+        return [RuleFinding(KIND, text, ends_itself=True, figures={"topic": self._topic})]
+
+    def accept(self) -> None:
+        """Keep what is known: it ends once the topic is read."""

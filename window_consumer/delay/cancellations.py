@@ -1,0 +1,98 @@
+"""Which delayed records are cancelled, as the topic of cancellations says."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.model import headers as names
+from window_consumer.model.header_values import count
+from window_consumer.model.record import Message
+from window_consumer.model.record_identity import id_text
+
+KEPT_ON_S: Final = 86_400.0
+"""How long a cancellation is kept after its record is due: a service may have been down then."""
+
+_DELIVERED: Final = 50_000
+"""Of so many delivered records, and the same number before them, the ids are remembered."""
+
+Mark = int
+"""A hash of an id of 16 bytes: two ids have the same by no chance that counts."""
+
+
+def mark_of(record_id: str) -> Mark:
+    """Return the hash of an id."""
+    return int.from_bytes(blake2b(record_id.encode(), digest_size=16).digest())
+
+
+@frozen
+class CancellationFigures:
+    """What a process knows of cancellations."""
+
+    kept: int
+    late: int
+    """Those that came after this process had delivered the record."""
+
+
+@define
+class Cancellations:
+    """The cancelled records. The thread that reads the topic adds; any thread may ask.
+
+    A million takes about 120 MiB.
+    """
+
+    longest_s: float
+    """``delay.max``: no record is due later after its cancellation."""
+    _due: dict[Mark, int] = field(init=False, factory=dict)
+    """Until when a cancelled record may be due, in seconds since 1970."""
+    _late: int = field(init=False, default=0)
+    _delivered: set[Mark] = field(init=False, factory=set)
+    _delivered_before: set[Mark] = field(init=False, factory=set)
+
+    def take(self, message: Message, now_s: float) -> None:
+        """Add a record of the topic; one with an empty value takes its cancellation back.
+
+        ``now_s`` is in seconds since 1970.
+        """
+        key = message.key()
+        if not key:
+            return
+        mark = mark_of(id_text(key))
+        if not message.value():
+            self._due.pop(mark, None)
+            return
+        latest = now_s + self.longest_s
+        _, written_ms = message.timestamp()
+        if written_ms > 0:
+            latest = min(latest, written_ms / 1000 + self.longest_s)
+        named_ms = count(dict(message.headers() or ()).get(names.DELIVER_AT))
+        if named_ms is not None:
+            latest = min(latest, named_ms / 1000)
+        self._due[mark] = -int(-latest // 1)
+        if mark in self._delivered or mark in self._delivered_before:
+            self._late += 1
+
+    def due(self, mark: Mark) -> int | None:
+        """Return until when a record is cancelled that is due by then; None if it is not.
+
+        In seconds since 1970.
+        """
+        return self._due.get(mark)
+
+    def remove_past(self, now_s: float) -> None:
+        """Remove cancellations of records that were due more than a day ago."""
+        before = now_s - KEPT_ON_S
+        for mark in [mark for mark, due in self._due.items() if due < before]:
+            del self._due[mark]
+
+    def delivered(self, mark: Mark) -> None:
+        """Remember that a record is delivered: its cancellation would be too late."""
+        if len(self._delivered) >= _DELIVERED:
+            self._delivered_before, self._delivered = self._delivered, set()
+        self._delivered.add(mark)
+
+    def figures(self) -> CancellationFigures:
+        """Return the counts."""
+        return CancellationFigures(len(self._due), self._late)

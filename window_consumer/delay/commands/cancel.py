@@ -1,0 +1,62 @@
+"""``window-consumer delay cancel``: a record that is not to be delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from window_consumer.cli import options as common
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.output import OK, explain
+from window_consumer.config import Mask
+from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
+from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.produce import cancellation
+from window_consumer.plan.feature_list import FeatureList
+
+
+@click.command("cancel")
+@common.config
+@common.overrides
+@click.option("--id", "record_id", required=True, metavar="ID", help="The record's wc-id.")
+@click.option(
+    "--at",
+    "at_ms",
+    type=common.Time(1000),
+    metavar="TIME",
+    help="When it is due, as in 2026-11-21T10:00 (UTC), or later: the cancellation is forgotten"
+    " after that. [default: after delay.max]",
+)
+@START_TIMEOUT
+@common.features
+def cancel_command(
+    *,
+    config: Path,
+    overrides: Sequence[str],
+    record_id: str,
+    at_ms: int | None,
+    start_timeout: float,
+    features: FeatureList,
+) -> int:
+    """Prevent the delivery of a record that was sent with this id.
+
+    It must arrive a second before the record is due; whether it does is not known here. It is safe
+    in Kafka once the command ends.
+    """
+    formatter = set_up("text", "warning")
+    service = ConfiguredService.load(config, overrides, features)
+    mask = formatter.mask = Mask(service.loaded.secrets)
+    try:
+        due = None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+        try:
+            record = cancellation(record_id, due, topic=service.section.topic)
+        except ValueError as error:
+            raise UsageError(f"--id: {error}") from error
+        service.send(record, "delay-cancel", start_timeout)
+    except WindowConsumerError as error:
+        return explain(error, mask)
+    click.echo(f"cancelled: {record_id}")
+    return OK
