@@ -22,6 +22,7 @@ SPARK_PROCESSES = 2
 
 TAKES_S = {
     "tests/admin/test_page.py": 35,
+    "tests/architecture/test_docstrings.py": 2,
     "tests/backfill/test_backlog.py": 85,
     "tests/backfill/test_killed.py": 95,
     "tests/benchmarks/test_runs.py": 105,
@@ -53,7 +54,6 @@ TAKES_S = {
     "tests/runtime/test_process_pool.py": 45,
     "tests/simulation/test_redrives.py": 40,
     "tests/simulation/test_simulator.py": 370,
-    "tests/test_docstrings.py": 2,
 }
 """Seconds of files whose tests do not take about half a second each; roughly, for the order."""
 

@@ -113,20 +113,20 @@ def test_a_record_that_waits_for_another_of_its_lane_is_not_charged(
 
 
 @pytest.mark.parametrize(
-    ("told_of", "over", "failed"),
+    ("reported", "over", "failed"),
     [
         ([], 0, [0, 1, 2]),  # within its call
-        ([1], 0, [1]),  # after it, having told what became of it
+        ([1], 0, [1]),  # after it, having reported what became of it
         ([1], 1, [1]),
         ([], 1, []),
     ],
 )
 def test_of_a_batch_on_which_a_child_dies_all_fails_unless_it_was_over(
-    shared_slot: SharedSlot, logs_of: list[int], over: int, failed: list[int]
+    shared_slot: SharedSlot, reported: list[int], over: int, failed: list[int]
 ) -> None:
     remote_slice = batch_in(shared_slot)
     take(shared_slot, 1, over)
-    for place in logs_of:
+    for place in reported:
         why = [carried(failure(ValueError("broken")))]
         remote_slice.record(BatchReport(1, why, [(place, 0)], [], [], []))
     assert remote_slice.on_child_exit(DIED)

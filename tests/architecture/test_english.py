@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden_texts import GoldenFile
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 MOST_LINES = 60
 
 _SENTENCE = re.compile(r"\b[A-Za-z][a-z']+,? [a-z][a-z']*,? [a-z][a-z']+\b")
