@@ -240,6 +240,17 @@ def test_a_worker_is_paused_in_two_steps_and_a_partition_in_one(look: Look) -> N
     ]
 
 
+def test_a_new_failure_is_accepted_with_one_button(look: Look) -> None:
+    finding = {"kind": "new_failure", "text": "6 of 20 calls failed with KeyError", "pauses": True}
+    looking = look(Shop(rows=["r"], windows={"halted": True, "findings": [finding]}))
+    trouble = looking.page.locator(".troubles").first
+    expect(trouble).to_contain_text("6 of 20 calls failed with KeyError")
+    expect(trouble).to_contain_text("window-consumer resume --worker charge")
+    looking.page.get_by_role("button", name="Resume worker", exact=True).click()
+    expect(looking.page.locator("#news")).to_have_text("charge is resumed")
+    assert "charge None False" in looking.board.asked
+
+
 def test_what_comes_from_outside_never_runs(look: Look) -> None:
     looking = look(Shop.evil(EVIL, EVIL_NAME), values=True)
     page = looking.page

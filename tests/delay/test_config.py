@@ -35,6 +35,7 @@ def loaded(tmp_path: Path) -> Callable[[str], LoadedConfig]:
         ("delay:\n  to: []\n", "delay.to", 3),
         ("delay:\n  to: ['*orders']\n", "delay.to[0]", 3),
         ("delay:\n  to: [wc.delay.5s]\n", "delay.to[0]", 3),
+        ("delay:\n  to: [a, shop.orders.retry.10s]\n", "delay.to[1]", 3),
         ("delay:\n  to: [orders]\n  levels: [10s, 5s]\n", "delay.levels[1]", 4),
         ("delay:\n  to: [orders]\n  precision: about\n", "delay.precision", 4),
         ("delay:\n  to: [orders]\n  max: 30\n", "delay.max", 4),

@@ -81,6 +81,19 @@ def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(service: Dela
     assert reading.read_all(service.client, "orders") == []
 
 
+def test_a_level_that_is_removed_is_drained(service: DelayService) -> None:
+    first = service.start()
+    begin = round(time.time() * 1000)
+    service.send("a", "b", wc_deliver_at=begin + 2500)
+    service.wait_for("wc.delay.2s", 2)
+    first.signal(signal.SIGKILL)
+    first.process.wait(DEADLINE_S)
+    service.configure(levels=["1s"])
+    service.start()
+    found = service.wait_for("orders", 2)
+    assert all(each.timestamp()[1] >= begin + 2500 for each in found.values())
+
+
 def test_its_dead_letters_are_those_of_the_worker_delay(service: DelayService) -> None:
     service.start()
     service.send("no time")

@@ -125,8 +125,8 @@ def ask(
     return _read(address, text)
 
 
-def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[bool, Any]:
-    """Send a command to a worker; return whether it succeeded, and the fields of the answer.
+def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[int, Any]:
+    """Send a command to a worker; return the status of the answer, and its fields.
 
     Raises AskError without an answer or with one that is not a worker's.
     """
@@ -135,7 +135,7 @@ def command(address: AdminAddress, path: str, access: Access, timeout_s: float) 
         refusal = _refusal(status, with_token=access.token is not None)
         raise AskError(f"{address}: {refusal}")
     try:
-        return status == HTTPStatus.OK, json.loads(text)
+        return status, json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AskError(f"{address}: whatever answers there is not a worker") from error
 

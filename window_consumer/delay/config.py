@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Final, Literal
@@ -16,6 +15,7 @@ from window_consumer.config.problems import Problem
 from window_consumer.config.sections.worker import OwnTopics
 from window_consumer.model.produce import CANCEL_SUFFIX
 from window_consumer.plan.built_in_workers import DELAY
+from window_consumer.plan.ladder_topics import LadderNames
 
 WORKER: Final = DELAY
 """The name of the built-in worker, as in ``dlq -w delay``."""
@@ -141,10 +141,13 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
             delay, after = format_duration(level), format_duration(before)
             message = f"{delay} comes after {after}: write the shortest first"
             yield Problem(("levels", index), message)
-    ours = re.compile(rf"{re.escape(section.topic)}(\..+)?")
+    ours = LadderNames((section.topic,), frozenset())
     for index, target in enumerate(section.to):
-        if ours.fullmatch(target):
-            message = f"{target} is a topic of the delay service itself: name those of consumers"
+        if target in ours:
+            message = (
+                f"{target} is, or is named like, a retry, dead-letter or delay topic, which gets no"
+                " delayed records: name those of consumers"
+            )
             yield Problem(("to", index), message)
     endings = [*map(format_duration, section.levels), CANCEL_SUFFIX[1:]]
     for wrong in filter(None, (wrong_name(f"{section.topic}.{each}") for each in endings)):

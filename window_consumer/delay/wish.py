@@ -8,6 +8,7 @@ from typing import Final
 from attrs import field, frozen
 
 from window_consumer.config import Config
+from window_consumer.config.names import MAX_LENGTH, wrong_name
 from window_consumer.delay.config import DelayConfig
 from window_consumer.model import headers as names
 from window_consumer.model.errors import NotCalled
@@ -67,7 +68,7 @@ class Targets:
     """Names; a * at the end stands for any ending."""
     ours: LadderNames
     """The topics that get no delayed records."""
-    _known: dict[str, NotCalled | None] = field(init=False, factory=dict, eq=False)
+    _known: dict[str, _Wrong] = field(init=False, factory=dict, eq=False)
 
     @classmethod
     def of(cls, config: Config) -> Targets:
@@ -76,24 +77,31 @@ class Targets:
 
     def check(self, target: str) -> None:
         """Raise TargetIsOurs or TargetNotAllowed for a topic that gets no records."""
-        if target not in self._known:
-            problem = self._problem(target)
+        wrong = self._known.get(target)
+        if wrong is None:
+            wrong = self._wrong(target)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[target] = problem
-        problem = self._known[target]
-        if problem is not None:
-            raise problem
+            if len(target) <= MAX_LENGTH:
+                self._known[target] = wrong
+        for kind, why in wrong:
+            raise kind(why)
 
-    def _problem(self, target: str) -> NotCalled | None:
+    def _wrong(self, target: str) -> _Wrong:
         if target in self.ours:
-            return TargetIsOurs(
-                f"{target} is, or is named like, a retry, dead-letter or delay topic"
-            )
+            text = f"{target} is, or is named like, a retry, dead-letter or delay topic"
+            return ((TargetIsOurs, text),)
         if not any(_matches(each, target) for each in self.allowed):
-            return TargetNotAllowed(f"{target:.300} is not among the topics of delay.to")
-        return None
+            text = f"{target[:MAX_LENGTH]} is not among the topics of delay.to"
+            return ((TargetNotAllowed, text),)
+        problem = wrong_name(target)
+        if problem is None:
+            return ()
+        return ((TargetNotAllowed, f"{target[:MAX_LENGTH]!r} is no name of a topic: it {problem}"),)
 
+
+_Wrong = tuple[tuple[type[NotCalled], str], ...]
+"""Why a target gets no records: one error at most, which is raised anew for each record."""
 
 _REMEMBERED: Final = 10_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -50,8 +51,8 @@ def breaker_command(
     what = "release" if release else "hold"
     path = f"/api/workers/{quote(worker, safe='')}/breaker/{what}"
     address, access = AdminAddress.parse(url), Access(token, authority)
-    done, answer = command(address, path, access, _DEADLINE_S)
-    if not done:
+    status, answer = command(address, path, access, _DEADLINE_S)
+    if status != HTTPStatus.OK:
         fields = answer if isinstance(answer, dict) else {}
         why = fields.get("error") or "whatever answers there is not a worker"
         if fields.get("result") == BreakerAnswer.NO_SUCH_WORKER:

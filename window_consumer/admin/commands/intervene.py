@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -40,8 +41,8 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             f"/api/workers/{quote(worker, safe='')}/partitions/{topic}/{partition}"
             f"/records/{offset}/{wanted}"
         )
-        done, answer = command(address, path, Access(token, authority), _DEADLINE_S)
-        if not done:
+        status, answer = command(address, path, Access(token, authority), _DEADLINE_S)
+        if status != HTTPStatus.OK:
             why = answer.get("error") if isinstance(answer, dict) else None
             raise RunError(f"{record}: {why or 'whatever answers there is not a worker'}")
         click.echo(f"{record} is {_DONE[wanted]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -15,6 +16,9 @@ from window_consumer.model.errors import RunError
 
 _DEADLINE_S: Final = 20.0
 """A rebalancing worker answers late."""
+
+_ATTEMPTS: Final = 3
+"""If a replica is later still, the others have resumed; to resume them again changes nothing."""
 
 
 @click.command("resume")
@@ -45,8 +49,11 @@ def resume_command(*, worker: str, url: str, token: str | None, authority: Path 
         if not each.ends_itself
     ]
     path = f"/api/workers/{quote(worker, safe='')}/resume"
-    done, answer = command(address, path, access, _DEADLINE_S)
-    if not done:
+    for _ in range(_ATTEMPTS):
+        status, answer = command(address, path, access, _DEADLINE_S)
+        if status != HTTPStatus.GATEWAY_TIMEOUT:
+            break
+    if status != HTTPStatus.OK:
         why = answer.get("error") if isinstance(answer, dict) else None
         raise RunError(f"{worker}: {why or 'whatever answers there is not a worker'}")
     click.echo(f"{worker}: resumed")
