@@ -29,19 +29,15 @@ NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 _PYTEST_FAILED = 1
 
 PLUGIN = ("-p", "tests.suite_plugin")
-_ALONE_FILES = sorted(
-    str(file.relative_to(ROOT))
-    for file in ROOT.glob("tests/**/test_*.py")
-    if suite_plugin.ALONE in file.read_text(encoding="utf-8")
-)
-"""To read the others takes ten seconds, in which only one process runs."""
-ALONE = (*PLUGIN, "-m", "alone and not spark", *_ALONE_FILES)
+PAIRS = (*PLUGIN, "-m", "calm", "-n", "2", *suite_plugin.files_marked(ROOT, "calm"))
+ALONE = (*PLUGIN, "-m", "alone", *suite_plugin.files_marked(ROOT, "alone"))
+"""They read no other files: that takes ten seconds, in which nothing else runs."""
 STAGES = {
-    "consumer": ((*PLUGIN, "-m", "not alone and not spark", "-n", "4"), ALONE),
+    "consumer": ((*PLUGIN, "-m", "not (alone or calm or spark)", "-n", "4"), PAIRS, ALONE),
     "spark": ((*PLUGIN, "-m", "spark", "-n", "2", "tests/backfill", "tests/pipeline"),),
     # Together: while tests of the consumer wait, Spark computes. Two cores are idle for a third of
     # the time with four processes.
-    "all": ((*PLUGIN, "-m", "spark or not alone", "-n", "6"), ALONE),
+    "all": ((*PLUGIN, "-m", "not (alone or calm)", "-n", "6"), PAIRS, ALONE),
 }
 
 

@@ -10,13 +10,13 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-ALONE = "pytest.mark.alone"
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
 
@@ -31,10 +31,12 @@ TAKES_S = {
     "tests/docs/test_shop.py": 30,
     "tests/integration/test_broker_trouble.py": 140,
     "tests/integration/test_idle_worker.py": 20,
+    "tests/integration/test_levels_while_they_wait.py": 60,
     "tests/integration/test_levels_with_members.py": 45,
     "tests/integration/test_members_that_vanish.py": 60,
     "tests/integration/test_members_with_other_levels.py": 20,
     "tests/integration/test_records_that_kill.py": 70,
+    "tests/integration/test_rolling_restarts.py": 110,
     "tests/integration/test_start_permissions.py": 60,
     "tests/integration/test_topics_that_change.py": 80,
     "tests/integration/test_usual_heartbeats.py": 45,
@@ -112,9 +114,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let no test be in neither stage: that of ``alone`` tests reads only files with the mark."""
-    if item.get_closest_marker("alone") and ALONE not in item.path.read_text(encoding="utf-8"):
-        raise pytest.UsageError(f"{item.nodeid} is alone: say {ALONE} in its file")
+    """Let no test be in none of the stages: later ones read only the files that name their mark."""
+    for mark in ("alone", "calm"):
+        if item.get_closest_marker(mark) and not _names(item.path, mark):
+            raise pytest.UsageError(
+                f"{item.nodeid} is {mark}: its file has to name pytest.mark.{mark}"
+            )
 
 
 @pytest.hookimpl(trylast=True)
@@ -123,6 +128,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Counter(map(file_of, items))
     takes_s = {file: TAKES_S.get(file, count * USUAL_S) for file, count in tests.items()}
     items.sort(key=lambda item: -takes_s[file_of(item)])
+
+
+def files_marked(root: Path, mark: str) -> list[str]:
+    """Return the files with tests that have a mark."""
+    files = sorted(root.glob("tests/**/test_*.py"))
+    return [str(file.relative_to(root)) for file in files if _names(file, mark)]
+
+
+def _names(file: Path, mark: str) -> bool:
+    return f"pytest.mark.{mark}" in file.read_text(encoding="utf-8")
 
 
 def file_of(item: pytest.Item) -> str:

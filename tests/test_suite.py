@@ -130,13 +130,16 @@ def test_files_run_in_the_order_of_how_long_they_take(tmp_path: Path) -> None:
     assert list(dict.fromkeys(ran)) == ["test_5.py", "test_3.py", "test_2.py"]
 
 
-@pytest.mark.parametrize(
-    ("mark", "code"), [("pytest.mark.alone", 0), ("getattr(pytest.mark, 'alone')", 4)]
-)
-def test_a_file_whose_tests_are_alone_says_so(tmp_path: Path, mark: str, code: int) -> None:
-    """The stage of these tests reads no other file."""
-    written(tmp_path, f"import pytest\npytestmark = {mark}\n\ndef test_one():\n    pass\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n", encoding="utf-8")
+@pytest.mark.parametrize(("name", "code"), [("pytest", 0), ("renamed", 4)])
+def test_a_file_whose_tests_run_in_a_later_stage_says_so(
+    tmp_path: Path, name: str, code: int
+) -> None:
+    """That stage reads no other file."""
+    written(
+        tmp_path,
+        f"import pytest as {name}\npytestmark = {name}.mark.calm\n\ndef test_one():\n    pass\n",
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = calm\n", encoding="utf-8")
     assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin") == (code, [])
 
 

@@ -26,7 +26,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.calm
 
 
 def until_waiting(shop: Shop, topics: RetryTopics, delay: str, count: int) -> None:

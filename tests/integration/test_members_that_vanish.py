@@ -98,7 +98,7 @@ class CommitWatch:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_on(
     members_of: MembersOf, protocol: str
 ) -> None:

@@ -57,7 +57,7 @@ def assert_on_time(shop: Shop, *topics: str) -> None:
 # ---- up the ladder
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_record_climbs_all_levels_in_time_and_ends_among_the_dead_letters(
     shop: ShopOn, protocol: str
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_record_that_succeeds_in_a_level_goes_no_further(shop: ShopOn) -> None
     assert topics.violations(orders, NoDuplicates()) == []
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_backlog_of_the_source_does_not_hold_a_copy_back(shop: ShopOn) -> None:
     """40,000 records of 5 ms for two slots: the client has most of them before the first copy."""
     orders = shop(1)
@@ -169,7 +169,7 @@ def test_a_backlog_of_the_source_does_not_hold_a_copy_back(shop: ShopOn) -> None
     assert len(orders.calls) < 5_000
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_value_of_1_mb_passes_through_a_level(shop: ShopOn) -> None:
     orders = shop(1)
     topics = RetryTopics.of(orders, "300ms")
@@ -184,7 +184,7 @@ def test_a_value_of_1_mb_passes_through_a_level(shop: ShopOn) -> None:
     assert_on_time(orders, *topics.names)
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_thousands_of_records_wait_in_a_level_beyond_the_window(shop: ShopOn) -> None:
     """The window takes 100 records of a partition and its buffer 40: 500 wait in each."""
     orders = shop(4)

@@ -28,7 +28,7 @@ COMMIT_INTERVAL_S = 0.5
 WORK_S = 0.005
 """Long enough for everybody to be replaced before all is done."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.calm]
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "consumer": {"group.protocol": "consumer"},

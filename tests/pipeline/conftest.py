@@ -12,8 +12,11 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# With one compiler Java keeps 48 MB of code: full after a minute, it throws code away and makes it
+# again. New objects have a third of the memory, so that few are copied.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn400m"
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.memory": "1g",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -18,8 +18,8 @@ from tests.integration.members import wait_until
 
 DEADLINE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""What a second compiler makes is ready when a test is over."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What a second compiler makes is ready when a test is over, and one thread frees memory."""
 
 ENVIRONMENT = {
     **os.environ,

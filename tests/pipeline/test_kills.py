@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
+from tests.pipeline.conftest import QUICK
 from tests.pipeline.here import run_job
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.testing.real_kafka import RealKafka
@@ -30,13 +31,7 @@ FIRST, MORE = 12, 5
 """So many batches of events lie there at first, and so many come before each kill."""
 EVENTS = 500
 DEADLINE_S = 600.0
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.memory": "1g",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
-}
+PROPERTIES = QUICK | {"spark.sql.shuffle.partitions": "1"}
 RUN = [sys.executable, "-m", "window_consumer", "pipeline", "run", "trace", "--every", "100ms"]
 
 
@@ -73,7 +68,9 @@ def test_the_table_is_exact_after_three_kills(
     values = [batch(next(numbers), EVENTS) for _ in range(FIRST)]
     values[7:7] = [b"no event", b"{}"]
     write(kafka.bootstrap, events, values)
-    configured(tmp_path, kafka.bootstrap, events, batch_records=MORE, spark={"properties": QUICK})
+    configured(
+        tmp_path, kafka.bootstrap, events, batch_records=MORE, spark={"properties": PROPERTIES}
+    )
     rng = Random(7)
     for number in range(KILLS):
         wanted = begun(tmp_path) + 1
