@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import reading
 from tests.delay.service import DelayService
 from window_consumer import App, Produce, Producer, Record
 from window_consumer.testing import TestApp
@@ -49,6 +50,44 @@ def test_a_delayed_result_is_a_record_for_the_service(
 def test_a_time_that_is_none_is_an_error(when: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"delay|deliver_at"):
         Produce("reminders", **when)
+
+
+def test_the_sender_may_choose_the_id() -> None:
+    made = Produce("reminders", "k", headers={"wc-id": "mine"}, delay="1s", id="mail 7")
+    assert dict(made.headers)["wc-id"] == b"mail 7"
+    assert len(made.headers) == 3
+    assert Produce("reminders", id="mail 7").headers == (("wc-id", b"mail 7"),)
+
+
+@pytest.mark.parametrize("record_id", ["", 301 * "x", "a\x00"])
+def test_an_id_that_cannot_be_is_an_error(record_id: str) -> None:
+    with pytest.raises(ValueError, match="id"):
+        Produce("reminders", id=record_id)
+    with Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}) as producer:
+        with pytest.raises(ValueError, match="id"):
+            producer.send("reminders", id=record_id)
+        with pytest.raises(ValueError, match="id"):
+            producer.cancel(record_id)
+        with pytest.raises(ValueError, match="time zone"):
+            producer.cancel("mail 7", NOON.replace(tzinfo=None))
+
+
+def test_a_producer_cancels_what_it_has_sent(service: DelayService) -> None:
+    service.start()
+    with Producer(service.client) as producer:
+        chosen = producer.send("orders", b"a", b"7", delay="4s", id="mail 7")
+        assert chosen.id == "mail 7"
+        random = producer.send("orders", b"b", b"8", delay="4s")
+        producer.send("orders", b"c", b"9", delay="4s")
+        producer.cancel(chosen.id).result(10)
+        cancelled = producer.cancel(random.id, datetime.now(UTC) + timedelta(seconds=9))
+        assert cancelled.result(10).topic == "wc.delay.cancel"
+    assert set(service.wait_for("orders", 1)) == {"c"}
+    with Producer(service.client) as producer:
+        sent = producer.send("orders", b"d")
+        sent.result(10)
+    (found,) = (each for each in reading.read_all(service.client, "orders") if each.key() == b"d")
+    assert dict(found.headers())["wc-id"] == sent.id.encode()
 
 
 def test_a_producer_sends_through_the_service(service: DelayService) -> None:

@@ -51,7 +51,8 @@ class Produce:
     and the values of ``headers`` are bytes, text (encoded as UTF-8) or None; ``timestamp`` is in
     milliseconds since 1970, by default the time of sending. Without ``partition`` the key decides,
     as in Java's producers. With ``delay`` (``30m``, seconds, a timedelta) or ``deliver_at`` (with a
-    time zone) it goes to the delay service, which delivers it to ``topic`` then.
+    time zone) it goes to the delay service, which delivers it to ``topic`` then, unless it is
+    cancelled by its ``id``, the header ``wc-id``.
 
     Raise TypeError or ValueError for anything else, at construction: in the handler.
     """
@@ -74,6 +75,7 @@ class Produce:
         timestamp: int | None = None,
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
+        id: str | None = None,  # noqa: A002 - the word for it everywhere
     ):
         if not isinstance(topic, str):
             raise TypeError(f"Produce: topic must be a text, not {_kind(topic)}")
@@ -82,6 +84,8 @@ class Produce:
         if delay is not None or deliver_at is not None:
             headers = with_delivery(headers, topic, delay, deliver_at)
             topic = DELAY_TOPIC
+        if id is not None:
+            headers = with_id(headers, id)
         self.__attrs_init__(
             topic,
             _bytes(key, where, "key"),
@@ -112,6 +116,12 @@ def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> Header
     if tags and names.TAGS not in given:
         pairs.append((names.TAGS, tags if isinstance(tags, str) else ",".join(tags)))
     return pairs
+
+
+def with_id(headers: HeaderPairs, record_id: str) -> HeaderPairs:
+    """Return headers with this ``wc-id``, in place of a given one; raises as ``checked_id``."""
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    return [*(pair for pair in pairs if pair[0] != names.ID), (names.ID, checked_id(record_id))]
 
 
 def with_delivery(

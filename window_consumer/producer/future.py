@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from window_consumer.model import headers as names
+from window_consumer.model.record_identity import id_text
 from window_consumer.producer.errors import SendError
 
 
@@ -87,6 +88,12 @@ class SendFuture:
     def headers(self) -> Headers:
         """The headers to send it with, the same on each attempt."""
         return [(names.ID, self.handler.id_prefix + str(self.number))]
+
+    @property
+    def id(self) -> str:
+        """The record's ``wc-id``: ``Producer.cancel`` takes it if the record is delayed."""
+        given = dict(self.headers)[names.ID] or b""
+        return given if isinstance(given, str) else id_text(given)
 
     def produce_with(self, client: Any, on_answer: Callable[[Any, Any], None]) -> None:
         """Hand the record to a client; raises what its ``produce`` raises."""

@@ -22,7 +22,9 @@ from window_consumer.model.produce import (
     HeaderPairs,
     Serializer,
     Tags,
+    cancellation,
     with_delivery,
+    with_id,
     with_wishes,
 )
 from window_consumer.model.record import TopicPartition
@@ -108,13 +110,15 @@ class Producer:
         tags: Tags = "",
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
+        id: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> SendFuture:
         """Send a record; its future completes once the brokers acknowledge it.
 
         ``ttl``, such as ``30s``, becomes the header ``ttl`` in seconds, ``tags`` become
         ``wc-tags``. ``timestamp`` is in milliseconds since 1970. ``delay`` and ``deliver_at`` send
-        it to the delay service, as in Produce; the future says where it is there. Waits up to
-        ``max_block`` while the buffer is full, then raises BufferFullError. Raises TypeError and
+        it to the delay service, as in Produce; the future says where it is there. ``id`` is its
+        ``wc-id``, by default a new one, which the future has, too. Waits up to ``max_block`` while
+        the buffer is full, then raises BufferFullError. Raises TypeError and
         ValueError for an invalid record, and UsageError after ``close`` and in a forked process.
         """
         delivery = self._delivery
@@ -126,6 +130,7 @@ class Producer:
             or ttl is not None
             or delay is not None
             or deliver_at is not None
+            or id is not None
             or partition is not None
             or timestamp is not None
             or (self._contexts() and traceparent.current() is not None)
@@ -134,6 +139,8 @@ class Producer:
             if delay is not None or deliver_at is not None:
                 pairs = with_delivery(pairs, topic, delay, deliver_at)
                 topic = DELAY_TOPIC
+            if id is not None:
+                pairs = with_id(pairs, id)
             return self._send_prepared(topic, key, value, pairs, partition, timestamp)
         try:
             future = delivery.spares.pop()
@@ -156,6 +163,16 @@ class Producer:
         if not number & _ROUND:
             delivery.take_turn()
         return future
+
+    def cancel(self, id: str, deliver_at: datetime | None = None) -> SendFuture:  # noqa: A002 - as above
+        """Cancel the delayed record with this ``wc-id``; the future is that of the cancellation.
+
+        It must be written 1 s before the record is due. Name the time in ``deliver_at``, so that
+        the delay service can forget the cancellation after it. Raises ValueError for an id that no
+        record has, and what ``send`` raises.
+        """
+        record = cancellation(id, deliver_at)
+        return self.send(record.topic, record.key, record.value, headers=record.headers)
 
     def _send_prepared(
         self,

@@ -8,10 +8,14 @@ import re
 import uuid
 import zlib
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.model import headers as names
+from window_consumer.model import traceparent
+from window_consumer.model.durations import Delay
 
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
 _NO_PAIRS: Final = 'they must be a JSON list of pairs, such as [["tenant", "eu"]]'
@@ -113,3 +117,48 @@ def fault_of(topic: Any, key: Any, payload: Any, partition: Any, timestamp: Any)
 @lru_cache(10_000)
 def _is_topic(name: str) -> bool:
     return re.fullmatch(_TOPIC, name) is not None and name not in {".", ".."}
+
+
+def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime | None:
+    """Return when a row may be sent, in UTC; None for now. Raises TypeError and ValueError."""
+    if deliver_at is not None:
+        if delay is not None:
+            raise ValueError("Outbox: delay and deliver_at are mutually exclusive")
+        if deliver_at.tzinfo is None:
+            raise ValueError("Outbox: deliver_at needs a time zone")
+        return deliver_at.astimezone(UTC)
+    if delay is None:
+        return None
+    try:
+        wait = parse_duration(delay) if isinstance(delay, str) else delay
+    except UnitError as error:
+        raise ValueError(f"Outbox: delay {delay!r} {error}") from None
+    wait = wait if isinstance(wait, timedelta) else timedelta(seconds=wait)
+    if wait < timedelta(0):
+        raise ValueError(f"Outbox: delay must not be negative: {delay!r}")
+    return datetime.now(UTC) + wait
+
+
+def ttl_s(ttl: str | float | None) -> float | None:
+    """Return a time to live in seconds; raise ValueError for a text that is none."""
+    if not isinstance(ttl, str):
+        return ttl
+    try:
+        return parse_duration(ttl)
+    except UnitError as error:
+        raise ValueError(f"Outbox: ttl {ttl!r} {error}") from None
+
+
+def text_of(key: bytes | None) -> str:
+    """Return a key as its column for people holds it."""
+    return (key or b"").decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
+
+
+def with_parent(
+    pairs: tuple[tuple[str, bytes | None], ...],
+) -> tuple[tuple[str, bytes | None], ...]:
+    """Return a record's headers with the current span as parent, unless they have one."""
+    parent = traceparent.current()
+    if parent is None or any(name == traceparent.HEADER for name, _ in pairs):
+        return pairs
+    return (*pairs, (traceparent.HEADER, parent.encode()))

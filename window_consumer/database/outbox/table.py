@@ -8,21 +8,35 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, scoped_session
 
-from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.database.connection import connection_of, unscoped
 from window_consumer.database.dialects import dialect_of
-from window_consumer.database.outbox.row import hash_of, stored_headers
+from window_consumer.database.outbox.row import (
+    available_at,
+    hash_of,
+    stored_headers,
+    text_of,
+    ttl_s,
+    with_parent,
+)
 from window_consumer.database.outbox.wake import wake_after_commit
-from window_consumer.model import traceparent
 from window_consumer.model.durations import Delay
 from window_consumer.model.errors import UsageError
-from window_consumer.model.produce import Bytes, HeaderPairs, Produce, Serializer, Tags, with_wishes
+from window_consumer.model.produce import (
+    DELAY_TOPIC,
+    Bytes,
+    HeaderPairs,
+    Produce,
+    Serializer,
+    Tags,
+    cancellation,
+    with_wishes,
+)
 
 WAITING: Final = "waiting"
 BLOCKED: Final = "blocked"
@@ -98,7 +112,7 @@ class Outbox:
             topic,
             key,
             value if serialize is None or value is None else serialize(value),
-            headers=with_wishes(headers, _ttl_s(ttl), tags),
+            headers=with_wishes(headers, ttl_s(ttl), tags),
             partition=partition,
             timestamp=timestamp,
         )
@@ -118,6 +132,49 @@ class Outbox:
         )
         return found
 
+    def cancel(
+        self,
+        session_or_connection: AnySession | sa.Connection,
+        id: uuid.UUID | str,  # noqa: A002 - the column's name
+        deliver_at: datetime | None = None,
+    ) -> bool:
+        """Cancel a record in the transaction; return whether its row was still there.
+
+        A row that is not sent is deleted. If the relay has sent it, or may be sending it to the
+        delay service, a row is added that cancels it there, as ``Producer.cancel`` does; this needs
+        the topic ``wc.delay.cancel``. Raises ValueError for an id that no record has.
+        """
+        try:
+            row_id = id if isinstance(id, uuid.UUID) else uuid.UUID(id)
+        except ValueError:
+            row_id = None  # the id of a record that was sent in another way
+        record = cancellation(str(row_id or id), deliver_at)
+        target = unscoped(session_or_connection)
+        topic = None if row_id is None else self._delete(target, row_id)
+        if topic in {None, DELAY_TOPIC}:
+            self.insert(target, [self.row(record)])
+        return topic is not None
+
+    async def cancel_async(
+        self,
+        session_or_connection: Any,
+        id: uuid.UUID | str,  # noqa: A002 - the column's name
+        deliver_at: datetime | None = None,
+    ) -> bool:
+        """Cancel in the transaction of an AsyncSession or AsyncConnection, like ``cancel``."""
+        found: bool = await unscoped(session_or_connection).run_sync(
+            lambda sync: self.cancel(sync, id, deliver_at)
+        )
+        return found
+
+    def _delete(self, target: Any, row_id: uuid.UUID) -> str | None:
+        """Delete a row that is not sent; return its topic, None if there is none."""
+        row = self.table.c
+        unsent = sa.and_(row.id == row_id, row.published_at.is_(None))
+        statement = self.table.delete().where(unsent).returning(row.topic)
+        topic: str | None = connection_of(target, self.table).execute(statement).scalar()
+        return topic
+
     def row(
         self,
         produce: Produce,
@@ -133,12 +190,12 @@ class Outbox:
         return {
             "id": row_id,
             "aggregatetype": produce.topic,
-            "aggregateid": _text_of(produce.key),
+            "aggregateid": text_of(produce.key),
             "type": type or "",
             "payload": produce.value,
             "topic": produce.topic,
             "key": produce.key,
-            "headers": stored_headers(_with_parent(produce.headers)) or None,
+            "headers": stored_headers(with_parent(produce.headers)) or None,
             "partition": produce.partition,
             "timestamp": produce.timestamp,
             "shard": hash_of(produce.topic, produce.key, row_id) % self.shards,
@@ -232,46 +289,3 @@ def _table(metadata: sa.MetaData, name: str) -> sa.Table:
         ),
         schema=schema or None,
     )
-
-
-def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime | None:
-    """Return when a row may be sent, in UTC; None for now. Raises TypeError and ValueError."""
-    if deliver_at is not None:
-        if delay is not None:
-            raise ValueError("Outbox: delay and deliver_at are mutually exclusive")
-        if deliver_at.tzinfo is None:
-            raise ValueError("Outbox: deliver_at needs a time zone")
-        return deliver_at.astimezone(UTC)
-    if delay is None:
-        return None
-    try:
-        wait = parse_duration(delay) if isinstance(delay, str) else delay
-    except UnitError as error:
-        raise ValueError(f"Outbox: delay {delay!r} {error}") from None
-    wait = wait if isinstance(wait, timedelta) else timedelta(seconds=wait)
-    if wait < timedelta(0):
-        raise ValueError(f"Outbox: delay must not be negative: {delay!r}")
-    return datetime.now(UTC) + wait
-
-
-def _ttl_s(ttl: str | float | None) -> float | None:
-    if not isinstance(ttl, str):
-        return ttl
-    try:
-        return parse_duration(ttl)
-    except UnitError as error:
-        raise ValueError(f"Outbox: ttl {ttl!r} {error}") from None
-
-
-def _text_of(key: bytes | None) -> str:
-    return (key or b"").decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
-
-
-def _with_parent(
-    pairs: tuple[tuple[str, bytes | None], ...],
-) -> tuple[tuple[str, bytes | None], ...]:
-    """Return a record's headers with the current span as parent, unless they have one."""
-    parent = traceparent.current()
-    if parent is None or any(name == traceparent.HEADER for name, _ in pairs):
-        return pairs
-    return (*pairs, (traceparent.HEADER, parent.encode()))
