@@ -1,0 +1,133 @@
+"""What is known of cancellations: for how long, in how much memory, and when records wait."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from window_consumer.delay.cancel_layer import CancelLayer, Cancelled
+from window_consumer.delay.cancellations import Cancellations, mark_of
+from window_consumer.delay.wish import Targets
+from window_consumer.model.errors import CallAgain
+from window_consumer.model.record import Call, Record, TopicPartition
+from window_consumer.plan.ladder_topics import LadderNames
+from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools
+from window_consumer.testing.fakes.log import FakeMessage
+
+NOW_S = 1_800_000_000
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+MIB = 1024**2
+SITE = CallSite(CallForm(), CallTools(lambda _record: False, lambda: NOW_S * 1000))
+
+
+def cancelled(
+    record_id: bytes, value: bytes | None = b"yes", due_s: int | None = None
+) -> FakeMessage:
+    headers = [] if due_s is None else [("wc-deliver-at", b"%d" % (due_s * 1000))]
+    return FakeMessage(
+        TopicPartition("wc.delay.cancel", 0), 0, record_id, value, headers, NOW_S * 1000
+    )
+
+
+class Service:
+    """Delivers records to ``orders``."""
+
+    def __init__(self, *cancellations: FakeMessage):
+        self.age_s = 0.0
+        self.known = Cancellations(30.0 * DAY_S)
+        self.take(*cancellations)
+        targets = Targets(("orders",), LadderNames((), frozenset()))
+        layer = CancelLayer(self.known, targets, lambda: self.age_s)
+        self._call = layer.wrap(lambda _record: "delivered", SITE)
+
+    def take(self, *cancellations: FakeMessage) -> None:
+        for each in cancellations:
+            self.known.take(each, NOW_S)
+
+    def deliver(self, record_id: str, due_s: int = NOW_S) -> str:
+        """Return what becomes of a record that is called."""
+        headers = [
+            ("wc-id", record_id.encode()),
+            ("wc-deliver-to", b"orders"),
+            ("wc-deliver-at", b"%d" % (due_s * 1000)),
+        ]
+        message = FakeMessage(TopicPartition("wc.delay", 0), 7, b"a", b"b", headers)
+        try:
+            return str(self._call(Record.of(message, Call())))
+        except Cancelled:
+            return "cancelled"
+
+
+def test_only_what_is_cancelled_is_not_delivered() -> None:
+    service = Service(cancelled(b"a"), cancelled(b"b"), cancelled(b"b", None), cancelled(b"c", b""))
+    assert [service.deliver(each) for each in "abc"] == ["cancelled", "delivered", "delivered"]
+
+
+def test_the_place_of_a_record_without_an_id_cancels_it() -> None:
+    service = Service(cancelled(b"wc.delay/0/7"))
+    assert service.deliver("") == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("named_s", "due_s", "becomes"),
+    [
+        (NOW_S, NOW_S, "cancelled"),
+        (NOW_S, NOW_S + 1, "delivered"),
+        (NOW_S + HOUR_S, NOW_S, "cancelled"),
+        (None, NOW_S + 30 * DAY_S, "cancelled"),
+        (None, NOW_S + 30 * DAY_S + 1, "delivered"),
+        (NOW_S + 99 * DAY_S, NOW_S + 31 * DAY_S, "delivered"),
+    ],
+)
+def test_it_is_for_records_that_are_due_by_its_time(
+    named_s: int | None, due_s: int, becomes: str
+) -> None:
+    assert Service(cancelled(b"a", due_s=named_s)).deliver("a", due_s) == becomes
+
+
+def test_a_time_that_is_no_number_is_none() -> None:
+    message = FakeMessage(
+        TopicPartition("wc.delay.cancel", 0), 0, b"a", b"yes", [("wc-deliver-at", b"noon")]
+    )
+    assert Service(message).deliver("a") == "cancelled"
+
+
+def test_it_is_kept_for_a_day_after_its_record_was_due() -> None:
+    service = Service(cancelled(b"a", due_s=NOW_S + HOUR_S), cancelled(b"b"))
+    service.known.remove_past(NOW_S + HOUR_S + DAY_S)
+    assert service.known.figures().kept == 2
+    service.known.remove_past(NOW_S + HOUR_S + DAY_S + 1)
+    assert service.known.figures().kept == 1
+    assert service.deliver("a") == "delivered"
+
+
+def test_those_that_come_after_the_delivery_are_counted() -> None:
+    service = Service()
+    assert service.deliver("a") == "delivered"
+    service.take(cancelled(b"a"), cancelled(b"b"))
+    assert (service.known.figures().late, service.known.figures().kept) == (1, 2)
+
+
+@pytest.mark.parametrize(("age_s", "wait_s"), [(1.01, 0.05), (5.0, 1.0), (float("inf"), 5.0)])
+def test_records_wait_while_cancellations_are_not_known(age_s: float, wait_s: float) -> None:
+    service = Service(cancelled(b"a"))
+    service.age_s = age_s
+    for record_id in "ab":
+        with pytest.raises(CallAgain) as caught:
+            service.deliver(record_id)
+        assert caught.value.after_s == pytest.approx(wait_s)
+    service.age_s = 1.0
+    assert [service.deliver(each) for each in "ab"] == ["cancelled", "delivered"]
+
+
+def test_a_million_takes_at_most_150_mib() -> None:
+    known, some = Cancellations(30.0 * DAY_S), 50_000
+    tracemalloc.start()
+    for number in range(some):
+        known.take(cancelled(b"%036d" % number, due_s=NOW_S + number), NOW_S)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert known.due(mark_of("0" * 36)) == NOW_S
+    assert used * 1_000_000 / some < 150 * MIB
