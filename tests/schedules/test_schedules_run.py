@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import datetime
 
 from tests import reading
 from tests.commands import DEADLINE_S
@@ -11,10 +12,10 @@ from tests.delay.service import DelayService
 from window_consumer.model.log_events import LogEvent
 
 
-def ticks(service: DelayService, count: int) -> list[str]:
+def ticks(service: DelayService, count: int, topic: str = "reports") -> list[str]:
     """Return the times of the ticks in the order of their records, once there are so many."""
     deadline = time.monotonic() + DEADLINE_S
-    while len(found := reading.read_all(service.client, "reports")) < count:
+    while len(found := reading.read_all(service.client, topic)) < count:
         assert time.monotonic() < deadline, f"{len(found)} ticks of {count}"
         time.sleep(0.1)
     assert {(each.key(), each.value()) for each in found} == {(b"k", b"now")}
@@ -27,8 +28,8 @@ def ticks(service: DelayService, count: int) -> list[str]:
 
 def seconds(ticks: list[str]) -> list[int]:
     """Return the times in seconds from the first one."""
-    found = [time.mktime(time.strptime(each, "%Y-%m-%dT%H:%M:%SZ")) for each in ticks]
-    return [round(each - found[0]) for each in found]
+    found = [round(datetime.fromisoformat(each).timestamp()) for each in ticks]
+    return [each - min(found) for each in found]
 
 
 def test_ticks_come_in_order_and_a_kill_loses_none(service: DelayService) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
@@ -28,7 +29,7 @@ class CheckReport:
     cluster: tuple[ClusterFindings, ...] = ()
     other_warnings: tuple[str, ...] = ()
     findings: Mapping[str, Sequence[CheckFindings]] = field(factory=dict)
-    """What features found outside Kafka, by their keys in the JSON."""
+    """What features found outside Kafka, and what comes by itself, by their keys in the JSON."""
 
     @property
     def process_warnings(self) -> list[str]:
@@ -83,7 +84,7 @@ def check(
     rate: float | None = None,
 ) -> CheckReport:
     """Compute the bounds of a plan; ask databases and the cluster if ``connect`` is set."""
-    findings = {
+    findings: dict[str, Sequence[CheckFindings]] = {
         feature.findings_key: feature.findings(plan, start_timeout) if connect else ()
         for feature in app.features.each
         if feature.findings_key is not None
@@ -101,6 +102,7 @@ def check(
     )
     process = process_bounds_of(bounds, container_limit(), processes)
     warnings = app.features.warnings(plan)
+    findings |= app.features.outlook(plan.config, time.time() * 1000)
     return CheckReport(plan.file, bounds, process, found, warnings, findings)
 
 

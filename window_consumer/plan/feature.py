@@ -193,6 +193,15 @@ class Feature:
         del plan, timeout_s
         return ()
 
+    def outlook(self, config: Config, now_ms: float) -> Sequence[CheckFindings] | None:
+        """Return what will happen by itself, for ``check`` and ``delay status``.
+
+        ``now_ms`` is in milliseconds since 1970. None if the feature has nothing of the kind; what
+        it returns stands below its name in their JSON.
+        """
+        del config, now_ms
+        return None
+
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topics that it writes events to."""
         del config

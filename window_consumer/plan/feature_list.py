@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from importlib import import_module
@@ -22,6 +22,7 @@ from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import (
     AclRule,
     AppStart,
+    CheckFindings,
     CopyTarget,
     Feature,
     Pages,
@@ -149,6 +150,11 @@ class FeatureList:
     def warnings(self, plan: AppPlan) -> tuple[str, ...]:
         """Return the warnings of ``check``."""
         return tuple(warning for each in self.each for warning in each.warnings(plan))
+
+    def outlook(self, config: Config, now_ms: float) -> dict[str, Sequence[CheckFindings]]:
+        """Return what will happen by itself, by feature."""
+        found = ((each.name, each.outlook(config, now_ms)) for each in self.each)
+        return {name: outlook for name, outlook in found if outlook is not None}
 
     def event_topics(self, config: Config) -> Iterator[EventTopic]:
         """Yield the topics that a configuration writes events to."""

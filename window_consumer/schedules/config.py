@@ -20,6 +20,9 @@ from window_consumer.schedules.cron import Cron, CronError, zone_of
 
 NAME: Final = "schedules"
 
+SERVICE: Final = DELAY
+"""The worker beside which they run."""
+
 Missed = Literal["last", "all", "none"]
 
 _NO_SERVICE: Final = (
@@ -52,7 +55,7 @@ def _any_text(expected: str) -> ValueKind:
 def _headers_kind() -> ValueKind:
     """A mapping of header names to texts."""
     expected = "a mapping of header names to texts, such as {kind: nightly}"
-    one = _any_text("the text of a header")
+    one = _any_text("text")
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
         if not isinstance(raw, dict):
@@ -111,13 +114,15 @@ class ScheduleConfig:
     key: str | None = field(
         default=None,
         metadata=about(
-            "The key of the records.", kind=_any_text("the text of a key"), default="none"
+            "The key of the records.", kind=_any_text("text, such as nightly"), default="none"
         ),
     )
     value: str | None = field(
         default=None,
         metadata=about(
-            "Their value.", kind=_any_text("the text of a value"), default="none: a tombstone"
+            "Their value.",
+            kind=_any_text('text, such as \'{"kind": "nightly"}\''),
+            default="none: a tombstone",
         ),
     )
     headers: tuple[tuple[str, str], ...] = field(
@@ -137,7 +142,7 @@ class ScheduleConfig:
 def _relations(config: Config) -> Iterator[Problem]:
     """Yield what is wrong together with the rest of the file."""
     schedules = config.named(ScheduleConfig)
-    service = config.workers.get(DELAY)
+    service = config.workers.get(SERVICE)
     if schedules and (service is None or service.own_topics is None):
         yield Problem((), _NO_SERVICE)
     ladders = LadderNames.of(config)
@@ -147,11 +152,19 @@ def _relations(config: Config) -> Iterator[Problem]:
             yield Problem((name, "to"), f"{message} name one of consumers")
 
 
+def topic_of(config: Config) -> str | None:
+    """Return the topic that keeps the last ticks; None without schedules."""
+    service = config.workers.get(SERVICE)
+    if service is None or not config.named(ScheduleConfig):
+        return None
+    return f"{service.topics[0]}.{NAME}"
+
+
 SECTION: Final = Section(
     NAME,
     ScheduleConfig,
     "Records that the delay service sends at the times of cron expressions, by name.",
     has_names=True,
     relations=_relations,
-    part_of=DELAY,
+    part_of=SERVICE,
 )

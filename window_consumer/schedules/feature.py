@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final, Self
+
+from attrs import frozen
 
 from window_consumer.config import Config
 from window_consumer.engine.observer import Observer
@@ -11,16 +14,18 @@ from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.built_in_workers import DELAY
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.worker import SystemClock
-from window_consumer.schedules.config import NAME, SECTION, ScheduleConfig
+from window_consumer.schedules.config import NAME, SECTION, SERVICE, ScheduleConfig, topic_of
 from window_consumer.schedules.metrics import METRICS
 from window_consumer.schedules.ownership import ScheduleOwner
-from window_consumer.schedules.schedule import LastTick, Schedule, last_ticks
+from window_consumer.schedules.schedule import LastTick, Schedule, last_ticks, moment_of, text_of
 from window_consumer.schedules.sender import ScheduleFigures, TickSender
+
+_COMING: Final = 3
+"""How many ticks are shown: enough to see the distance, and a weekday."""
 
 
 class RunningSchedules(RunningFeature):
@@ -35,7 +40,7 @@ class RunningSchedules(RunningFeature):
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
         """Run the thread that sends. Raises what ``StateTopic.prepare`` raises."""
-        (worker,) = (each for each in prepared.workers if each.plan.name == DELAY)
+        (worker,) = (each for each in prepared.workers if each.plan.name == SERVICE)
         source = worker.described[self._topic.source]
         self._topic.prepare(self._plan.loaded, worker.plan.config, worker.cluster, source)
         topic = self._topic.name
@@ -57,11 +62,35 @@ class RunningSchedules(RunningFeature):
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
         """Return what learns whether this process has the schedules."""
-        return self._owner if worker.plan.name == DELAY else None
+        return self._owner if worker.plan.name == SERVICE else None
 
     def figures(self) -> ScheduleFigures | None:
         """Return the counts."""
         return None if self._sender is None else self._sender.figures()
+
+
+@frozen
+class ComingTicks:
+    """The next ticks of a schedule, for ``check`` and ``delay status``."""
+
+    name: str
+    cron: str
+    timezone: str
+    to: str
+    next: tuple[str, ...]
+    """In UTC, the first one first."""
+
+    @classmethod
+    def of(cls, schedule: Schedule, now_ms: float) -> Self:
+        """Return those of a schedule."""
+        config = schedule.config
+        ticks = map(text_of, schedule.coming(moment_of(now_ms), _COMING))
+        return cls(schedule.name, config.cron, config.timezone, config.to, tuple(ticks))
+
+    def in_words(self) -> Iterator[str]:
+        """Yield lines for people."""
+        yield f"schedule {self.name} ({self.cron}, {self.timezone}), to {self.to}"
+        yield f"  ticks next at {', '.join(self.next)}"
 
 
 class SchedulesFeature(Feature):
@@ -73,11 +102,10 @@ class SchedulesFeature(Feature):
 
     def state_topics(self, config: Config) -> Iterator[StateTopic]:
         """Yield the topic of the last ticks."""
-        service = config.workers.get(DELAY)
-        if service is not None and config.named(ScheduleConfig):
-            (source,) = service.topics
-            what = "the last ticks of schedules"
-            yield StateTopic(f"{source}.{NAME}", DELAY, source, what)
+        name = topic_of(config)
+        if name is not None:
+            (source,) = config.workers[SERVICE].topics
+            yield StateTopic(name, SERVICE, source, "the last ticks of schedules")
 
     def rights(self, config: Config) -> Iterator[AclRule]:
         """Yield WRITE on the targets; those on the topic follow from the delay service's."""
@@ -85,8 +113,12 @@ class SchedulesFeature(Feature):
             why = f"the schedule {name} sends to it"
             yield AclRule("topic", schedule.to, ("WRITE", "DESCRIBE"), why)
 
+    def outlook(self, config: Config, now_ms: float) -> Sequence[CheckFindings]:
+        """Return the next ticks of each schedule."""
+        return [ComingTicks.of(each, now_ms) for each in Schedule.all_of(config)]
+
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
         """Run the schedules where the delay service runs."""
-        runs = any(each.name == DELAY for each in start.plan.workers)
+        runs = any(each.name == SERVICE for each in start.plan.workers)
         topics = list(self.state_topics(start.plan.config)) if runs else []
         return nullcontext(RunningSchedules(start.plan, topics[0]) if topics else None)

@@ -18,6 +18,7 @@ from window_consumer.testing.cancelling import cancel_layers
 from window_consumer.testing.fakes.cluster import FakeCluster
 from window_consumer.testing.parked import parking_of
 from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
+from window_consumer.testing.ticking import SteppedSchedules
 
 _MOMENT_S = 0.005
 """How often the Engine checks paused partitions, and how long records wait for more."""
@@ -58,6 +59,7 @@ class ApplicationProcess:
         state = lifespans.enter_context(app.resources(loop.run))
         self.parking: dict[str, Parking] = {}
         """By worker, for those that park."""
+        self._schedules = SteppedSchedules.of(plan, setting)
         self.workers = []
         for each in prepared:
             layers = cancel_layers(plan, each.plan.name, setting.broker, setting.clock)
@@ -96,7 +98,7 @@ class ApplicationProcess:
         return any(worker.owes_a_commit for worker in self.workers)
 
     def _round(self) -> bool:
-        worked = False
+        worked = self._schedules is not None and self._schedules.step()
         for worker in self.workers:
             try:
                 worked = worker.step() or worked
@@ -116,6 +118,8 @@ class ApplicationProcess:
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something falls due, at most ``longest_s``."""
+        if self._schedules is not None:
+            longest_s = self._schedules.next_event_s(longest_s)
         return min(worker.next_event_s(longest_s) for worker in self.workers)
 
     def rebalance(self, *, lost: bool) -> None:

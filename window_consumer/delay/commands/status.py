@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
+import attrs
 import click
 
 from window_consumer.cli import options as common
@@ -36,6 +38,8 @@ def status_command(
 ) -> int:
     """Show how many records wait in each level of the delay service, and when the next goes on.
 
+    The next ticks of schedules follow.
+
     It asks Kafka alone: the service need not run. A record that takes several levels is counted in
     the one where it is now.
     """
@@ -49,7 +53,13 @@ def status_command(
             status = status_of(service.section, clients.cluster, reader, round(time.time() * 1000))
     except WindowConsumerError as error:
         return explain(error, mask)
-    click.echo(json.dumps(status.as_json()) if as_json else "\n".join(_in_words(status)))
+    outlook = features.outlook(service.loaded.config, status.now_ms)
+    if as_json:
+        coming = {name: [attrs.asdict(each) for each in found] for name, found in outlook.items()}  # type: ignore[arg-type] # see CheckFindings
+        click.echo(json.dumps({**status.as_json(), **coming}))
+        return OK
+    lines = [each.in_words() for found in outlook.values() for each in found]
+    click.echo("\n".join([*_in_words(status), *chain.from_iterable(lines)]))
     return OK
 
 
