@@ -86,6 +86,19 @@ class ScansNothing(LadderScans):
         return None
 
 
+class ForgetsTopicIds(LadderScans):
+    """Copies of a topic's records from before it was recreated count as those of its new ones."""
+
+    def take(self, home: TopicPartition) -> LadderContents | None:
+        found = super().take(home)
+        if found is None:
+            return None
+        return {
+            name: [each._replace(topic_id=None) for each in copies]
+            for name, copies in found.items()
+        }
+
+
 class ScansOnlyLevels(LadderScans):
     """What is parked is not found."""
 

@@ -250,6 +250,16 @@ _PARKING: dict[Action, float] = {
     "levels": 0.5,
 }
 
+_TO_TOPICS: dict[Action, float] = {
+    "move_offset": 0.5,
+    "holes": 2.0,
+    "retention": 1.0,
+    "cut": 0.5,
+    "remake": 0.6,
+    "widen": 0.5,
+}
+"""What happens to topics, at most one of these to those with parked records."""
+
 
 def parked(rng: Random) -> SchedulePlan:
     """Keys fail and keep their order, with kills at any step."""
@@ -262,14 +272,18 @@ def parked(rng: Random) -> SchedulePlan:
         when_spent="dead_letter",
     )
     engine = evolve(plan.engine, ordering="key", retry=retry, batch=None)
+    poison = rng.choice((0.0, 0.0, 0.1))
     handlers = evolve(
-        plan.handlers, fails=rng.choice((0.1, 0.4)), returns=0.0, deadly=0.0, poison=0.0
+        plan.handlers, fails=rng.choice((0.1, 0.4)), returns=0.0, deadly=0.0, poison=poison
     )
     actions = {
         each: weight
         for each, weight in _PARKING.items()
         if each in _ALWAYS_PARKING or rng.random() < 0.6
     }
+    if rng.random() < 0.4:
+        happens = rng.choice(tuple(_TO_TOPICS))
+        actions[happens] = _TO_TOPICS[happens]
     return evolve(
         plan,
         engine=engine,
@@ -398,4 +412,14 @@ def rotating(rng: Random) -> SchedulePlan:
         partitions=1,
         parking=ParkLimits(),
         pace_s=rng.choice((0.003, 0.02)),
+    )
+
+
+def recreated(rng: Random) -> SchedulePlan:
+    """As ``parked``, with source topics that are deleted and recreated."""
+    plan = parked(rng)
+    weights = (after - before for before, after in pairwise((0.0, *plan.weights)))
+    actions = {**dict(zip(plan.actions, weights, strict=True)), "remake": 2.0}
+    return evolve(
+        plan, actions=tuple(actions), weights=tuple(accumulate(actions.values())), partitions=1
     )

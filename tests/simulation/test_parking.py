@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation import parking_mutants as mutants
 from tests.simulation.planted import Planted
-from tests.simulation.schedules import following, parked, rotating
+from tests.simulation.schedules import following, parked, recreated, rotating
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
 from window_consumer.simulator.simulator import ViolationError, simulate
@@ -31,7 +31,7 @@ def test_a_key_keeps_its_order_and_nothing_is_lost() -> None:
     [
         (mutants.StartsFollowersAtOnce, "before .* has ended"),
         (mutants.LosesTheEntryAtTheCopy, "before .* has ended"),
-        (mutants.ParksBeforeTheAck, "lost|before .* has ended"),
+        (mutants.ParksBeforeTheAck, "has no copy"),
         (mutants.CallsSuccessors, "before .* has ended"),
         (mutants.ReleasesNobody, "not finished after"),
         (mutants.KeepsWhatHasFinished, "not finished after"),
@@ -82,3 +82,8 @@ def test_a_bug_planted_in_what_follows_is_found(planted: Planted, subject: Syste
 def test_a_bug_planted_in_the_scan_is_found(planted: Planted, mutant: type[LadderScans]) -> None:
     subject = SystemUnderTest(make_scans=mutant)
     planted.expect(mutant, subject, "before .* has ended", MUTANTS_SEEDS, parked)
+
+
+def test_a_record_that_is_taken_for_an_old_one_with_its_offset_is_found(planted: Planted) -> None:
+    subject = SystemUnderTest(make_scans=mutants.ForgetsTopicIds)
+    planted.expect(mutants.ForgetsTopicIds, subject, "has no copy", MUTANTS_SEEDS, recreated)

@@ -516,6 +516,8 @@ class Engine:
             self.failed_records.remove(partition)
             partition.give_up()
             released.append(partition)
+            if not partition.retry_level.is_copy:
+                self.turn_decisions.ask_again(siblings)
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
         if released:

@@ -7,7 +7,8 @@ it has its outcome, the later records of its lane wait, as for any other record,
 until released. If all records of a full window are held so, the first ones may be copied, too.
 
 A record is asked about at its turn in each topic that delivers it, and again if it is put back
-before it has started. One that failed here, or was held, is called without another question.
+before it has started, or is a copy that a rule holds when its source partition is given up.
+One that failed here, or was held, is called without another question.
 """
 
 from __future__ import annotations

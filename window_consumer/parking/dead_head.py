@@ -40,7 +40,7 @@ def follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
 class DeadHeads:
     """The dead letters of source partitions: their offsets, and when each was written."""
 
-    _of: dict[tuple[TopicPartition, Lane], list[tuple[int, float]]] = field(
+    _of: dict[tuple[TopicPartition, Lane, bytes | None], list[tuple[int, float]]] = field(
         factory=dict, init=False
     )
 
@@ -50,13 +50,14 @@ class DeadHeads:
         has_expired = headers.get(names.REASON) == names.Reason.EXPIRED.encode()
         if lane is not None and origin is not None and not has_expired:
             home = TopicPartition(origin.topic, origin.partition)
-            self._of.setdefault((home, lane), []).append((origin.offset, written))
+            of = home, lane, headers.get(names.ORIGINAL_TOPIC_ID)
+            self._of.setdefault(of, []).append((origin.offset, written))
 
     def marked(self, home: TopicPartition, copies: Sequence[LadderCopy]) -> Sequence[LadderCopy]:
         """Return copies of a source partition's records with the heads that they follow."""
         return [self._marked(home, each) for each in copies] if self._of else copies
 
     def _marked(self, home: TopicPartition, copy: LadderCopy) -> LadderCopy:
-        dead = self._of.get((home, copy.lane), ())
+        dead = self._of.get((home, copy.lane, copy.topic_id), ())
         heads = [at for at, written in dead if at < copy.offset and written >= copy.written]
         return copy._replace(follows=min(heads)) if heads else copy

@@ -195,6 +195,13 @@ class LadderIndex:
         self.deliver(lane, offset, place, now)
         return SourceTurn.HOLD
 
+    def has_unread(self, lane: Lane, offset: int) -> bool:
+        """Return whether more copies of a record are outstanding than have a place."""
+        line = self._lines.get(lane)
+        return line is not None and line.count(offset) > len(
+            self._places.get((lane, offset), _NOWHERE)
+        )
+
     def may_start(self, lane: Lane | None, offset: int) -> bool:
         """Return whether a record of the ladder may start: no earlier one of its lane is left."""
         line = None if lane is None else self._lines.get(lane)
@@ -252,16 +259,18 @@ class LadderIndex:
             line.climbing = offset
 
     def end(
-        self, lane: Lane, offset: int, place: Place, *, is_dead: bool = False
+        self, lane: Lane, offset: int, place: Place, *, is_dead: bool = False, is_copy: bool = False
     ) -> Collection[Place]:
         """Record the outcome of a delivered record; return the places of what may start now.
 
-        If it is dead, what is outstanding behind it follows it.
+        If it is dead, what is outstanding behind it follows it. A copy without a place was
+        delivered before the index was rebuilt.
         """
         line = self._lines.get(lane)
         if line is not None:
             line.judge(offset, is_dead=is_dead)
-        return self.remove(lane, offset) if self.move(lane, offset, place) else ()
+        is_known = self.move(lane, offset, place) or (is_copy and self.has_unread(lane, offset))
+        return self.remove(lane, offset) if is_known else ()
 
     def follow(self, lane: Lane, offset: int, dead_head: int) -> None:
         """Record that an outstanding record follows a dead head, which the scan has found."""

@@ -42,6 +42,7 @@ from window_consumer.parking.scans import (
     LadderCopy,
     LadderScans,
     finished,
+    in_lanes,
     of_ladder,
 )
 
@@ -110,7 +111,7 @@ class Parking(TurnRule):
             ParkedKey(
                 home,
                 lane.head,
-                key_text(lane.lane),
+                key_text(lane.lane[0] if isinstance(lane.lane, tuple) else lane.lane),
                 max(0.0, now - lane.since),
                 lane.followers,
                 "" if lane.place is None else _as_argument(*lane.place),
@@ -136,7 +137,8 @@ class Parking(TurnRule):
         for home, contents in self._lost.complete():
             index, source = self.indexes.get(home), self._sources.get(home)
             if index is not None and source is not None:
-                for lane, places in index.keep_only(left_of(source, contents)):
+                left = left_of(source, in_lanes(contents, source.topic_id))
+                for lane, places in index.keep_only(left):
                     self._start(home, lane, places)
 
     def turns(
@@ -205,7 +207,7 @@ class Parking(TurnRule):
             self._sources[partition.name] = partition
             contents = self._scans.take(partition.home)
             if contents is not None:
-                self._enter(partition.home, contents, now)
+                self._enter(partition.home, in_lanes(contents, partition.topic_id), now)
         for each in (partition, *partition.siblings):
             self._remove_finished(each)
 
@@ -231,7 +233,7 @@ class Parking(TurnRule):
             self._start(partition.home, copy.lane, places)
 
     def _enter(self, home: TopicPartition, contents: LadderContents, now: float) -> None:
-        index = self.indexes.setdefault(home, LadderIndex(self._limits))
+        index = self.indexes[home] = LadderIndex(self._limits)
         self._scanned.update(contents)
         for name, copies in contents.items():
             climbs = self._scans.is_level(name)
@@ -249,12 +251,14 @@ class Parking(TurnRule):
         if record is None:
             return
         index, place = self._index(partition), (partition.name, message.offset())
+        is_copy = partition.retry_level.is_copy
         if outcome.end != "moved":
             is_dead = self._follows and outcome is Outcome.DEAD_LETTERED
-            places = index.end(*record, place, is_dead=is_dead)
+            places = index.end(*record, place, is_dead=is_dead, is_copy=is_copy)
             self._start(partition.home, record[0], places)
             return
-        if not index.move(*record, place) and self._park is not None:
+        is_known = index.move(*record, place) or (is_copy and index.has_unread(*record))
+        if not is_known and self._park is not None:
             index.enter(*record, now)
         if failed.level is not None:
             index.climb(*record)
@@ -269,13 +273,14 @@ class Parking(TurnRule):
     ) -> None:
         """See ``Observer``."""
         del slice_, now, outcome
-        index = self.indexes.get(partition.home)
-        if index is None or not index.has_places:
+        index, is_copy = self.indexes.get(partition.home), partition.retry_level.is_copy
+        if not index or not (index.has_places or is_copy):
             return
         for message in messages:
             record = of_ladder(partition, message)
             if record is not None:
-                places = index.end(*record, (partition.name, message.offset()))
+                place = partition.name, message.offset()
+                places = index.end(*record, place, is_copy=is_copy)
                 self._start(partition.home, record[0], places)
 
     def given_up(self, partition: Partition, now: float) -> None:

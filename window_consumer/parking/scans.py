@@ -30,6 +30,8 @@ class LadderCopy(NamedTuple):
     """When, in milliseconds since 1970."""
     follows: int | None = None
     """The dead head that it follows."""
+    topic_id: bytes | None = None
+    """The id of its source topic then; None if it does not say."""
 
 
 LadderContents = Mapping[TopicPartition, Sequence[LadderCopy]]
@@ -63,7 +65,33 @@ def of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None
     if not partition.retry_level.is_copy:
         return key, message.offset()
     hop = partition.retry_level.hop_of(message)
-    return (key, hop.offset) if hop.origin == partition.home else None
+    if hop.origin != partition.home:
+        return None
+    source = next((each for each in partition.siblings if not each.retry_level.is_copy), None)
+    return _lane_of(key, hop.topic_id, None if source is None else source.topic_id), hop.offset
+
+
+def in_lanes(contents: LadderContents, topic_id: str | None) -> LadderContents:
+    """Return copies in their lanes, for a source topic that has this id now."""
+    return {
+        name: [
+            copy._replace(lane=_lane_of(copy.lane, copy.topic_id, topic_id))
+            if copy.topic_id
+            else copy
+            for copy in copies
+        ]
+        for name, copies in contents.items()
+    }
+
+
+def _lane_of(key: Lane, topic_id: bytes | None, current: str | None) -> Lane:
+    """Return the lane of a copy, from the id that its source topic had, and the one it has now.
+
+    The records of a topic that was deleted and recreated have the same offsets again, so those that
+    it had before are in a lane of their own. A copy without the id is of the current one.
+    """
+    is_current = not topic_id or not current or topic_id == current.encode()
+    return key if is_current else (key, topic_id)
 
 
 def finished(partition: Partition, copies: Iterable[LadderCopy]) -> Iterator[LadderCopy]:

@@ -153,7 +153,9 @@ class _Copies:
                 lists[place] = self._list_of(TopicPartition(topic, partition), headers)
             copies, offset = lists[place], count(headers.get(names.ORIGINAL_OFFSET))
             if copies is not None and lane is not None and offset is not None:
-                copies.append(LadderCopy(message.offset(), lane, offset, message.timestamp()[1]))
+                topic_id = headers.get(names.ORIGINAL_TOPIC_ID)
+                written = message.timestamp()[1]
+                copies.append(LadderCopy(message.offset(), lane, offset, written, None, topic_id))
 
     def _list_of(
         self, name: TopicPartition, headers: Mapping[str, bytes | None]

@@ -18,7 +18,7 @@ from window_consumer.parking.scans import LadderContents, LadderCopy
 from window_consumer.parking.topics import parked
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ladder_topics import LadderTopics
-from window_consumer.simulator.log_history import Member
+from window_consumer.simulator.log_history import Member, Tenure
 from window_consumer.simulator.schedule import GROUP, copy_topic, park_topic
 from window_consumer.testing.events import DeadLettered
 
@@ -76,7 +76,13 @@ class SimulatedParking(Observer):
             level = self.ladder.retry_levels[name.topic]
             hops = [(each, level.hop_of(each)) for each in copies]
             found[name] = [
-                LadderCopy(each.offset(), key, hop.offset, self.order[name, each.offset()])
+                LadderCopy(
+                    each.offset(),
+                    key,
+                    hop.offset,
+                    self.order[name, each.offset()],
+                    topic_id=hop.topic_id,
+                )
                 for each, hop in hops
                 if (key := each.key()) is not None
             ]
@@ -108,5 +114,19 @@ class SimulatedParking(Observer):
             tenure = history.tenure_of(self.member, partition)
             place = history.topic_of(tenure.ledger), partition.name.partition
             for message in messages:
+                self._check_copy(tenure, message)
                 history.finished(tenure, message.offset())
                 history.events.append(DeadLettered(*place, message.offset()))
+
+    def _check_copy(self, tenure: Tenure, message: Message) -> None:
+        """Check that the ladder has, or had, a copy of a record that ends without a new one."""
+        history = self.history
+        record = history.record_of(tenure, message)
+        copies = (
+            each
+            for ledger in history.ledgers.values()
+            if ledger.log.name.topic in history.retry_levels
+            for each in ledger.records.values()
+        )
+        if not any(each.first is record for each in copies):
+            history.violate(f"{tenure.name}@{message.offset()} has no copy, and ends as parked")

@@ -32,8 +32,8 @@ class LaddersInMemory(ParkTopics):
             begin = group.committed(name).next_offset or log.start
             level = self.worker.retry_levels[name.topic]
             found[name] = [
-                LadderCopy(each.offset(), key, level.hop_of(each).offset)
-                for each in log.messages
+                LadderCopy(each.offset(), key, hop.offset, topic_id=hop.topic_id)
+                for each, hop in ((each, level.hop_of(each)) for each in log.messages)
                 if each.offset() >= begin and (key := each.key()) is not None
             ]
         return found

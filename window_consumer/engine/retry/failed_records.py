@@ -96,6 +96,10 @@ class FailedRecords:
         """Return the records whose next call waits for their partition."""
         return self._held.of(partition)
 
+    def held_by_rule(self, partition: Partition) -> Mapping[int, FailedRecord]:
+        """Return a partition's records that a rule holds, by offset."""
+        return self._held_by_rule.by_partition.get(partition, _NONE)
+
     def all_held_by_rule(self) -> list[tuple[Partition, Mapping[int, FailedRecord]]]:
         """Return partitions whose open records are all held by a rule, and these by offset."""
         found = self._held_by_rule.by_partition.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from window_consumer.engine.guards.backpressure import RESUME_ROOM
 from window_consumer.engine.partition import Partition
@@ -70,6 +70,17 @@ class TurnDecisions:
                     failed = self._records.release_held(partition, offset)
                     if failed is not None:
                         self._copy(failed, turn)
+
+    def ask_again(self, partitions: Iterable[Partition]) -> None:
+        """Let these partitions' records that a rule holds have another turn."""
+        for partition in partitions:
+            held = self._records.held_by_rule(partition)
+            if held and partition.is_assigned:
+                again = sorted(held.values(), key=lambda each: each.seq)
+                for failed in again:
+                    self._records.finish(failed)
+                messages = [failed.message for failed in again]
+                partition.ordering.put_back(messages, [failed.seq for failed in again])
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
         """Let a record be called, or leave, that a rule holds; return False if none is held."""

@@ -99,6 +99,10 @@ class Assignments:
                 )
         return assigned
 
+    def prepare(self, name: TopicPartition, now: float) -> bool:
+        """Make a partition ready that begins anew; if that takes a while, ``retry`` returns it."""
+        return bool(self._preparations.begin([name], now))
+
     def retry(self, now: float) -> list[Assigned]:
         """Return where to begin with partitions that had to wait, and now need not."""
         self.kept.expire(now)

@@ -63,7 +63,8 @@ class OffsetResets:
         self._assignments.remove(anew)
         self.remove(anew)
         for name in anew:
-            if name.partition < facts[name.topic].partitions:
+            exists = name.partition < facts[name.topic].partitions
+            if exists and self._assignments.prepare(name, now):
                 self._begin_anew(name, facts[name.topic], now)
 
     def retry(self, now: float) -> None:
