@@ -56,10 +56,10 @@ class StateTopic:
         kept_ms = float(settings.get("retention.ms", -1))
         place = f"{loaded.where((self.worker,))}: {self.name}"
         if self.retention_s is None:
-            if "compact" not in policy:
+            if policy != "compact":
                 raise ConfigError(
-                    f"{place} is not compacted: Kafka would delete {self.what} after its retention:"
-                    " set its cleanup.policy to compact"
+                    f"{place} has the cleanup.policy {policy}: Kafka would delete {self.what} after"
+                    " its retention: set it to compact"
                 )
         elif "delete" in policy and 0 <= kept_ms < self.retention_s * 1000:
             raise ConfigError(
