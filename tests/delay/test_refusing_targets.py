@@ -19,7 +19,7 @@ from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.delay.config import WORKER, DelayConfig
-from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, RefusingTargets
+from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets
 from window_consumer.delay.waiting import DelayRule
 from window_consumer.delay.wish import Targets
 from window_consumer.engine.decisions import Decisions
@@ -127,6 +127,30 @@ def test_records_for_a_missing_topic_are_not_tried_for_some_seconds() -> None:
     driven.tick(5.0)
     driven.deliver_to("mail")
     assert len(driven.sent) == 1
+
+
+def test_of_a_topic_that_nobody_knows_some_records_find_out_whether_it_takes_any() -> None:
+    driven = Delivering()
+    driven.deliver_to(*["mail"] * (MOST_TRIED + 5))
+    for _ in range(20):
+        driven.produce_all(invoice())
+    assert len(driven.sent) == MOST_TRIED
+    driven.deliver_to("mail", "orders", "orders")
+    assert len(driven.sent) == MOST_TRIED + 1, "one more for another topic"
+    driven.answer()
+    driven.deliver_to("mail")
+    assert len(driven.sent) == MOST_TRIED + 1
+
+
+def test_one_record_at_a_time_finds_out_whether_a_topic_exists_again() -> None:
+    driven = Delivering()
+    driven.refuse_all("mail")
+    driven.tick(5.0)
+    driven.deliver_to("mail", "mail")
+    assert len(driven.sent) == 1
+    driven.answer()
+    driven.deliver_to("mail", "mail")
+    assert len(driven.sent) == 2
 
 
 @pytest.mark.parametrize("refusal", [TOO_LARGE, REFUSED])

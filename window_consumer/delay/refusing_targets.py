@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -26,6 +27,14 @@ _SHOWN: Final = 5
 _ASKED_AGAIN_S: Final = 5.0
 """A topic that takes no records is asked again so long after its last refusal; records that come
 before go on waiting without a try, so that they do not fill the window."""
+
+MOST_TRIED: Final = 1000
+"""The records that are tried at once for topics of which it is not known whether they take any, and
+one more for each: the client looks for a missing one for half a minute, and the worker has 10,000
+results in flight at most."""
+
+_REMEMBERED: Final = 10_000
+"""Topics that are known to take records."""
 
 _Place = tuple[TopicPartition, int]
 """Where a record was delivered first: its partition and offset."""
@@ -51,16 +60,36 @@ class RefusingTargets:
         self._on_taken = on_taken
         self._refusing: dict[str, _Refusing] = {}
         self._counted = 0
+        self._taking: set[str] = set()
+        """Topics that have taken a record, and refused none since."""
+        self._tried: defaultdict[str, set[_Place]] = defaultdict(set)
+        """Records that may be on their way to other topics."""
+        self._tries = 0
 
     def __bool__(self) -> bool:
-        return bool(self._refusing)
+        return bool(self._refusing or self._tries)
 
-    def why_not(self, target: str, now: float) -> str | None:
-        """Return why a target takes no records for now; None if it may."""
+    def may_try(self, target: str, hop: Hop, now: float) -> bool:
+        """Return whether a record that is due may be sent to its target; the answer stays true."""
+        if target in self._taking:
+            return True
+        refusing, place = self._refusing.get(target), (hop.origin, hop.offset)
+        tried = self._tried[target]
+        if place in tried:
+            return True
+        if refusing is not None and refusing.of_topic_at is not None:
+            if now < refusing.of_topic_at + _ASKED_AGAIN_S or tried:
+                return False
+        elif self._tries >= MOST_TRIED and tried:
+            return False
+        tried.add(place)
+        self._tries += 1
+        return True
+
+    def why_not(self, target: str) -> str | None:
+        """Return why a target has refused all records; None if it has not."""
         refusing = self._refusing.get(target)
-        if refusing is None or refusing.of_topic_at is None:
-            return None
-        return refusing.why if now < refusing.of_topic_at + _ASKED_AGAIN_S else None
+        return None if refusing is None or refusing.of_topic_at is None else refusing.why
 
     def refused(self, target: str, why: str, hop: Hop, now: float, *, of_topic: bool) -> None:
         """Record a refusal; with ``of_topic`` it concerns all records for the target."""
@@ -69,8 +98,10 @@ class RefusingTargets:
             refusing = self._refusing[target] = _Refusing(now, why)
             self._on_refused(target, why)
         refusing.why = why
+        self._answered(target, [(hop.origin, hop.offset)])
         if of_topic:
             refusing.of_topic_at = now
+            self._taking.discard(target)
         self.add(target, hop)
 
     def add(self, target: str, hop: Hop) -> None:
@@ -85,6 +116,11 @@ class RefusingTargets:
 
         A target that took no records at all does not refuse those that still wait in levels.
         """
+        self._answered(target, [(hop.origin, hop.offset)])
+        if taken:
+            if len(self._taking) >= _REMEMBERED:
+                self._taking.clear()
+            self._taking.add(target)
         refusing = self._refusing.get(target)
         if refusing is None:
             return
@@ -95,13 +131,24 @@ class RefusingTargets:
 
     def given_up(self, partition: int) -> None:
         """Forget the records of the partitions with a number: another member has them."""
+        for target, tried in list(self._tried.items()):
+            self._answered(target, [each for each in tried if each[0].partition == partition])
         for target, refusing in list(self._refusing.items()):
             self._remove(target, [e for e in refusing.waiting if e[0].partition == partition])
 
     def clear(self) -> None:
         """Forget everything: nothing is assigned."""
         self._refusing.clear()
-        self._counted = 0
+        self._tried.clear()
+        self._tries = self._counted = 0
+
+    def _answered(self, target: str, places: Iterable[_Place]) -> None:
+        tried = self._tried[target]
+        before = len(tried)
+        tried.difference_update(places)
+        self._tries -= before - len(tried)
+        if not tried:
+            del self._tried[target]
 
     def _remove(self, target: str, places: Iterable[_Place]) -> None:
         refusing = self._refusing[target]

@@ -132,11 +132,14 @@ class DelayRule(TurnRule):
         level = self.levels.next(left_s)
         if level is not None:
             return self._moved(partition, message, hop, wish, level, wall_ms)
-        if left_s > 0:
+        why = self.refusing.why_not(wish.target)
+        if left_s > 0 and why is None:
             return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
-        why = self.refusing.why_not(wish.target, now)
-        if why is None:
+        if left_s <= 0 and self.refusing.may_try(wish.target, hop, now):
             return None
+        if why is None:  # nobody knows whether it takes records, and enough of them find out
+            level = self.levels.again(-left_s)
+            return self._moved(partition, message, hop, wish, level, wall_ms)
         self.refusing.add(wish.target, hop)
         return self._refused(partition, message, hop, wish, wall_ms, why)
 
