@@ -36,7 +36,7 @@ MAY_READ_IT = {
     "trace/commands/search.py": {"time"},
     "trace/spark/search.py": {"fromtimestamp"},
     "dlq/commands/report.py": {"time"},
-    "dlq/report/wording.py": {"fromtimestamp"},
+    "dlq/report/formatting.py": {"fromtimestamp"},
     "dlq/report/suggested_commands.py": {"fromtimestamp"},
     "dlq/spark/ranges.py": {"fromtimestamp"},
     "dlq/spark/summary.py": {"fromtimestamp"},

@@ -11,7 +11,7 @@ from tests.applications import SHOP
 from tests.commands import Commands, Ended
 from tests.plans import Acl, Printed, TopicSettings, from_shell, from_strimzi, from_terraform
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.topics.formats.words import identifier, kubernetes_name
+from window_consumer.topics.formats.identifiers import identifier, kubernetes_name
 
 DAY_MS = 24 * 60 * 60 * 1000
 SIZES = ("--partitions", "6", "--replication-factor", "3")

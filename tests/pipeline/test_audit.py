@@ -16,7 +16,7 @@ from window_consumer.audit import balance as audit_balance
 from window_consumer.audit.balance import Balance, BalanceVerdict, Sum
 from window_consumer.audit.count import WRITTEN, AuditCount, CountTier, encode, signed64
 from window_consumer.audit.spark import counts as audit
-from window_consumer.audit.spark.sides import sides
+from window_consumer.audit.spark.partition_totals import sides
 from window_consumer.spark import tables
 
 if TYPE_CHECKING:

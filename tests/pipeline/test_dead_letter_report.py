@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from tests.cli.dead_letters import DLQ
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING
 from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
-from window_consumer.dlq.report.wording import name_of
+from window_consumer.dlq.report.formatting import name_of
 from window_consumer.dlq.spark import report as dead_letter_report
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.findings import DeadLetterFindings

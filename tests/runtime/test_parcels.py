@@ -12,8 +12,8 @@ from tests.engine.support import ORDERS, failure, notes
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.produce import Produce
-from window_consumer.runtime.pools.processes.carried_errors import carried
 from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_failures import carried
 from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice

@@ -18,7 +18,7 @@ from window_consumer.trace.metrics import TraceFigures
 from window_consumer.trace.recording import batch_builder as batches
 from window_consumer.trace.recording import writer
 from window_consumer.trace.recording.exporter import Written
-from window_consumer.trace.recording.notes import EventGroup, TraceNote
+from window_consumer.trace.recording.inbox import EventGroup, TraceNote
 from window_consumer.trace.recording.writer import TraceWriter
 
 RECEIVED = EventGroup(ABOUT, Step.RECEIVED, "orders", 0, 1.0)

@@ -11,7 +11,7 @@ from window_consumer.model.key_forms import KeyForm, as_text
 from window_consumer.trace.event import Role, TraceEvent
 from window_consumer.trace.event_batch import decoded
 from window_consumer.trace.recording.exporter import ExporterFigures, Written
-from window_consumer.trace.recording.notes import EventOrigin
+from window_consumer.trace.recording.inbox import EventOrigin
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling

@@ -15,7 +15,8 @@ from window_consumer.model.conditions.expressions import (
     FieldKind,
     parse,
 )
-from window_consumer.model.conditions.terms import (
+from window_consumer.model.conditions.tokens import did_you_mean, quoted
+from window_consumer.model.conditions.tree import (
     All,
     AnyOf,
     Comparison,
@@ -28,7 +29,6 @@ from window_consumer.model.conditions.terms import (
     Term,
     TextTest,
 )
-from window_consumer.model.conditions.tokens import did_you_mean, quoted
 from window_consumer.model.conditions.values import TEXT_TESTS
 from window_consumer.model.header_values import text
 from window_consumer.model.headers import Reason

@@ -10,8 +10,8 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.watchdogs.client import ClientWatchdog
 from window_consumer.kafka.watchdogs.login import LoginWatchdog
 from window_consumer.kafka.writing.client import SendingClient, new_client, size_limit
-from window_consumer.kafka.writing.kept_records import KeptRecords
 from window_consumer.kafka.writing.refused_topics import OF_REFUSED
+from window_consumer.kafka.writing.unacked_records import UnackedRecords
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer.future import SendFuture
 from window_consumer.producer.settings import buffer_properties
@@ -45,7 +45,7 @@ class ProducerClients:
         self,
         properties: Mapping[str, Any],
         log: ClientLog,
-        records: KeptRecords[SendFuture],
+        records: UnackedRecords[SendFuture],
         next_number: Callable[[], tuple[int, tuple[str, str]]],
     ):
         """``next_number`` returns the number that the next record would get."""

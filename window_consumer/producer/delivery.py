@@ -1,7 +1,7 @@
 """Keeps sending until the brokers have a record, even if the client fails and is replaced.
 
 librdkafka's queue is the buffer. Each record in it gets one delivery report, success or error,
-which carries its future. What becomes of a record after an error is decided by ``KeptRecords``,
+which carries its future. What becomes of a record after an error is decided by ``UnackedRecords``,
 what becomes of the client by ``ClientState``; this module and ``client_thread`` carry it out. While
 a client is replaced, ``client`` is a stand-in that refuses records, so senders wait.
 
@@ -23,7 +23,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.writing.batch_limits import batch_bytes
 from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.kafka.writing.client_state import KEEPING, ClientPhase, ClientState, Emptying
-from window_consumer.kafka.writing.kept_records import KeepingRules, KeptRecords
+from window_consumer.kafka.writing.unacked_records import KeepingRules, UnackedRecords
 from window_consumer.producer.clients import REPLACING, ProducerClients, ReplacingError, StandIn
 from window_consumer.producer.delivery_reports import DeliveryReports
 from window_consumer.producer.errors import BufferFullError, closed_error, wrong_process_error
@@ -56,7 +56,7 @@ class Delivery:
         self.careful = self._always_careful = careful
         """Whether each record takes the careful path: others may have to be sent before it."""
         self.lock = threading.RLock()
-        self.records = KeptRecords[SendFuture](
+        self.records = UnackedRecords[SendFuture](
             KeepingRules(
                 memory=memory,
                 missing_topic_s=missing_topic_s,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.writing.kept_records import KeptRecords
+from window_consumer.kafka.writing.unacked_records import UnackedRecords
 from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import ID
 from window_consumer.model.log_events import LogEvent
@@ -37,7 +37,7 @@ class DeliveryReports:
 
     def __init__(
         self,
-        records: KeptRecords[SendFuture],
+        records: UnackedRecords[SendFuture],
         lock: AbstractContextManager[object],
         log: ClientLog,
         be_careful: Callable[[], None],

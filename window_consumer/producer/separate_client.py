@@ -11,7 +11,7 @@ from typing import Any, Final
 from window_consumer.kafka import errors
 from window_consumer.kafka.writing.client import SendingClient
 from window_consumer.kafka.writing.client_state import DRAIN_S
-from window_consumer.kafka.writing.kept_records import KeptRecords
+from window_consumer.kafka.writing.unacked_records import UnackedRecords
 from window_consumer.producer.clients import ProducerClients
 from window_consumer.producer.future import SendFuture
 
@@ -23,7 +23,7 @@ class SeparateClient:
 
     def __init__(
         self,
-        records: KeptRecords[SendFuture],
+        records: UnackedRecords[SendFuture],
         lock: AbstractContextManager[object],
         clients: ProducerClients,
         report_ends: Callable[[], None],

@@ -27,7 +27,7 @@ from window_consumer.trace.event import Role
 from window_consumer.trace.metrics import METRICS, TraceFigures
 from window_consumer.trace.recording.exporter import TraceExporter
 from window_consumer.trace.recording.exporters import CLIENT_ID, Acks, way_out
-from window_consumer.trace.recording.notes import EventOrigin
+from window_consumer.trace.recording.inbox import EventOrigin
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling

@@ -22,7 +22,7 @@ from window_consumer.runtime.context import current_record
 from window_consumer.runtime.log import own_logger
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporters import CLIENT_ID, way_out
-from window_consumer.trace.recording.notes import EventOrigin
+from window_consumer.trace.recording.inbox import EventOrigin
 from window_consumer.trace.recording.producer_trace import ProducerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import By, Sampling

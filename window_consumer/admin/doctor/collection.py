@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 from window_consumer.admin.client import Access, AdminAddress, AskError, ask, fetch
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
+from window_consumer.admin.doctor.metrics_reader import worker_looks
 from window_consumer.admin.doctor.samples import (
     GroupLook,
     WorkerLook,
@@ -22,7 +23,6 @@ from window_consumer.admin.doctor.samples import (
     unanswered,
     worker_look,
 )
-from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.config import Config, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError

@@ -8,6 +8,7 @@ from typing import Final
 from attrs import evolve
 
 from window_consumer.admin.doctor.evidence import WorkerEvidence
+from window_consumer.admin.doctor.rules.fetching import broker_away, broker_slow, fetch_bound
 from window_consumer.admin.doctor.rules.interpreter import gil_bound, loop_blocked, loop_bound
 from window_consumer.admin.doctor.rules.load import (
     handler_slow,
@@ -26,7 +27,6 @@ from window_consumer.admin.doctor.rules.stuck import (
     poison_record,
     rebalances,
 )
-from window_consumer.admin.doctor.rules.supply import broker_away, broker_slow, fetch_bound
 from window_consumer.admin.doctor.samples import GroupLook
 from window_consumer.plan.diagnosis import CauseKind, Diagnosis, LikelyCause
 

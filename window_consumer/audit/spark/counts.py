@@ -1,7 +1,7 @@
 """From the records of the audit topic to counts, each once: pure, DataFrame to DataFrame.
 
 ``audit.balance`` defines in memory which counts are effective; a test compares the two over random
-histories. ``sides`` has the balance.
+histories. ``partition_totals`` has the balance.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.audit.spark.counts import sum64
 from window_consumer.audit.spark.coverage import PLACE
-from window_consumer.audit.spark.sides import (
+from window_consumer.audit.spark.partition_totals import (
     CAME,
     GONE,
     KEYS,

@@ -15,8 +15,8 @@ from window_consumer.audit.count import SUB_BUCKETS, CountTier
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.coverage import PLACE, holes
 from window_consumer.audit.spark.findings import Rules, findings
+from window_consumer.audit.spark.partition_totals import UNKNOWN, aligned, sides
 from window_consumer.audit.spark.schema import AUDIT_COUNTS
-from window_consumer.audit.spark.sides import UNKNOWN, aligned, sides
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import snapshots
 from window_consumer.spark.tables import QUARANTINE

@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from window_consumer.database.dialects.dialect import SqlDialect
-from window_consumer.database.outbox.fronts import ReadStart, ShardFronts
+from window_consumer.database.outbox.position import ReadStart, ShardFronts
 from window_consumer.database.outbox.table import BLOCKED, REFUSED, UNPUBLISHED, Outbox
 
 SPAN: Final = 100_000

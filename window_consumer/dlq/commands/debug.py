@@ -19,7 +19,7 @@ from window_consumer.cli.output import FAILED, OK
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options_without_app
 from window_consumer.dlq.commands.show import latest
 from window_consumer.dlq.dead_letter import DeadLetter
-from window_consumer.dlq.handling import handler_for
+from window_consumer.dlq.handler_call import handler_for
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.dlq.stored_record import StoredMessage

@@ -14,7 +14,7 @@ import click
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
 from window_consumer.dlq.dead_letter import DeadLetter
-from window_consumer.dlq.handling import as_test, handler_for
+from window_consumer.dlq.handler_call import as_test, handler_for
 from window_consumer.dlq.reader import DeadLetterTopics, view_of
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.errors import NotPermittedError, UsageError

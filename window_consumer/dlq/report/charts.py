@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.dlq.report import wording
+from window_consumer.dlq.report import formatting
 
 COLOURS: Final = 7
 """How many causes have a colour of their own; the others share one."""
@@ -80,7 +80,7 @@ class PeriodChart:
             for begin, count in sorted(band.counts.items()):
                 low = heights.get(begin, 0)
                 heights[begin] = low + count
-                title = f"{wording.moment(begin)}: {count:,} {band.name}"
+                title = f"{formatting.moment(begin)}: {count:,} {band.name}"
                 bars.append(self._bar(begin, low, low + count, title))
             yield band.style, bars
 
@@ -101,7 +101,7 @@ class PeriodChart:
         span = self._last - self._first
         step = next((each for each in _STEPS_MS if span <= each * _LABELS), _STEPS_MS[-1])
         for at in range(-(-self._first // step) * step, self._last, step):
-            moment = wording.moment(at)
+            moment = formatting.moment(at)
             x = self._x(at)
             label = moment[5:10] if at % _DAY_MS == 0 else moment[11:]
             yield x, label, "start" if x < LEFT + 20 else "middle"
@@ -152,6 +152,6 @@ def parts_of_bar(
     left = 0.0
     for name, style, count in parts:
         width = WIDTH * count / whole
-        share = wording.percent(count, whole)
+        share = formatting.percent(count, whole)
         yield f"{name}: {count:,} ({share})", style, share, left, width
         left += width

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from window_consumer.dlq.report import charts, suggested_commands, wording
+from window_consumer.dlq.report import charts, formatting, suggested_commands
 from window_consumer.dlq.report.text import headline
 from window_consumer.dlq.spark.findings import DeadLetterFindings, Example, Share
 from window_consumer.model.errors import UsageError
@@ -68,7 +68,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(
-        charts=charts, commands=suggested_commands, wording=wording, said_by=_reason_text
+        charts=charts, commands=suggested_commands, formatting=formatting, said_by=_reason_text
     )
     made.filters.update(
         breakable=breakable,
@@ -84,27 +84,27 @@ def _figures(findings: DeadLetterFindings) -> Iterator[tuple[str, str, str]]:
     """Yield the figures at the top: name, figure and explanation."""
     if not findings.count:
         return
-    most = wording.name_of(findings.causes[0])
-    yield "Dead letters", f"{findings.count:,}", f"last {wording.moment(findings.last_ms)}"
+    most = formatting.name_of(findings.causes[0])
+    yield "Dead letters", f"{findings.count:,}", f"last {formatting.moment(findings.last_ms)}"
     if findings.put_back is not None:
         waiting = f"{findings.count - findings.put_back:,}"
         yield "Waiting", waiting, f"{findings.put_back:,} were put back"
     yield "Causes", f"{findings.distinct_causes:,}", f"most: {most}"
-    states = [wording.state_of(cause, findings.asked_ms) for cause in findings.causes]
+    states = [formatting.state_of(cause, findings.asked_ms) for cause in findings.causes]
     yield (
         "Still going on",
         f"{states.count('going on'):,}",
         f"of the {len(findings.causes)} listed",
     )
     if findings.put_back is None:
-        share = wording.percent(findings.causes[0].count, findings.count)
+        share = formatting.percent(findings.causes[0].count, findings.count)
         yield "Largest share", share, most
 
 
 def _parts(findings: DeadLetterFindings) -> list[tuple[str, str, int]]:
     """Return name, class and count of each coloured cause, and of all others together."""
     parts = [
-        (wording.name_of(cause), charts.style_of(number), cause.count)
+        (formatting.name_of(cause), charts.style_of(number), cause.count)
         for number, cause in enumerate(findings.causes[: charts.COLOURS])
     ]
     listed = sum(count for _, _, count in parts)
@@ -118,7 +118,7 @@ def _chart(findings: DeadLetterFindings) -> charts.PeriodChart | None:
         return None
     causes = findings.causes[: charts.COLOURS]
     bands = [
-        charts.Band(wording.name_of(cause), charts.style_of(number), cause.periods)
+        charts.Band(formatting.name_of(cause), charts.style_of(number), cause.periods)
         for number, cause in enumerate(causes)
     ]
     rest = {
@@ -149,7 +149,7 @@ def _versions(findings: DeadLetterFindings) -> list[tuple[Share, list[str]]]:
     for cause in findings.causes:
         version = findings.began_with(cause)
         if version is not None:
-            begun.setdefault((version.value, version.of), []).append(wording.name_of(cause))
+            begun.setdefault((version.value, version.of), []).append(formatting.name_of(cause))
     known = [each for each in findings.sides["version"] if each.value is not None]
     by_time = sorted(known, key=lambda each: each.first_ms or 0)
     return [(each, begun.get((each.value, each.of), [])) for each in by_time]
@@ -158,7 +158,7 @@ def _versions(findings: DeadLetterFindings) -> list[tuple[Share, list[str]]]:
 def _reason_text(example: Example, workers_file: str) -> Iterable[tuple[str, str | None]]:
     return (
         ("record", example.id),
-        ("failed", f"{wording.moment(example.failed_ms)} UTC"),
+        ("failed", f"{formatting.moment(example.failed_ms)} UTC"),
         ("by", _who(example)),
         ("attempts", None if example.attempts is None else f"{example.attempts:,}"),
         ("put back", f"{example.redrives:,} times" if example.redrives else None),

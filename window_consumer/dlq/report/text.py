@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.dlq.report import wording
+from window_consumer.dlq.report import formatting
 from window_consumer.dlq.report.suggested_commands import (
     expires_again,
     redrive_of,
@@ -42,9 +42,9 @@ def _parts(findings: DeadLetterFindings, workers_file: str) -> Iterator[Renderab
     yield ""
     yield _causes(findings)
     yield ""
-    each = wording.length(findings.period_ms)
+    each = formatting.length(findings.period_ms)
     yield _text(f"by {each}: {bars(findings.periods, findings)}")
-    yield _text(f"keys: {wording.keys_in_words(findings.keys)}")
+    yield _text(f"keys: {formatting.keys_in_words(findings.keys)}")
     yield _sides(findings.sides, findings.count)
     for number, cause in enumerate(findings.causes, 1):
         yield ""
@@ -54,7 +54,7 @@ def _parts(findings: DeadLetterFindings, workers_file: str) -> Iterator[Renderab
 def headline(findings: DeadLetterFindings) -> Iterator[str]:
     """Yield the lines that describe the report."""
     if findings.count:
-        began, ended = wording.moment(findings.first_ms), wording.moment(findings.last_ms)
+        began, ended = formatting.moment(findings.first_ms), formatting.moment(findings.last_ms)
         counted = f"{findings.count:,} dead letters of {findings.distinct_causes:,} causes"
         yield f"{counted}, failed from {began} to {ended} UTC"
     else:
@@ -62,7 +62,7 @@ def headline(findings: DeadLetterFindings) -> Iterator[str]:
     yield from _ways_of_all(findings)
     limits = []
     if findings.since_ms is not None:
-        limits.append(f"since {wording.moment(findings.since_ms)} UTC")
+        limits.append(f"since {formatting.moment(findings.since_ms)} UTC")
     if findings.topics:
         limits.append(f"of topics {', '.join(findings.topics)}")
     if findings.groups:
@@ -78,12 +78,12 @@ def headline(findings: DeadLetterFindings) -> Iterator[str]:
 
 
 def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
-    put_back = wording.put_back_in_words(findings.put_back, findings.count)
+    put_back = formatting.put_back_in_words(findings.put_back, findings.count)
     if put_back is not None:
         yield put_back
     if findings.put_back_unknown is not None:
         yield f"how many of them were put back is not known: {findings.put_back_unknown}"
-    again = wording.again_in_words(findings.failed_again)
+    again = formatting.again_in_words(findings.failed_again)
     if again is not None:
         yield f"{again}: the earlier dead letters of their records are counted, too"
 
@@ -91,7 +91,7 @@ def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
 def bars(periods: Mapping[int, int], findings: DeadLetterFindings) -> str:
     """Return a line of bars, one per period, over the time of all dead letters."""
     if not findings.periods:
-        return wording.UNKNOWN
+        return formatting.UNKNOWN
     first, last = min(findings.periods), max(findings.periods)
     number = (last - first) // findings.period_ms + 1
     join = -(-number // _MOST_BARS)
@@ -108,17 +108,17 @@ def _causes(findings: DeadLetterFindings) -> Table:
     for name in (*right, "cause", "fingerprint", "reason", "began", "last", "state"):
         table.add_column(name, justify="right" if name in right else "left")
     for number, cause in enumerate(findings.causes, 1):
-        state = wording.state_of(cause, findings.asked_ms)
+        state = formatting.state_of(cause, findings.asked_ms)
         table.add_row(
             str(number),
-            wording.percent(cause.count, findings.count),
+            formatting.percent(cause.count, findings.count),
             f"{cause.count:,}",
-            wording.waiting(cause),
-            _text(wording.name_of(cause)),
+            formatting.waiting(cause),
+            _text(formatting.name_of(cause)),
             _text(cause.fingerprint or "none"),
-            _text(cause.reason or wording.UNKNOWN),
-            wording.moment(cause.first_ms),
-            wording.moment(cause.last_ms),
+            _text(cause.reason or formatting.UNKNOWN),
+            formatting.moment(cause.first_ms),
+            formatting.moment(cause.last_ms),
             Text(state, style="bold red" if state == "going on" else ""),
         )
     return table
@@ -128,31 +128,32 @@ def _sides(sides: Mapping[str, tuple[Share, ...]], count: int) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for side in _SIDES:
         shares = sides.get(side, ())
-        name_of = wording.partition_name if side == "partition" else wording.share_name
+        name_of = formatting.partition_name if side == "partition" else formatting.share_name
         rows = [
-            f"{name_of(each)} {wording.percent(each.count, count)}" for each in shares[:_MOST_ROWS]
+            f"{name_of(each)} {formatting.percent(each.count, count)}"
+            for each in shares[:_MOST_ROWS]
         ]
         if len(shares) > _MOST_ROWS:
             rows.append("...")
-        table.add_row(wording.SIDE_NAMES[side].lower(), _text(", ".join(rows)))
+        table.add_row(formatting.SIDE_NAMES[side].lower(), _text(", ".join(rows)))
     return table
 
 
 def _cause(
     number: int, cause: FailureGroup, findings: DeadLetterFindings, workers_file: str
 ) -> Iterator[RenderableType]:
-    title = f"{number}. {wording.name_of(cause)}"
+    title = f"{number}. {formatting.name_of(cause)}"
     if cause.error_message:
         title += f": {cause.error_message}"
     yield Text(printable_line(title), style="bold")
     yield _text(f"   {bars(cause.periods, findings)}")
-    version = wording.version_in_words(cause, findings)
+    version = formatting.version_in_words(cause, findings)
     if version is not None:
         yield _text(f"   {version}")
-    yield _text(f"   keys: {wording.keys_in_words(cause.keys)}")
+    yield _text(f"   keys: {formatting.keys_in_words(cause.keys)}")
     for line in (
-        wording.put_back_in_words(cause.put_back, cause.count),
-        wording.again_in_words(cause.failed_again),
+        formatting.put_back_in_words(cause.put_back, cause.count),
+        formatting.again_in_words(cause.failed_again),
     ):
         if line is not None:
             yield _text(f"   {line}")

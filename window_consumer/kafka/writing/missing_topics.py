@@ -24,7 +24,7 @@ class _MissingTopic(Generic[Sent]):
 
 
 class MissingTopics(Generic[Sent]):
-    """Holds records back, by topic. Owner: whoever holds the lock of its KeptRecords."""
+    """Holds records back, by topic. Owner: whoever holds the lock of its UnackedRecords."""
 
     def __init__(self, patience_s: float, memory: MemoryLimit):
         self._patience_s = patience_s

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from window_consumer.model.conditions.expressions import Expression, Lookup
 from window_consumer.model.conditions.lookup import RECORD_FIELDS
-from window_consumer.model.conditions.terms import (
+from window_consumer.model.conditions.tree import (
     All,
     AnyOf,
     Comparison,

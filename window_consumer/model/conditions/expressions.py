@@ -25,7 +25,16 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.model.conditions.terms import (
+from window_consumer.model.conditions.tokens import (
+    DURATION_MS,
+    ExpressionError,
+    Token,
+    TokenKind,
+    did_you_mean,
+    number_of,
+    tokens,
+)
+from window_consumer.model.conditions.tree import (
     Ago,
     All,
     AnyOf,
@@ -41,15 +50,6 @@ from window_consumer.model.conditions.terms import (
     Operand,
     Term,
     TextTest,
-)
-from window_consumer.model.conditions.tokens import (
-    DURATION_MS,
-    ExpressionError,
-    Token,
-    TokenKind,
-    did_you_mean,
-    number_of,
-    tokens,
 )
 from window_consumer.model.conditions.values import ORDERS, TEXT_TESTS, Value, moment_ms
 

@@ -9,7 +9,7 @@ from window_consumer.model.errors import RetryLater
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import SimulatedCall, Tenure, TurnKind, due_ms, kind_of
 from window_consumer.simulator.schedule import GROUP
-from window_consumer.simulator.watches.kept import KeptWatch
+from window_consumer.simulator.watches.reassignment import ReassignmentWatch
 
 TOLERANCE_S = 1e-9
 
@@ -17,7 +17,7 @@ TOLERANCE_S = 1e-9
 class StartWatch:
     """Checks records that slots claim, and calls that begin. Owner: one thread."""
 
-    def __init__(self, history: SimulationHistory, kept: KeptWatch):
+    def __init__(self, history: SimulationHistory, kept: ReassignmentWatch):
         self._history = history
         self._kept = kept
 

@@ -21,12 +21,12 @@ from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Lane, Member, SimulatedCall, Tenure
 from window_consumer.simulator.watches.call_start import StartWatch
-from window_consumer.simulator.watches.kept import KeptWatch
 from window_consumer.simulator.watches.lanes import LaneWatch
 from window_consumer.simulator.watches.outages import Outages
 from window_consumer.simulator.watches.pace import PaceWatch
 from window_consumer.simulator.watches.parking import ParkWatch
 from window_consumer.simulator.watches.poison import PoisonWatch
+from window_consumer.simulator.watches.reassignment import ReassignmentWatch
 from window_consumer.testing.events import Killed, Result, Started
 
 
@@ -38,7 +38,7 @@ class CallWatch:
         self.outages = Outages(history)
         self.poison = PoisonWatch(history)
         self.pace = PaceWatch(history)
-        self.kept = KeptWatch(history)
+        self.kept = ReassignmentWatch(history)
         self._starts = StartWatch(history, self.kept)
         self._lanes = LaneWatch(history)
         self.parking = ParkWatch(history)

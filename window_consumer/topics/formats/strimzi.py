@@ -9,7 +9,7 @@ import yaml
 
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.feature import AclRule
-from window_consumer.topics.formats.words import camel_case, comments, kubernetes_name
+from window_consumer.topics.formats.identifiers import camel_case, comments, kubernetes_name
 from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 
 _VERSION = "kafka.strimzi.io/v1"

@@ -16,7 +16,7 @@ from window_consumer.model.record_identity import id_text
 from window_consumer.trace.event import Role, Step
 from window_consumer.trace.event_batch import AnyColumn, Column, KeyColumn, OffsetColumn, encoded
 from window_consumer.trace.recording.exporter import Written
-from window_consumer.trace.recording.notes import EventGroup, TraceNote
+from window_consumer.trace.recording.inbox import EventGroup, TraceNote
 
 MAX_BATCH_BYTES = 500_000
 """Brokers accept 1 MiB by default, and a reader parses a batch at once."""

@@ -11,7 +11,7 @@ from window_consumer.model import copy_headers
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import given_id
-from window_consumer.trace.recording.notes import EventGroup, SingleRecords
+from window_consumer.trace.recording.inbox import EventGroup, SingleRecords
 from window_consumer.trace.sampling import Sampling, seed_of
 
 Durations = int | Sequence[int | None] | None

@@ -11,7 +11,7 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Record
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording.batch_builder import ROOT
-from window_consumer.trace.recording.notes import EventGroup, EventOrigin, TraceNote
+from window_consumer.trace.recording.inbox import EventGroup, EventOrigin, TraceNote
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
 

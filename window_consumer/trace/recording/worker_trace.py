@@ -16,7 +16,7 @@ from window_consumer.model.outcome import OUTCOMES, Outcome
 from window_consumer.model.record import Message
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording.deliveries import Deliveries, Kind
-from window_consumer.trace.recording.notes import EventGroup, EventOrigin, SingleRecords, TraceNote
+from window_consumer.trace.recording.inbox import EventGroup, EventOrigin, SingleRecords, TraceNote
 from window_consumer.trace.recording.writer import TraceWriter
 from window_consumer.trace.sampling import Sampling
 

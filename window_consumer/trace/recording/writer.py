@@ -17,7 +17,7 @@ from window_consumer.runtime.log import Trouble
 from window_consumer.trace.metrics import TraceFigures
 from window_consumer.trace.recording.batch_builder import BatchBuilder
 from window_consumer.trace.recording.exporter import TraceExporter, Written
-from window_consumer.trace.recording.notes import (
+from window_consumer.trace.recording.inbox import (
     EventGroup,
     Inbox,
     SharedInbox,

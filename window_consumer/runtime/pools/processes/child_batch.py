@@ -23,7 +23,7 @@ from window_consumer.model.record import Call, Message
 from window_consumer.runtime.calls.batch_calls import call_batch
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.context import Slot
-from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
+from window_consumer.runtime.pools.processes.child_failures import CarriedFailure, carried
 from window_consumer.runtime.pools.processes.serialization import (
     ReceivedMessage,
     SerializedSlice,

@@ -14,7 +14,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.pools.processes import child_batch as forks
-from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
+from window_consumer.runtime.pools.processes.child_failures import CarriedFailure, carried
 from window_consumer.runtime.pools.processes.serialization import (
     ReceivedMessage,
     Row,

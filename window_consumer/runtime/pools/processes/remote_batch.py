@@ -5,8 +5,8 @@ from __future__ import annotations
 from window_consumer.engine.scheduling.slices import RecordsReturned
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
-from window_consumer.runtime.pools.processes.carried_errors import restored
 from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_failures import restored
 from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 

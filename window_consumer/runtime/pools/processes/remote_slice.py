@@ -8,8 +8,8 @@ from window_consumer.engine.scheduling.slices import Deviations, RecordsReturned
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED, Interrupted
-from window_consumer.runtime.pools.processes.carried_errors import restored
 from window_consumer.runtime.pools.processes.child_batch import BatchReport
+from window_consumer.runtime.pools.processes.child_failures import restored
 from window_consumer.runtime.pools.processes.child_slice import RecordReport
 from window_consumer.runtime.pools.processes.shared_memory import CANCELLED, REPORTED, SharedSlot
 

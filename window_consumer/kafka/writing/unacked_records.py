@@ -45,7 +45,7 @@ class KeepingRules:
     """False with transactions, which are retried as a whole."""
 
 
-class KeptRecords(Generic[Sent]):
+class UnackedRecords(Generic[Sent]):
     """Decides by the failure. One thread at a time: whoever holds the driver's lock."""
 
     def __init__(self, rules: KeepingRules):

@@ -12,7 +12,7 @@ from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
 from window_consumer.model.errors import Expired, Fatal, RetryLater, Undecodable
 from window_consumer.model.headers import Reason
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.pools.processes.carried_errors import carried, restored
+from window_consumer.runtime.pools.processes.child_failures import carried, restored
 
 
 class PickyError(ValueError):

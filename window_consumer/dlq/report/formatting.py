@@ -1,4 +1,4 @@
-"""The wording of a report, shared by page and terminal."""
+"""Formats the figures of a report, shared by page and terminal."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.kafka.writing.kept_records import KeepingRules, KeptRecords
 from window_consumer.kafka.writing.refused_topics import CALM_S
 from window_consumer.kafka.writing.sent_record import Ending, RecordEnd, SendFailure, SendVerdict
+from window_consumer.kafka.writing.unacked_records import KeepingRules, UnackedRecords
 
 MEMORY = 20_000
 LARGEST = 2_000
@@ -49,7 +49,7 @@ PURGED = failure(is_purged=True)
 class Cluster:
     """The driver of the rules, with clients and brokers that a test controls."""
 
-    records: KeptRecords[Sending] = field(init=False)
+    records: UnackedRecords[Sending] = field(init=False)
     resends: bool = True
     now: float = 1000.0
     missing: set[str] = field(factory=set)
@@ -72,7 +72,7 @@ class Cluster:
             batch_bytes=2_000,
             resends=self.resends,
         )
-        self.records = KeptRecords(rules)
+        self.records = UnackedRecords(rules)
 
     def send(self, topic: str, key: str | None = "anna", size: int = 10) -> int:
         """Send a record; return its number. Raises BufferError if there is no room."""

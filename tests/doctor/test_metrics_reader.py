@@ -8,8 +8,8 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import notes
 from tests.golden_texts import Golden
+from window_consumer.admin.doctor.metrics_reader import worker_looks
 from window_consumer.admin.doctor.samples import worker_look
-from window_consumer.admin.doctor.scraped import worker_looks
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import LoopSnapshot, PartitionSnapshot, WindowsSnapshot
 from window_consumer.metrics.exposition import exposition

@@ -16,7 +16,7 @@ from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import LostAssignment, Member, SimulatedCall, Tenure
 
 
-class KeptWatch:
+class ReassignmentWatch:
     """Checks what becomes of the outcomes of lost assignments. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
