@@ -162,8 +162,20 @@ def start(
     return app.start_plan(plan, start_timeout=framework.START_S)
 
 
-def write(bootstrap: str, topic: str, target: str, due_ms: Iterable[int], size: int) -> None:
-    """Write records that are due at these times, in milliseconds since 1970."""
+def write(
+    bootstrap: str,
+    topic: str,
+    target: str,
+    due_ms: Iterable[int],
+    size: int,
+    cancel_one_in: int = 0,
+) -> set[int]:
+    """Write records that are due at these times, in milliseconds since 1970.
+
+    Of those that are due in ten seconds or later, one in so many is cancelled at once. Return the
+    numbers of these.
+    """
+    cancelled: set[int] = set()
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
     )
@@ -173,6 +185,8 @@ def write(bootstrap: str, topic: str, target: str, due_ms: Iterable[int], size: 
             (names.DELIVER_TO, target.encode()),
             (names.DELIVER_AT, b"%d" % each),
         ]
+        if cancel_one_in:
+            headers.append((names.ID, b"%d" % number))
         while True:
             try:
                 producer.produce(
@@ -185,8 +199,12 @@ def write(bootstrap: str, topic: str, target: str, due_ms: Iterable[int], size: 
                 break
             except BufferError:
                 producer.poll(0.05)
+        if cancel_one_in and number % cancel_one_in == 0 and each > time.time() * 1000 + 10_000:
+            producer.produce(f"{topic}.cancel", b"cancelled", b"%d" % number)
+            cancelled.add(number)
     if left := producer.flush(_WRITE_S):
         raise RunError(f"{left} records were not acked")
+    return cancelled
 
 
 def arrivals(bootstrap: str, target: str, wanted: AbstractSet[int], last_s: float) -> list[Arrival]:

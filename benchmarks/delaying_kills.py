@@ -22,6 +22,7 @@ _SENT_S: Final = 45.0
 """Records are sent for so long, while members are killed."""
 _FARTHEST_S: Final = 60.0
 """Each is due within so many seconds of its sending."""
+_CANCELLED_ONE_IN: Final = 5
 
 
 def run_kills(topics: Topics, workload: Workload) -> Run:
@@ -41,11 +42,17 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
         ThreadPoolExecutor(1) as pool,
     ):
         due_ms = delaying.sent_evenly(spec.records, _SENT_S, _FARTHEST_S)
-        sent = pool.submit(delaying.write, **where, due_ms=due_ms, size=spec.value_bytes)
+        sent = pool.submit(
+            delaying.write,
+            **where,
+            due_ms=due_ms,
+            size=spec.value_bytes,
+            cancel_one_in=_CANCELLED_ONE_IN,
+        )
         group_members.disturb(workload.kills, REBALANCES, _EVERY_S)
-        sent.result()
+        cancelled = sent.result()
         last_s = time.time() + _FARTHEST_S
-        wanted = set(range(spec.records))
+        wanted = set(range(spec.records)) - cancelled
         found = delaying.arrivals(topics.bootstrap, target, wanted, last_s)
         group_members.leave_all()
     topics.delete_copies(topic)
@@ -54,8 +61,12 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
     seen = {each.number for each in found}
     return Run(
         len(seen) / (_SENT_S + _FARTHEST_S),
-        lost=spec.records - len(seen),
-        notes={"twice": float(len(found) - len(seen)), **delaying.lateness(found)},
+        lost=len(wanted - seen),
+        notes={
+            "cancelled_delivered": float(len(cancelled & seen)),
+            "twice": float(len(found) - len(seen)),
+            **delaying.lateness(found),
+        },
     )
 
 

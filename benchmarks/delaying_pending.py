@@ -48,7 +48,7 @@ def run_pending(topics: Topics, workload: Workload) -> Run:
             int((begun_s + draw.uniform(_NEAREST_S, _FARTHEST_S)) * 1000)
             for _ in range(spec.records)
         ]
-        delaying.write(**where, due_ms=due_ms, size=spec.value_bytes)
+        delaying.write(topics.bootstrap, topic, target, due_ms, spec.value_bytes)
         service.until(lambda: _is_moved(topics, topic), "all are in the levels", _MOVED_S)
         moved_s = time.time() - begun_s
         time.sleep(max(0.0, begun_s + _NEAREST_S + _STOPPED_S - time.time()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -21,8 +22,12 @@ from window_consumer.testing.events import Killed
 MEMBERS: Final = 2
 """So many run at any time."""
 
+_START_S: Final = 120.0
 _STOP_S: Final = 60.0
 _CHECK_S: Final = 0.25
+_ENVIRONMENT: Final = "MEMBER_HAS_STARTED"
+"""Names the file that a member creates once it has started and handles SIGTERM."""
+_SIGN: Final = ".started"
 
 
 @define
@@ -39,18 +44,22 @@ class Members:
         """Start a member and return its name."""
         name = f"m{next(self._numbers)}"
         command = self.command(name, self.folder / name)
-        self._processes[name] = subprocess.Popen(command, cwd=children.CHECKOUT)
+        environment = {**os.environ, _ENVIRONMENT: str(self._sign_of(name))}
+        process = subprocess.Popen(command, cwd=children.CHECKOUT, env=environment)
+        self._processes[name] = process
         return name
 
     def kill(self, name: str) -> None:
-        """Kill a member with -9."""
+        """Kill a member with -9, once it has started."""
+        self._wait_for(name)
         process = self._processes.pop(name)
         process.kill()
         process.wait()
         self.killed.append(Killed(name, time.monotonic()))
 
     def leave(self, name: str) -> None:
-        """Stop a member. Raises RunError if it fails."""
+        """Stop a member, once it has started. Raises RunError if it fails."""
+        self._wait_for(name)
         process = self._processes.pop(name)
         process.terminate()
         if code := process.wait(_STOP_S):
@@ -94,13 +103,19 @@ class Members:
 
     def files(self) -> Iterator[Path]:
         """Yield the members' files."""
-        yield from sorted(self.folder.iterdir())
+        yield from sorted(each for each in self.folder.iterdir() if each.suffix != _SIGN)
 
     def end(self) -> None:
         """Kill those that still run."""
         for process in self._processes.values():
             process.kill()
             process.wait()
+
+    def _sign_of(self, name: str) -> Path:
+        return (self.folder / name).with_suffix(_SIGN)
+
+    def _wait_for(self, name: str) -> None:
+        self.until(self._sign_of(name).exists, f"the start of member {name}", _START_S)
 
     def _sleep(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
@@ -122,6 +137,7 @@ def started(command: Callable[[str, Path], Sequence[str]], folder: Path) -> Iter
 def serve(running: Running) -> dict[str, Any]:
     """Run an application until SIGTERM: a child process. Raises RunError if it fails."""
     signal.signal(signal.SIGTERM, lambda *_: running.stop())
+    Path(os.environ[_ENVIRONMENT]).touch()
     running.wait()
     if running.failure is not None:
         raise RunError(f"the worker failed: {running.failure}") from running.failure

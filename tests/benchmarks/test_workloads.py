@@ -39,6 +39,7 @@ OWN_FIGURES = {
     "p99_lateness_ms",
     "max_lateness_ms",
     "p99_gap_ms",
+    "cancelled_delivered",
     "rss_beyond_memory_mb",
     "first_delivery_s",
     "moved",
@@ -151,7 +152,7 @@ PROMISED = {
     "park-scan": {"records_per_s": 150_000},
     "delay-exact": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
     "delay-forward": {"records_per_s": 20_000},
-    "delay-kills": {"early": 0},
+    "delay-kills": {"early": 0, "cancelled_delivered": 0},
     "delay-pending": {"early": 0, "rss_beyond_memory_mb": 100, "first_delivery_s": 30},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
