@@ -43,7 +43,7 @@ MAY_READ_IT = {
     "spark/backfill/ranges.py": {"fromtimestamp"},
     "cli/options.py": {"now"},
     "database/outbox/store.py": {"now"},
-    "database/outbox/table.py": {"now"},
+    "database/outbox/row.py": {"now"},
     "spark/commands/backfill.py": {"time"},
     "audit/commands/alerts.py": {"fromtimestamp", "time"},
     "dlq/commands/export.py": {"time"},
@@ -53,6 +53,8 @@ MAY_READ_IT = {
     "replay/commands/options.py": {"time"},
     "replay/commands/rewind.py": {"fromtimestamp"},
     "replay/job.py": {"fromtimestamp"},
+    "delay/cancel_topic.py": {"time"},
+    "delay/commands/cancel.py": {"fromtimestamp"},
     "delay/commands/send.py": {"time", "fromtimestamp"},
     "delay/commands/status.py": {"time"},
 }
