@@ -417,9 +417,15 @@ def rotating(rng: Random) -> SchedulePlan:
 
 def recreated(rng: Random) -> SchedulePlan:
     """As ``parked``, with source topics that are deleted and recreated."""
-    plan = parked(rng)
+    return evolve(_with(parked(rng), "remake", 2.0), partitions=1)
+
+
+def put_back(rng: Random) -> SchedulePlan:
+    """As ``rotating``, with dead letters that are put back."""
+    return _with(rotating(rng), "redrive", 4.0)
+
+
+def _with(plan: SchedulePlan, action: Action, weight: float) -> SchedulePlan:
     weights = (after - before for before, after in pairwise((0.0, *plan.weights)))
-    actions = {**dict(zip(plan.actions, weights, strict=True)), "remake": 2.0}
-    return evolve(
-        plan, actions=tuple(actions), weights=tuple(accumulate(actions.values())), partitions=1
-    )
+    actions = {**dict(zip(plan.actions, weights, strict=True)), action: weight}
+    return evolve(plan, actions=tuple(actions), weights=tuple(accumulate(actions.values())))

@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulation import parking_mutants as mutants
 from tests.simulation.planted import Planted
-from tests.simulation.schedules import following, parked, recreated, rotating
+from tests.simulation.schedules import following, parked, put_back, recreated, rotating
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
 from window_consumer.simulator.simulator import ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
-SCHEDULES = 30
+SCHEDULES = 20
 MUTANTS_SEEDS = 600
 
 
@@ -49,6 +49,16 @@ def test_a_bug_planted_in_the_rule_is_found(
 def test_a_bug_planted_in_rotation_is_found(planted: Planted) -> None:
     subject = SystemUnderTest(make_parking=mutants.CountsRotations)
     planted.expect(mutants.CountsRotations, subject, "not finished after", MUTANTS_SEEDS, rotating)
+
+
+def test_dead_letters_that_are_put_back_keep_the_order_of_their_keys() -> None:
+    broken = []
+    for seed in range(SCHEDULES):
+        try:
+            simulate(seed, draw=put_back)
+        except ViolationError as violation:
+            broken.append(str(violation))
+    assert not broken, "\n".join(broken[:3])
 
 
 def test_what_waits_behind_a_dead_head_follows_it_through_kills() -> None:

@@ -1,4 +1,4 @@
-"""Rotation: what waits at the start of a full park window is copied to the end of its topic.
+"""Rotation: what waits at the start of a full window of the ladder is copied to its topic's end.
 
 A window full of records that may not start hides those behind it, and the head of another lane may
 be among them. So the first ones make room, unchanged, and come again at the end. Each is copied at
@@ -14,7 +14,6 @@ from attrs import define, field
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.turn import CopyTo
-from window_consumer.model import headers as names
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
@@ -26,7 +25,7 @@ AGAIN_S: Final = 10.0
 
 @define
 class Rotation:
-    """Which records of one park partition were rotated lately. Owner: poll thread."""
+    """Which records of one partition of the ladder were rotated lately. Owner: poll thread."""
 
     _rotated: dict[int, float] = field(factory=dict, init=False)
     """When, by original offset; the earliest first."""
@@ -41,8 +40,8 @@ class Rotation:
         self._drop_until(now - AGAIN_S)
         for message in held:
             original = partition.retry_level.hop_of(message).offset
-            if original in self._rotated or not _is_parked(message):
-                self._rests_until = self._rotated.get(original, now) + AGAIN_S
+            if original in self._rotated:
+                self._rests_until = self._rotated[original] + AGAIN_S
                 return
             self._rotated[original] = now
             yield message.offset(), _at_the_end(partition, message)
@@ -55,13 +54,8 @@ class Rotation:
             del self._rotated[original]
 
 
-def _is_parked(message: Message) -> bool:
-    """Return whether a copy was parked: those that are put back stay where they are."""
-    return dict(message.headers() or ()).get(names.REASON) == Reason.PARKED.encode()
-
-
 def _at_the_end(partition: Partition, message: Message) -> CopyTo:
-    """Return the unchanged copy of a parked record, for the end of its partition."""
+    """Return the unchanged copy of a record that waits, for the end of its partition."""
     name = partition.name
     copy = Copy(name.topic, name.partition, message.key(), message.value(), message.headers() or ())
     return CopyTo(copy, Reason.PARKED, Outcome.ROTATED)

@@ -88,7 +88,7 @@ class Parking(TurnRule):
         self._left: set[TopicPartition] = set()
         """Partitions of ladders that were released, and whose source was not."""
         self._rotations: dict[TopicPartition, Rotation] = {}
-        """By partition of a park topic."""
+        """By partition of the ladder."""
         self._now = 0.0
         """The moment of the present turns."""
 
@@ -158,9 +158,12 @@ class Parking(TurnRule):
     def rotated(
         self, partition: Partition, held: Iterable[Message], now: float
     ) -> Sequence[tuple[int, CopyTo]]:
-        """See ``TurnRule``. It makes room if a record that may start can be behind the window."""
-        index = self.indexes.get(partition.home)
-        if not partition.retry_level.is_copy or index is None or not index.has_unread_head:
+        """See ``TurnRule``. It makes room if a record that may start can be behind the window.
+
+        Behind that of a level it can be one that was put back, and has failed again.
+        """
+        index, level = self.indexes.get(partition.home), partition.retry_level
+        if not level.is_copy or index is None or not (level.level or index.has_unread_head):
             return ()
         rotation = self._rotations.setdefault(partition.name, Rotation())
         return list(rotation.copies(partition, held, now))

@@ -33,7 +33,7 @@ class SimulatedParking(Observer):
     find_topics: Callable[[], Sequence[str]]
     """Returns the topics that the member reads."""
     order: Mapping[tuple[TopicPartition, int], int]
-    """When each copy was written: so many were before."""
+    """When each copy was written: so many were before. Those that are put back are missing."""
 
     def park(self, partition: Partition, message: Message) -> CopyTo:
         """Return the copy of a record for its park topic."""
@@ -80,7 +80,7 @@ class SimulatedParking(Observer):
                     each.offset(),
                     key,
                     hop.offset,
-                    self.order[name, each.offset()],
+                    self.order.get((name, each.offset()), len(self.order)),
                     topic_id=hop.topic_id,
                 )
                 for each, hop in hops

@@ -7,7 +7,6 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery, Headers
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.simulator.log_history import KnownRecord, Member, Tenure
-from window_consumer.simulator.schedule import park_topic
 from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
@@ -132,9 +131,10 @@ class CopyWatch:
         """Check a copy that moves within its topic: of a stray, or of a rotated record."""
         history, message = self._history, record.message
         place = f"{tenure.name}@{message.offset()}"
-        if tenure.name.topic == park_topic(record.hop.origin.topic):
+        is_stray = history.is_stray(tenure.name, record)
+        if history.plan.engine.retry.on_failure == "park" and not is_stray:
             self._call_watch.parking.rotated(tenure, record)
-        elif not history.is_stray(tenure.name, record):
+        elif not is_stray:
             history.violate(f"{place} moves within its topic although it lies where it belongs")
         if tenure.attempts.get(message.offset()):
             history.violate(f"{place} was called where it does not belong")
