@@ -1,4 +1,4 @@
-"""Slices: the records that one slot gets at once, and how many there should be.
+"""Slices: the records that one slot gets at once; ``slice_length`` decides how many.
 
 A slice is the one object that two threads touch. These rules make it safe without a lock:
 
