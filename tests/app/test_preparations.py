@@ -39,6 +39,9 @@ class Gate:
         self._times += 1
         return self._executor.submit(self._fail if self._times == 1 else self._open)
 
+    def remove(self, name: TopicPartition) -> None:
+        """Nothing is kept."""
+
     def _fail(self) -> None:
         raise OSError("not yet")
 

@@ -31,7 +31,7 @@ MAKERS: dict[str, set[str]] = {
     "DEDUPLICATED": {"database/once/calls.py"},
     "PARKED": {"parking/rules.py", "parking/topics.py", "simulator/parking.py"},
     "ROTATED": {"parking/rotation.py"},
-    "DELAYED": {"delay/waiting.py"},
+    "DELAYED": {"delay/waiting.py", "delay/wheel/rule.py"},
     "CANCELLED": {"delay/cancel_layer.py"},
     "EARLIER": {"engine/partition.py", "engine/intake.py", RECORDS},
 }

@@ -71,11 +71,12 @@ MAY_ASK_FOR_IT = {
     "audit/sink.py",
     "replay/job.py",
     "schedules/ownership.py",
+    "delay/wheel/wheels.py",
 }
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
 is due at a time of the wall; where a condition on records speaks of their age, and a run of a
 replay gets its name; where a result, or what is put back, gets the timestamp that it is counted
-by; where a schedule ticks."""
+by; where a schedule ticks; where delayed records are due."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from window_consumer.delay.cancel_layer import CancelLayer, Cancelled
+from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer, Cancelled
 from window_consumer.delay.cancellations import Cancellations, mark_of
 from window_consumer.delay.wish import Targets
 from window_consumer.model.errors import CallAgain
@@ -39,7 +39,7 @@ class Service:
         self.known = Cancellations(30.0 * DAY_S)
         self.take(*cancellations)
         targets = Targets(("orders",), LadderNames((), frozenset()))
-        layer = CancelLayer(self.known, targets, lambda: self.age_s)
+        layer = CancelLayer(CancelCheck(self.known, lambda: self.age_s), targets)
         self._call = layer.wrap(lambda _record: "delivered", SITE)
 
     def take(self, *cancellations: FakeMessage) -> None:

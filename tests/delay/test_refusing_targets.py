@@ -19,6 +19,7 @@ from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.delay.config import WORKER, DelayConfig
+from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets
 from window_consumer.delay.waiting import DelayRule
 from window_consumer.delay.wish import Targets
@@ -48,7 +49,8 @@ class Delivering(ProducingDriven):
             lambda target, why: self.news.append(f"{target}: {why.split()[-2]}"), self.news.append
         )
         targets = Targets(("*",), LadderNames(("wc.delay",), frozenset()))
-        self.rule = DelayRule(section, targets, COPIES.target_of, refusing)
+        copies = LevelCopies("orders", "wc.delay", COPIES.target_of)
+        self.rule = DelayRule(section, targets, copies, refusing)
         self.offset = 0
         super().__init__(slots=20, turns=[self.rule])
 

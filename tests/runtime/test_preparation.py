@@ -32,6 +32,9 @@ class HeldPreparation:
         self.futures[name] = Future()
         return self.futures[name]
 
+    def remove(self, name: TopicPartition) -> None:
+        """Nothing is kept."""
+
 
 class DonePreparation:
     """Nothing is needed."""
@@ -43,6 +46,9 @@ class DonePreparation:
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def remove(self, name: TopicPartition) -> None:
+        """Nothing is kept."""
 
 
 class Scene:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
+from window_consumer.engine.engine import Engine
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -43,13 +45,14 @@ def wire(
         for each in prepared.workers:
             name = each.plan.name
             layers = features.layers_of(each)
-            setup = setup_of(app, plan, each, layers=layers)
+            rules = features.turn_rules_of(each)
+            setup = setup_of(app, plan, each, layers=layers, turn_rules=rules)
             setup = attrs.evolve(
                 setup,
                 observers=features.observers_of(each),
-                turn_rules=(*setup.turn_rules, *features.turn_rules_of(each)),
                 pause_rules=features.pause_rules_of(each),
                 preparations=features.preparations_of(each),
+                make_engine=partial(Engine, make_guarantee=features.guarantee_of(each)),
             )
             child_spec = child_specs.get(name)
             if child_spec is not None:

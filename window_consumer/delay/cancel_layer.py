@@ -29,13 +29,33 @@ class Cancelled(Skip):
 
 
 @frozen
-class CancelLayer:
-    """Lets records be delivered that are not cancelled, by what was known a second ago."""
+class CancelCheck:
+    """Says what was known a second ago of cancellations. Any thread may ask."""
 
     cancellations: Cancellations
-    targets: Targets
     age_s: Callable[[], float]
-    """Returns for how many seconds there may be cancellations that are not known. Any slot asks."""
+    """Returns for how many seconds there may be cancellations that are not known."""
+
+    def wait_s(self) -> float:
+        """Return how long records wait as cancellations are not known; 0 if they are."""
+        age_s = self.age_s()
+        if age_s <= MOST_AGE_S:
+            return 0.0
+        shortest, longest = _AGAIN_S
+        return min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
+
+    def is_cancelled(self, mark: Mark, due_ms: Callable[[], int]) -> bool:
+        """Return whether a record is cancelled, which is due then."""
+        until = self.cancellations.due(mark)
+        return until is not None and due_ms() <= until * 1000
+
+
+@frozen
+class CancelLayer:
+    """Lets records be delivered that are not cancelled."""
+
+    check: CancelCheck
+    targets: Targets
     place: LayerPlace = LayerPlace.EXPIRY
     in_children: None = None
 
@@ -45,7 +65,7 @@ class CancelLayer:
     def wrap(self, call: Called, site: CallSite) -> Called:
         """See CallLayer."""
         del site
-        cancellations = self.cancellations
+        cancellations = self.check.cancellations
 
         def called(record: Record) -> object:
             mark = mark_of(record.id)
@@ -58,11 +78,7 @@ class CancelLayer:
 
     def _check(self, record: Record, mark: Mark) -> None:
         """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
-        age_s = self.age_s()
-        if age_s > MOST_AGE_S:
-            shortest, longest = _AGAIN_S
-            wait_s = min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
+        if wait_s := self.check.wait_s():
             raise CallAgain(wait_s, "the topic of cancellations is not read to its end")
-        until = self.cancellations.due(mark)
-        if until is not None and wish_in(record, self.targets).at_ms <= until * 1000:
+        if self.check.is_cancelled(mark, lambda: wish_in(record, self.targets).at_ms):
             raise Cancelled("the record is cancelled")

@@ -35,6 +35,10 @@ def _wrong_target(text: str) -> str | None:
     return wrong_name(text.removesuffix("*") or "x")
 
 
+def _wrong_directory(text: str) -> str | None:
+    return None if text.strip() else "is empty"
+
+
 @frozen(kw_only=True)
 class DelayConfig:
     """The delay service."""
@@ -68,6 +72,25 @@ class DelayConfig:
             "enough, so 17s wait 30s.",
             kind=kinds.choice("exact", "level"),
             reason="what senders expect; level costs a single hop",
+        ),
+    )
+    store: Literal["levels", "wheel"] = field(
+        default="levels",
+        metadata=about(
+            "Where records wait that are due within two hours. levels: in topics. wheel: in files "
+            "of a second each, with precision: exact alone; longer delays pass through levels "
+            "first.",
+            kind=kinds.choice("levels", "wheel"),
+            reason="needs no disk; a wheel suits many odd delays",
+        ),
+    )
+    directory: str | None = field(
+        default=None,
+        metadata=about(
+            "Where the files of the wheel are. They are a cache of the topic: what is lost is read "
+            "from Kafka again. A relative path starts at the configuration file's directory.",
+            kind=kinds.text("a directory", _wrong_directory),
+            default="none: required with store: wheel",
         ),
     )
     max: float = field(
@@ -141,6 +164,12 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
             delay, after = format_duration(level), format_duration(before)
             message = f"{delay} comes after {after}: write the shortest first"
             yield Problem(("levels", index), message)
+    if section.store == "wheel" and section.precision == "level":
+        message = "needs store: levels; a wheel delivers each record when it is due"
+        yield Problem(("precision",), message)
+    if section.store == "wheel" and section.directory is None:
+        message = "is missing: the wheel's files, as in directory: /var/cache/shop/delay"
+        yield Problem(("directory",), message)
     ours = LadderNames((section.topic,), frozenset())
     for index, target in enumerate(section.to):
         if target in ours:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final
 
@@ -11,17 +12,22 @@ from attrs import evolve
 
 from window_consumer.config import Config, format_duration
 from window_consumer.config.options import Section
-from window_consumer.delay.cancel_layer import CancelLayer
+from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer
 from window_consumer.delay.cancel_topic import CancelTopic, UnreadCancellations
 from window_consumer.delay.cancellations import KEPT_ON_S, CancellationFigures, Cancellations
 from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts, workers
+from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.metrics import METRICS
 from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
+from window_consumer.delay.wheel.store import WheelStore
 from window_consumer.delay.wish import Targets, delivered
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.guards.pause_rule import PauseRule
+from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
@@ -29,6 +35,7 @@ from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
+from window_consumer.runtime.partitions.preparation import PartitionPreparation
 
 _ANSWER_S: Final = 5.0
 """How long a question about the topic of cancellations may take."""
@@ -42,10 +49,11 @@ class RunningDelay(RunningFeature):
         self._topic = topic
         self._cancellations = Cancellations(plan.config.section(DelayConfig).max)
         self._reading: CancelTopic | None = None
+        self._store: WheelStore | None = None
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Read the cancellations. Raises what ``StateTopic.prepare`` raises."""
+        """Make the wheels, and read the cancellations. Raises what ``StateTopic.prepare`` does."""
         (worker,) = (each for each in prepared.workers if each.plan.name == WORKER)
         self._topic.prepare(
             self._plan.loaded,
@@ -61,6 +69,18 @@ class RunningDelay(RunningFeature):
             )
 
         self._reading = CancelTopic(self._topic.name, self._cancellations, open_reader)
+        section = self._plan.config.section(DelayConfig)
+        if section.store == "wheel":
+            check = CancelCheck(self._cancellations, self._reading.age_s)
+            directory = Path(self._plan.file).absolute().parent / str(section.directory)
+            self._store = WheelStore(
+                section,
+                Targets.of(self._plan.config),
+                worker,
+                directory,
+                check,
+                prepared.oauth_token,
+            )
         self._reading.start()
         try:
             yield
@@ -73,7 +93,33 @@ class RunningDelay(RunningFeature):
         if reading is None:
             return ()
         targets = Targets.of(self._plan.config)
-        return [CancelLayer(self._cancellations, targets, reading.age_s)]
+        check = CancelCheck(self._cancellations, reading.age_s)
+        return [CancelLayer(check, targets)]
+
+    def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
+        """Return the rule that lets records wait in a wheel."""
+        store = self._store_of(worker)
+        return [] if store is None else [store.rule]
+
+    def preparations_of(self, worker: PreparedWorker) -> Sequence[PartitionPreparation]:
+        """Return what makes the wheels ready."""
+        store = self._store_of(worker)
+        return [] if store is None else [store.preparation]
+
+    def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
+        """Return the guarantee that keeps commits before what waits in a wheel."""
+        store = self._store_of(worker)
+        return None if store is None else store.guarantee
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Let the wheels use the worker's sink."""
+        store = self._store_of(worker)
+        if store is not None:
+            store.send_through(sink, clock)
+        return sink
+
+    def _store_of(self, worker: PreparedWorker) -> WheelStore | None:
+        return self._store if worker.plan.name == WORKER else None
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
         """Return what reports why records wait; it pauses nothing."""
@@ -117,7 +163,10 @@ class DelayFeature(Feature):
             lambda record: delivered(record, targets),
             {},
             rule_of=lambda target_of: DelayRule(
-                section, targets, target_of, RefusingTargets(_log_refuses, _log_takes)
+                section,
+                targets,
+                LevelCopies(section.topic, section.worker.group, target_of),
+                RefusingTargets(_log_refuses, _log_takes),
             ),
         )
         return {HANDLER: spec}

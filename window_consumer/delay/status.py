@@ -137,6 +137,8 @@ class _Waiting:
     """Their offsets, ends excluded; holes in the log count, too."""
     overdue: int
     """How many of them should have gone on: the first ones, since a level is ordered by time."""
+    in_wheel: int
+    """How many were taken into a wheel. Those count that it has delivered, after the oldest one."""
 
     @classmethod
     def of(cls, progress: PartitionProgress) -> _Waiting:
@@ -146,11 +148,12 @@ class _Waiting:
         log = [(start, progress.end)] if start < progress.end else []
         found = without(log, [(each.start, each.stop) for each in finished])
         overdue = sum(max(0, min(stop, progress.old) - first) for first, stop in found)
-        return cls(found, overdue)
+        is_wheel = note is not None and note.fired is not None
+        return cls(found, overdue, sum(map(len, finished)) if is_wheel else 0)
 
     @property
     def count(self) -> int:
-        return sum(stop - first for first, stop in self.open)
+        return self.in_wheel + sum(stop - first for first, stop in self.open)
 
     @property
     def first(self) -> Span:

@@ -13,11 +13,11 @@ from attrs import field, frozen
 
 from window_consumer.config import format_duration
 from window_consumer.delay.config import DelayConfig
+from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.wish import DelayTooLong, TargetRefused, Targets, Wish, wish_of
 from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.copy_record import Target, TargetOf, place_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
@@ -29,7 +29,6 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.header_values import text
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
 from window_consumer.plan.ladder_topics import levels_of
 
@@ -45,8 +44,6 @@ MANY_HOPS: Final = 100
 
 LONG_LEVELS: Final = (6 * 3600.0, 86_400.0, 7 * 86_400.0)
 """The levels that it advises, in seconds."""
-
-_KEPT: Final = names.KeptHeaders(frozenset({names.TAGS, names.SENT_AT, names.DELIVER_TO}))
 
 
 @frozen
@@ -98,8 +95,7 @@ class DelayRule(TurnRule):
 
     section: DelayConfig
     targets: Targets
-    target_of: TargetOf
-    """Returns the topic of a level."""
+    copies: LevelCopies
     refusing: RefusingTargets
     levels: Levels = field(init=False)
 
@@ -131,7 +127,7 @@ class DelayRule(TurnRule):
             return Leave(Failure.uncalled(error))
         level = self.levels.next(left_s)
         if level is not None:
-            return self._moved(partition, message, hop, wish, level, wall_ms)
+            return self._moved(message, hop, wish, level, wall_ms)
         why = self.refusing.why_not(wish.target)
         if left_s > 0 and why is None:
             return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
@@ -139,9 +135,9 @@ class DelayRule(TurnRule):
             return None
         if why is None:  # nobody knows whether it takes records, and enough of them find out
             level = self.levels.again(-left_s)
-            return self._moved(partition, message, hop, wish, level, wall_ms)
+            return self._moved(message, hop, wish, level, wall_ms)
         self.refusing.add(wish.target, hop)
-        return self._refused(partition, message, hop, wish, wall_ms, why)
+        return self._refused(message, hop, wish, wall_ms, why)
 
     def refused(
         self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
@@ -151,10 +147,10 @@ class DelayRule(TurnRule):
         wish, error = self._wish(message, hop), refusal.error
         of_topic = isinstance(error, ResultRefusedError) and error.of_topic
         self.refusing.refused(wish.target, str(error), hop, now, of_topic=of_topic)
-        return self._refused(partition, message, hop, wish, wall_ms, str(error))
+        return self._refused(message, hop, wish, wall_ms, str(error))
 
     def _refused(
-        self, partition: Partition, message: Message, hop: Hop, wish: Wish, wall_ms: float, why: str
+        self, message: Message, hop: Hop, wish: Wish, wall_ms: float, why: str
     ) -> CopyTo | Leave:
         overdue_s = (wall_ms - wish.at_ms) / 1000
         if overdue_s > self.section.max:
@@ -162,22 +158,16 @@ class DelayRule(TurnRule):
             error = TargetRefused(f"still refused delay.max, {longest}, after it was due: {why}")
             return Leave(Failure.uncalled(error))
         level = self.levels.again(overdue_s)
-        return self._moved(partition, message, hop, wish, level, wall_ms)
+        return self._moved(message, hop, wish, level, wall_ms)
 
     def _wish(self, message: Message, hop: Hop) -> Wish:
         return wish_of(dict(message.headers() or ()), hop.timestamp, self.targets)
 
     def _moved(
-        self,
-        partition: Partition,
-        message: Message,
-        hop: Hop,
-        wish: Wish,
-        level: Level,
-        wall_ms: float,
+        self, message: Message, hop: Hop, wish: Wish, level: Level, wall_ms: float
     ) -> CopyTo:
-        target = self.target_of(partition.retry_level.source, level)
-        copy = self._copy(message, hop, wish, level, target, wall_ms)
+        record = message.key(), message.value(), message.headers() or ()
+        copy = self.copies.copy(record, hop, wish.at_ms, level, wall_ms)
         return CopyTo(copy, Reason.DELAYED, Outcome.DELAYED)
 
     def finished(
@@ -219,23 +209,3 @@ class DelayRule(TurnRule):
     def findings(self, now: float) -> Sequence[RuleFinding]:
         """See TurnRule."""
         return self.refusing.findings(now)
-
-    def _copy(
-        self, message: Message, hop: Hop, wish: Wish, level: Level, target: Target, wall_ms: float
-    ) -> Copy:
-        headers: list[tuple[str, bytes | None]] = [
-            *names.each_once(_KEPT.of(message.headers() or ())),
-            (names.DELIVER_AT, b"%d" % wish.at_ms),
-            (names.ID, hop.record_id),
-            (names.ORIGINAL_TOPIC, hop.origin.topic.encode()),
-            (names.ORIGINAL_PARTITION, b"%d" % hop.origin.partition),
-            (names.ORIGINAL_OFFSET, b"%d" % hop.offset),
-            (names.FORMAT, names.FORMAT_VERSION),
-            (names.GROUP, (self.section.group or self.section.topic).encode()),
-            (names.LEVEL, level.name.encode()),
-            (names.NOT_BEFORE, b"%d" % round(wall_ms + level.delay_s * 1000)),
-        ]
-        if hop.timestamp is not None:
-            headers.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
-        place = place_of(hop.origin.partition, target.partitions)
-        return Copy(target.topic, place, message.key(), message.value(), headers)

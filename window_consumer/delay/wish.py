@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import field, frozen
@@ -112,15 +112,19 @@ def _matches(pattern: str, target: str) -> bool:
     return target == pattern
 
 
-def wish_of(found: Mapping[str, bytes | None], timestamp: int | None, targets: Targets) -> Wish:
+def wish_of(
+    found: Mapping[str, bytes | None], timestamp: int | None, targets: Targets | None
+) -> Wish:
     """Return what headers ask for; raise what makes their record a dead letter.
 
-    ``timestamp`` is the record's own, in milliseconds since 1970.
+    ``timestamp`` is the record's own, in milliseconds since 1970. Without ``targets`` any target is
+    allowed.
     """
     target = text(found.get(names.DELIVER_TO))
     if target is None:
         raise TargetNotAllowed(f"the record has no header {names.DELIVER_TO}")
-    targets.check(target)
+    if targets is not None:
+        targets.check(target)
     if names.DELIVER_AT in found:
         return Wish(target, _number(names.DELIVER_AT, found[names.DELIVER_AT]))
     if names.DELAY not in found:
@@ -151,8 +155,15 @@ def delivered(record: Record, targets: Targets) -> Produce:
     Raises what makes it a dead letter.
     """
     wish = wish_in(record, targets)
-    kept = names.each_once(_DELIVERED.of(record.headers))
+    kept = delivered_headers(record.headers)
     return Produce(wish.target, record.key, record.value, headers=[*kept, (names.ID, record.id)])
+
+
+def delivered_headers(
+    headers: Sequence[tuple[str, bytes | None]],
+) -> Sequence[tuple[str, bytes | None]]:
+    """Return the headers that a delivered record keeps, beside its id."""
+    return names.each_once(_DELIVERED.of(headers))
 
 
 _DELIVERED: Final = names.KeptHeaders(frozenset({names.TAGS, names.SENT_AT}))

@@ -126,6 +126,7 @@ class Engine:
         jitter: Jitter,
         retry_levels: Mapping[str, RetryTopicLevel],
         make_copy: MakeCopy,
+        make_guarantee: MakeGuarantee | None = None,
     ):
         self.rules = rules
         self._make_copy = make_copy
@@ -151,7 +152,9 @@ class Engine:
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
-        self.guarantee = self.guarantee_type(self.partitions, self.counters, self.dispatcher.wake)
+        self.guarantee = (make_guarantee or self.guarantee_type)(
+            self.partitions, self.counters, self.dispatcher.wake
+        )
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
         self.outcomes = RecordOutcomes(self.retry_queue, self.dispatcher, self.counters)
         self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
@@ -669,7 +672,7 @@ class Engine:
         if spent:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
             longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
-        due = self.housekeeping.next_due
+        due = min(self.housekeeping.next_due, self.guarantee.next_due(now))
         for another in (self.failed_records.next_due(), self.output.next_due()):
             if another is not None:
                 due = min(due, another)

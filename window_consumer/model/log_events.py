@@ -78,6 +78,7 @@ class LogEvent(StrEnum):
         "a lost partition returned; its finished records do not run again",
     )
     PARTITION_POSTPONED = "partition.postponed", "a partition cannot start or continue yet"
+    WHEEL_READ = "wheel.read", "what waits in wheels of the delay service was read from Kafka"
     PARTITION_SUSPECTED = (
         "partition.suspected",
         "it ended uncleanly; its records start one at a time",

@@ -16,6 +16,7 @@ from attrs import frozen
 from window_consumer.config import Config, LoadedConfig
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
@@ -131,6 +132,11 @@ class RunningFeature:
         """Return what must be ready before a partition of a worker starts."""
         del worker
         return ()
+
+    def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
+        """Return what makes a worker's delivery guarantee; None for at least once."""
+        del worker
+        return None
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results, around ``sink``."""

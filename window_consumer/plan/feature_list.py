@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
@@ -75,6 +76,11 @@ class RunningFeatures:
     def preparations_of(self, worker: PreparedWorker) -> tuple[PartitionPreparation, ...]:
         """Return what must be ready before a partition of a worker starts."""
         return tuple(each for running in self.each for each in running.preparations_of(worker))
+
+    def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
+        """Return what makes a worker's delivery guarantee; None for at least once."""
+        found = (running.guarantee_of(worker) for running in self.each)
+        return next((make for make in found if make is not None), None)
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
         """Return the sink of a worker's copies and results."""

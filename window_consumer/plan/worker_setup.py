@@ -28,11 +28,13 @@ def setup_of(
     worker: PreparedWorker,
     clock: Clock | None = None,
     layers: Sequence[CallLayer] = (),
+    turn_rules: Sequence[TurnRule] = (),
 ) -> WorkerSetup:
     """Return everything that defines a worker except its connections; the clock has a default.
 
-    ``layers`` surround its calls beside those of the application. Raises UsageError for one that
-    cannot surround them.
+    ``layers`` surround its calls beside those of the application, and ``turn_rules`` take
+    precedence over that of a built-in worker's handler. Raises UsageError for a layer that cannot
+    surround them.
     """
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
@@ -54,6 +56,7 @@ def setup_of(
     rules: list[TurnRule] = []
     if planned.expiry.expires_any:
         rules.append(ExpiryTurns(planned.expiry, tools))
+    rules += turn_rules
     made = (route.handler.rule_of for route in planned.routes)
     rules += [make(target_of) for make in made if make is not None]
     return WorkerSetup(

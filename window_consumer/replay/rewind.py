@@ -120,7 +120,10 @@ def moves_of(
         note = decode(commit.mark)
         is_of_earlier = note is not None and note.topic_hash not in {0, now} and now != 0
         before = None if commit.offset < 0 or is_of_earlier else commit.offset
-        finished = () if note is None or note.next_offset != before else note.finished
+        if note is None or note.next_offset != before or note.fired is not None:
+            finished: tuple[range, ...] = ()  # or they may still wait
+        else:
+            finished = note.finished
         if to != before or finished:
             deleted = lost if lost.count else None
             known = 0 if note is None else note.known_partitions

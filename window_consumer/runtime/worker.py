@@ -176,7 +176,10 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
-        kept = KeptOutcomes(ordered=setup.engine.ordering != "unordered")
+        kept = KeptOutcomes(
+            ordered=setup.engine.ordering != "unordered",
+            keeps_finished=self._engine.guarantee.keeps_finished,
+        )
         warn = self._worker_log.warn
         assignments = Assignments(
             source, setup.on_no_offset, warn, setup.retry_levels, kept, setup.preparations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from window_consumer.delay.cancel_layer import CancelLayer
+from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer
 from window_consumer.delay.cancellations import Cancellations
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.delay.wish import Targets
@@ -44,4 +44,4 @@ def cancel_layers(plan: AppPlan, worker: str, broker: FakeBroker, clock: Clock) 
     section = plan.config.section(DelayConfig)
     cancellations = Cancellations(section.max)
     topic = CancelTopicInMemory(section.cancel_topic, cancellations, broker, clock)
-    return [CancelLayer(cancellations, Targets.of(plan.config), topic.age_s)]
+    return [CancelLayer(CancelCheck(cancellations, topic.age_s), Targets.of(plan.config))]

@@ -4,12 +4,15 @@ Layout before base64url encoding without padding, after the prefix ``wc1.``:
 
 - 8 bytes: hash of the topic's id (0: unknown)
 - varint: next_offset
-- varint: flags (bit 0: the end was clean; bits 1-2: encoding of the ranges; bit 3: crashes follow)
+- varint: flags (bit 0: the end was clean; bits 1-2: encoding of the ranges; bit 3: crashes follow;
+  bit 4: records wait in a wheel)
 - varint: unclean ends at this offset
 - varint: suspect (0: none, else its distance from next_offset, counted from 1)
 - varint: partitions that the topic had when the group first read it (0: unknown)
 - if bit 3 is set, varints: how often all suspects were passed; the number of crashes; then for each
   the distance of its record from next_offset, and its count
+- if bit 4 is set, varints: the last second that a wheel has fired; the number of delivered ranges;
+  then for each the gap before it, counted from next_offset, and its length
 - the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
   bitmap (least significant bit first), whichever is shorter
 
@@ -29,6 +32,8 @@ from hashlib import blake2b
 
 from attrs import evolve, frozen
 
+from window_consumer.model.offset_ranges import Ranges
+
 MAX_BYTES = 4095
 """What a broker with the default offset.metadata.max.bytes takes; it refuses 4,096 (measured)."""
 
@@ -38,7 +43,8 @@ _CLEAN = 1
 _RUNS, _BITMAP = 1 << 1, 2 << 1
 _ENCODING = _RUNS | _BITMAP
 _CRASHES = 1 << 3
-_KNOWN_FLAGS = _CLEAN | _ENCODING | _CRASHES
+_FIRED = 1 << 4
+_KNOWN_FLAGS = _CLEAN | _ENCODING | _CRASHES | _FIRED
 _BIT_OF_BYTE = bytes([ord("0")]) + bytes([ord("1")]) * 255
 _LONGEST_VARINT = 10
 
@@ -68,6 +74,17 @@ class CommitNote:
     """How often all suspects had been passed at this offset, and the process ended again."""
     crashes: tuple[tuple[int, int], ...] = ()
     """Offsets at or beyond next_offset, ascending, and how often the process ended on each."""
+    fired: int | None = None
+    """Set if ``finished`` records may still wait in a wheel: the last second, since 1970, that has
+    fired. A record waits if it is due later."""
+    delivered: Ranges = ()
+    """Offsets in ``finished`` that are due later and wait no more, at or beyond next_offset."""
+
+    @property
+    def taken_until(self) -> int:
+        """Where a window begins if ``finished`` is what was taken in: at the first gap."""
+        first = next(iter(self.finished), range(0))
+        return first.stop if first.start == self.next_offset else self.next_offset
 
 
 def topic_hash(topic_id: str | None) -> int:
@@ -82,6 +99,7 @@ def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
     """Return the note as text of at most ``max_bytes``, and whether all its ranges fit."""
     room = (max_bytes - len(_PREFIX)) * 3 // 4
     note = _with_crashes_that_fit(note, room)
+    note = _with_delivered_that_fit(note, room // 2)
     if not note.finished:
         return _text(_head(note, 0)), True
     head_size = len(_head(note, _BITMAP))
@@ -116,6 +134,7 @@ def _head(note: CommitNote, encoding: int) -> bytes:
     suspect = 0 if note.suspect is None else note.suspect - note.next_offset + 1
     has_crashes = bool(note.passes or note.crashes)
     flags = encoding | (_CLEAN if note.clean else 0) | (_CRASHES if has_crashes else 0)
+    flags |= 0 if note.fired is None else _FIRED
     for number in (note.next_offset, flags, note.unclean_ends, suspect, note.known_partitions):
         _put_varint(out, number)
     if has_crashes:
@@ -124,7 +143,27 @@ def _head(note: CommitNote, encoding: int) -> bytes:
         for offset, times in note.crashes:
             _put_varint(out, offset - note.next_offset)
             _put_varint(out, times)
+    if note.fired is not None:
+        _put_varint(out, note.fired)
+        _put_varint(out, len(note.delivered))
+        out += _delivered(note)
     return bytes(out)
+
+
+def _delivered(note: CommitNote) -> bytes:
+    out, position = bytearray(), note.next_offset
+    for start, stop in note.delivered:
+        _put_varint(out, start - position)
+        _put_varint(out, stop - start)
+        position = stop
+    return bytes(out)
+
+
+def _with_delivered_that_fit(note: CommitNote, room: int) -> CommitNote:
+    """Leave out the furthest delivered ranges that do not fit."""
+    while note.delivered and len(_delivered(note)) > room:
+        note = evolve(note, delivered=note.delivered[: len(note.delivered) // 2])
+    return note
 
 
 def _with_crashes_that_fit(note: CommitNote, room: int) -> CommitNote:
@@ -192,6 +231,16 @@ def _read(data: bytes) -> CommitNote:
             distance, position = _get_varint(data, position)
             times, position = _get_varint(data, position)
             crashes.append((next_offset + distance, times))
+    fired, delivered = None, []
+    if flags & _FIRED:
+        fired, position = _get_varint(data, position)
+        count, position = _get_varint(data, position)
+        offset = next_offset
+        for _ in range(count):
+            gap, position = _get_varint(data, position)
+            length, position = _get_varint(data, position)
+            delivered.append((offset + gap, offset + gap + length))
+            offset += gap + length
     ranges: Iterable[range] = ()
     if flags & _ENCODING == _RUNS:
         ranges = _read_runs(data, position, next_offset)
@@ -210,6 +259,8 @@ def _read(data: bytes) -> CommitNote:
         passes=passes,
         crashes=tuple(crashes),
         known_partitions=known_partitions,
+        fired=fired,
+        delivered=tuple(delivered),
     )
 
 

@@ -10,6 +10,7 @@ from window_consumer.engine.commits import commit_metadata as metadata
 from window_consumer.engine.commits.commit_metadata import CommitNote
 from window_consumer.engine.guards.crash_history import HURRY_S, CrashHistory
 from window_consumer.model.membership import MembershipProof
+from window_consumer.model.offset_ranges import Ranges
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -54,6 +55,10 @@ class CommitState:
         """When the commit in flight was made."""
         self.tight = False
         """The finished ranges nearly fill, or exceed, what a commit may carry."""
+        self.fired: int | None = None
+        """Set by a guarantee whose finished records may still wait, see ``CommitNote.fired``."""
+        self.delivered: Ranges = ()
+        """Those that wait no more although they are due later."""
 
     @property
     def in_flight(self) -> bool:
@@ -107,6 +112,8 @@ class CommitState:
             clean=clean,
             finished=finished,
             known_partitions=self.known_partitions,
+            fired=self.fired,
+            delivered=self.delivered,
             **about_ends,
         )
         text, complete = metadata.encode(note, max_bytes)

@@ -6,9 +6,10 @@ records, is the matter of the other half, ``runtime/outlet``.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES
 from window_consumer.engine.partition_state import HoldReason
@@ -44,6 +45,16 @@ class DeliveryGuarantee(ABC):
         """Called when records of a partition may start that could not before."""
         self._metadata_bytes = MAX_BYTES
         self.observer: Observer | None = None
+
+    keeps_finished: ClassVar[bool] = False
+    """Finished records may still wait elsewhere: a commit's offset stays before them, its ranges
+    say which were taken in, and the window begins behind them. What was finished without a commit
+    is not remembered, as what waited is not."""
+
+    def next_due(self, now: float) -> float:
+        """Return when ``commits`` is to be asked again at the latest."""
+        del now
+        return math.inf
 
     def begin(self, partition: Partition) -> None:  # noqa: B027 - most let records start at once
         """Take a new partition before its first record arrives.

@@ -59,9 +59,11 @@ class KeptOutcomes:
     Memory: as many ranges as the lost windows had, and the data of observers.
     """
 
-    def __init__(self, *, ordered: bool):
-        self.remembers = not ordered
+    def __init__(self, *, ordered: bool, keeps_finished: bool = False):
+        self.remembers = not (ordered or keeps_finished)
         """False keeps nothing: what no commit covers runs again."""
+        self.keeps_finished = keeps_finished
+        """See ``DeliveryGuarantee``."""
         self._kept: dict[TopicPartition, PartitionOutcomes] = {}
 
     def keep(self, partition: LostPartition, now: float) -> None:

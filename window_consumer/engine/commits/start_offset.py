@@ -36,6 +36,8 @@ class Found:
     """How many partitions the topic has now; 0 if unknown."""
     kept: PartitionOutcomes | None = None
     """What this member had finished when it lost the partition, if still valid."""
+    keeps_finished: bool = False
+    """See ``DeliveryGuarantee``."""
 
 
 @frozen
@@ -113,17 +115,21 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         text = f"{found.name}: the topic was recreated since {since}"
         return Start(_assigned(found, low), LogEvent.TOPIC_RECREATED, text)
     unfit = _why_unfit(found, note)
+    if not unfit and note.fired is not None and not found.keeps_finished:
+        unfit = "its records waited in a wheel, which this worker does not have"
     if unfit:
         text = f"{found.name}: the commit's finished ranges are not used: {unfit}"
         start = _assigned(found, next_offset)
         return Start(start, LogEvent.COMMIT_RANGES_IGNORED, text) if note.finished else Start(start)
     begin = next_offset
-    if found.kept is not None:
+    if note.fired is not None:
+        begin = note.taken_until
+    elif found.kept is not None:
         # This member made the commit, so the kept outcomes include its ranges.
         note = evolve(note, finished=found.kept.beyond(next_offset))
         if note.finished and note.finished[0].start == next_offset:
             begin = note.finished[0].stop
-    before = unclean_ends(note, found.log[1])
+    before = None if note.fired is not None else unclean_ends(note, found.log[1])
     # While the worker runs, only a plain "in use" is normal.
     opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
     assigned = _assigned(

@@ -202,7 +202,15 @@ class Assignments:
             rule = "earliest"
         kept = self.kept.recall(name, committed[name], hashed, log[1])
         found = Found(
-            name, committed[name], log, hashed, facts.topic_id, known, facts.partitions, kept
+            name,
+            committed[name],
+            log,
+            hashed,
+            facts.topic_id,
+            known,
+            facts.partitions,
+            kept,
+            self.kept.keeps_finished,
         )
         start = resolve(found, rule)
         if start.event is not None:

@@ -101,13 +101,13 @@ class PartitionOwnership:
         self._count_change(names)
         self.in_group = False
         now = self._freeze_detector.notice()
-        self._remove(names)
         held = [name for name in names if name in self._engine.partitions]
         suspects = self._freeze_detector.suspects(held)
         for name in held:
             self._assignments.kept.keep(self._engine.partitions[name], now)
         running = self._engine.running(held)
         outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
+        self._remove(names)
         if running:
             self._pool.interrupt(running)
         if held:

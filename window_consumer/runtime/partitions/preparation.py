@@ -36,6 +36,9 @@ class PartitionPreparation(Protocol):
         logged and ``begin`` is called again. If nothing is needed, it is done already.
         """
 
+    def remove(self, name: TopicPartition) -> None:
+        """Drop what was made ready for a partition that is no longer ours, if there is anything."""
+
 
 @define
 class _Preparing:
@@ -79,6 +82,8 @@ class PartitionPreparations:
         """Cancel what is made ready for partitions that are no longer ours."""
         for name in names:
             self._ready.discard(name)
+            for each in self._each:
+                each.remove(name)
             preparing = self._preparing.pop(name, None)
             if preparing is not None:
                 _cancel(preparing)

@@ -1,0 +1,1 @@
+"""The wheel (``store: wheel``): records wait in files of a second each."""

@@ -1,0 +1,163 @@
+"""The files of a wheel: one for each second, to which records are only appended.
+
+Of all wheels of a process, at most 64 files are open. What was appended lies in memory until
+``flush``; a process that is killed loses it, and reads it from Kafka again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from attrs import define
+
+from window_consumer.delay.wheel.waiting_record import DamagedError, PlaceInFile, places
+
+MAX_OPEN: Final = 64
+_LONGEST_BUFFER: Final = 16 * 1024
+"""A slot with more bytes in memory is written at once: a second may have any number of records."""
+
+_MOST_BUFFERED: Final = 2 * 1024**2
+"""Of all slots of a wheel together."""
+
+_SUFFIX: Final = ".slot"
+
+
+class OpenFiles:
+    """Descriptors of slot files, the least recently used of which are closed. Owner: one thread."""
+
+    def __init__(self, most: int = MAX_OPEN):
+        self._most = most
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def descriptor(self, path: str) -> int:
+        """Return a descriptor for reading and appending; creates a missing file."""
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found
+        if len(self._open) >= self._most:
+            os.close(self._open.popitem(last=False)[1])
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        found = self._open[path] = os.open(path, flags, 0o600)
+        return found
+
+    def close(self, path: str) -> None:
+        """Close a file if it is open."""
+        found = self._open.pop(path, None)
+        if found is not None:
+            os.close(found)
+
+
+@define
+class _Slot:
+    """The file of a second."""
+
+    written: int = 0
+    buffer: bytearray | None = None
+
+
+class SlotFiles:
+    """The slots of one partition, by second. Owner: one thread at a time."""
+
+    def __init__(self, directory: Path, files: OpenFiles):
+        self._directory = directory
+        self._files = files
+        self._slots: dict[int, _Slot] = {}
+        self._dirty: set[int] = set()
+        self._buffered = 0
+
+    def use(self, files: OpenFiles) -> None:
+        """Share these open files from now on."""
+        self.close()
+        self._files = files
+
+    def found(self) -> Iterator[int]:
+        """Yield the seconds that have files of an earlier process, and take them over."""
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            second = int(path.stem)
+            self._slots[second] = _Slot(path.stat().st_size)
+            yield second
+
+    def append(self, second: int, data: bytes) -> tuple[int, bool]:
+        """Append bytes; return their position, and whether they are the first of their slot."""
+        slot = self._slots.get(second)
+        is_new = slot is None
+        if slot is None:
+            slot = self._slots[second] = _Slot()
+        if slot.buffer is None:
+            slot.buffer = bytearray()
+            self._dirty.add(second)
+        at = slot.written + len(slot.buffer)
+        slot.buffer += data
+        self._buffered += len(data)
+        if len(slot.buffer) >= _LONGEST_BUFFER:
+            self._write(second)
+        elif self._buffered >= _MOST_BUFFERED:
+            self.flush()
+        return at, is_new
+
+    def flush(self) -> None:
+        """Write what lies in memory: a killed process does not lose it any more."""
+        for second in list(self._dirty):
+            self._write(second)
+
+    def _write(self, second: int) -> None:
+        slot = self._slots[second]
+        if slot.buffer is None:
+            return
+        descriptor = self._files.descriptor(self._path(second))
+        view = memoryview(slot.buffer)
+        done = 0
+        while done < len(view):
+            done += os.write(descriptor, view[done:])
+        slot.written += done
+        self._buffered -= done
+        view.release()
+        slot.buffer = None
+        self._dirty.discard(second)
+
+    def places(self, second: int) -> Iterator[PlaceInFile]:
+        """Yield where the records of a slot are; raise DamagedError where they are not whole."""
+        self._write(second)
+        size = self._slots[second].written
+        return places(lambda at, length: self.read(second, at, length), size)
+
+    def read(self, second: int, at: int, length: int) -> bytes:
+        """Return bytes of a slot; raise DamagedError if some are missing."""
+        if at + length > self._slots[second].written:
+            self._write(second)
+        data = os.pread(self._files.descriptor(self._path(second)), length, at)
+        if len(data) != length:
+            raise DamagedError
+        return data
+
+    def delete(self, second: int) -> None:
+        """Delete the slot of a second that has fired."""
+        slot = self._slots.pop(second)
+        if slot.buffer is not None:
+            self._buffered -= len(slot.buffer)
+            self._dirty.discard(second)
+        self._files.close(self._path(second))
+        with suppress(FileNotFoundError):  # nothing of it was written
+            Path(self._path(second)).unlink()
+
+    def delete_all(self) -> None:
+        """Delete all slots."""
+        for second in list(self._slots):
+            self.delete(second)
+
+    def close(self) -> None:
+        """Close all files; what lies in memory is lost."""
+        for second in self._slots:
+            self._files.close(self._path(second))
+
+    def _path(self, second: int) -> str:
+        return f"{self._directory}/{second}{_SUFFIX}"

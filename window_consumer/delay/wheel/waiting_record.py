@@ -1,0 +1,140 @@
+"""A waiting record as bytes in the file of its second."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from attrs import frozen
+
+from window_consumer.model.protocols import Copy
+
+_HEAD: Final = struct.Struct("<IIqqqqi")
+"""Checksum of what follows, length of the body, due time, offset, first offset, time, partition."""
+
+_BODY: Final = struct.Struct("<HiiH")
+_HEADER: Final = struct.Struct("<Hi")
+_CHECKSUM_BYTES: Final = 4
+_NONE: Final = -1
+
+HEAD_BYTES: Final = _HEAD.size
+_CHUNK: Final = 256 * 1024
+
+
+class DamagedError(Exception):
+    """A file does not hold what was written to it."""
+
+
+class PlaceInFile(NamedTuple):
+    """Where a record is in its file, and when it is due."""
+
+    at: int
+    length: int
+    due_ms: int
+    offset: int
+
+
+@frozen
+class WaitingRecord:
+    """A record to deliver, and where it comes from; times in milliseconds since 1970."""
+
+    due_ms: int
+    offset: int
+    """Its offset in the partition whose wheel it waits in."""
+    copy: Copy
+    """What is delivered."""
+    first_partition: int
+    """Where the service's own topic had it first."""
+    first_offset: int
+    timestamp: int | None
+    """The record's own time; None if it has none."""
+
+    @property
+    def second(self) -> int:
+        """The second in which it is due."""
+        return self.due_ms // 1000
+
+
+def encode(record: WaitingRecord) -> bytes:
+    """Return the bytes of a record."""
+    topic, _, key, value, headers, _ = record.copy
+    name = topic.encode()
+    parts = [_BODY.pack(len(name), _length(key), _length(value), len(headers)), name]
+    parts += [key or b"", value or b""]
+    for header, content in headers:
+        text = header.encode()
+        parts += [_HEADER.pack(len(text), _length(content)), text, content or b""]
+    body = b"".join(parts)
+    time = _NONE if record.timestamp is None else record.timestamp
+    head = _HEAD.pack(
+        0,
+        len(body),
+        record.due_ms,
+        record.offset,
+        record.first_offset,
+        time,
+        record.first_partition,
+    )
+    checked = head[_CHECKSUM_BYTES:] + body
+    return crc32(checked).to_bytes(_CHECKSUM_BYTES, "little") + checked
+
+
+def decode(data: bytes) -> WaitingRecord:
+    """Return the record in these bytes; raise DamagedError for others."""
+    _, length, due_ms, offset, first_offset, time, first_partition = _HEAD.unpack_from(data)
+    if len(data) != HEAD_BYTES + length or not _is_whole(memoryview(data)):
+        raise DamagedError
+    name_length, key_length, value_length, count = _BODY.unpack_from(data, HEAD_BYTES)
+    at = HEAD_BYTES + _BODY.size
+    name, at = data[at : at + name_length], at + name_length
+    key, at = _content(data, at, key_length)
+    value, at = _content(data, at, value_length)
+    headers = []
+    for _ in range(count):
+        text_length, content_length = _HEADER.unpack_from(data, at)
+        at += _HEADER.size
+        text, at = data[at : at + text_length], at + text_length
+        content, at = _content(data, at, content_length)
+        headers.append((text.decode(), content))
+    copy = Copy(name.decode(), None, key, value, headers)
+    timestamp = None if time == _NONE else time
+    return WaitingRecord(due_ms, offset, copy, first_partition, first_offset, timestamp)
+
+
+def places(read: Callable[[int, int], bytes], size: int) -> Iterator[PlaceInFile]:
+    """Yield where the records of a file of ``size`` bytes are; ``read`` takes position and length.
+
+    Raises DamagedError at the first one that is incomplete or was changed.
+    """
+    at = begin = 0
+    data = b""
+    while at < size:
+        if len(data) - (at - begin) < HEAD_BYTES:
+            begin, data = at, read(at, min(_CHUNK, size - at))
+        if len(data) < HEAD_BYTES:
+            raise DamagedError
+        _, body, due_ms, offset, *_ = _HEAD.unpack_from(data, at - begin)
+        length = HEAD_BYTES + body
+        if at + length > size:
+            raise DamagedError
+        if at - begin + length > len(data):
+            begin, data = at, read(at, min(max(_CHUNK, length), size - at))
+        if not _is_whole(memoryview(data)[at - begin : at - begin + length]):
+            raise DamagedError
+        yield PlaceInFile(at, length, due_ms, offset)
+        at += length
+
+
+def _is_whole(data: memoryview) -> bool:
+    found = int.from_bytes(data[:_CHECKSUM_BYTES], "little")
+    return crc32(data[_CHECKSUM_BYTES:]) == found
+
+
+def _length(content: bytes | None) -> int:
+    return _NONE if content is None else len(content)
+
+
+def _content(data: bytes, at: int, length: int) -> tuple[bytes | None, int]:
+    return (None, at) if length == _NONE else (data[at : at + length], at + length)

@@ -1,0 +1,251 @@
+"""The wheel of one partition: what waits in it, and what is due.
+
+Each second has a slot, which is a file. When its second begins, a slot is loaded: only where its
+records are is kept, by due time. They are taken when they are due, and are done when the broker has
+acked them. A second has fired when it is over and all of its records are done: its file is deleted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from attrs import define, field
+
+from window_consumer.delay.wheel.offsets import OffsetSet
+from window_consumer.delay.wheel.slot_files import OpenFiles, SlotFiles
+from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord, decode, encode
+from window_consumer.model.offset_ranges import Ranges, united
+
+SLOTS: Final = 7200
+"""Slots of a second each: what is further away passes through levels first."""
+
+HORIZON_MS: Final = SLOTS * 1000
+_STEP_MS: Final = 10
+_LENGTH_BITS: Final = 28
+"""Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
+
+_MOST_DELIVERED: Final = 20_000
+_LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
+
+
+@define
+class _Step:
+    """Places of records that are due within some milliseconds, in the order of the file."""
+
+    places: array[int] = field(factory=lambda: array("Q"))
+    next: int = 0
+
+
+@define
+class _Loaded:
+    """The slot of the second that fires: the places of its records, by due time."""
+
+    second: int
+    steps: dict[int, _Step] = field(factory=dict)
+
+    def add(self, due_ms: int, at: int, length: int) -> None:
+        step = self.steps.setdefault(due_ms % 1000 // _STEP_MS, _Step())
+        step.places.append(at << _LENGTH_BITS | length)
+
+    def places(self, wall_ms: float) -> Iterator[tuple[int, int]]:
+        """Yield the places of what is due, which are then taken."""
+        due = int(wall_ms + 1 - self.second * 1000) // _STEP_MS
+        while self.steps and (number := min(self.steps)) < due:
+            step = self.steps[number]
+            while step.next < len(step.places):
+                place = step.places[step.next]
+                step.next += 1
+                yield place >> _LENGTH_BITS, place & _LENGTH_MASK
+            del self.steps[number]
+
+
+@define
+class _Taken:
+    """A second whose records were taken: those without an ack, and the offsets of the others."""
+
+    open: int = 0
+    done: array[int] = field(factory=lambda: array("q"))
+
+
+class Wheel:
+    """What waits of one partition. Owner: one thread at a time.
+
+    Memory: a bit for each offset from the lowest that waits to the highest, some 200 bytes for each
+    second with records, and 8 bytes for each record of the second that fires.
+    """
+
+    def __init__(self, files: SlotFiles, fired: int):
+        self._files = files
+        self.fired = fired
+        """The last second that has fired: with all before it, it has no record any more."""
+        self._closed = fired
+        """The last second of which all records were taken."""
+        self._waiting = OffsetSet()
+        self._taken: dict[int, _Taken] = {}
+        self._in_flight: set[int] = set()
+        self._seconds: list[int] = []
+        """A heap of the seconds with slots that are not loaded."""
+        self._counts: dict[int, int] = {}
+        """How many records each slot's file has, in slots that are not loaded."""
+        self._loaded: _Loaded | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._waiting
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset that waits, or was taken and is not done."""
+        return self._waiting.lowest()
+
+    @property
+    def in_flight(self) -> int:
+        """How many records were taken and are not done."""
+        return len(self._in_flight)
+
+    def takes(self, due_ms: int, wall_ms: float) -> bool:
+        """Return whether a record that is due then may be added; else its second is over."""
+        second = due_ms // 1000
+        return second > self._closed and (second + 1) * 1000 > wall_ms
+
+    # ---- records in
+
+    def add(self, record: WaitingRecord) -> None:
+        """Let a record wait, of which ``takes`` is true."""
+        data = encode(record)
+        second = record.second
+        at, is_new = self._files.append(second, data)
+        self._waiting.add(record.offset)
+        if self._loaded is not None and self._loaded.second == second:
+            self._loaded.add(record.due_ms, at, len(data))
+            return
+        if is_new:
+            heapq.heappush(self._seconds, second)
+        self._counts[second] = self._counts.get(second, 0) + 1
+
+    def restore(self, is_waiting: Callable[[int], bool], fired: int) -> None:
+        """Take over the files of an earlier process, which begins an empty wheel.
+
+        ``is_waiting`` says whether an offset belongs to this wheel; what has files until ``fired``
+        was delivered. Raises DamagedError if a file is not what was written.
+        """
+        for second in sorted(self._files.found()):
+            if second <= max(fired, self.fired):
+                self._files.delete(second)
+                continue
+            count = 0
+            for place in self._files.places(second):
+                count += 1
+                if is_waiting(place.offset):
+                    self._waiting.add(place.offset)
+            self._counts[second] = count
+            heapq.heappush(self._seconds, second)
+
+    # ---- records out
+
+    def due(self, wall_ms: float, most: int) -> list[WaitingRecord]:
+        """Take up to ``most`` records that are due; ``done`` must follow for each.
+
+        Raises DamagedError if a file is not what was written.
+        """
+        found: list[WaitingRecord] = []
+        while len(found) < most:
+            loaded = self._load(wall_ms)
+            if loaded is None:
+                break
+            taken = self._taken.setdefault(loaded.second, _Taken())
+            for at, length in loaded.places(wall_ms):
+                record = decode(self._files.read(loaded.second, at, length))
+                # A record that Kafka delivered twice is in the file twice.
+                if record.offset in self._waiting and record.offset not in self._in_flight:
+                    self._in_flight.add(record.offset)
+                    taken.open += 1
+                    found.append(record)
+                    if len(found) >= most:
+                        break
+            if loaded.steps or wall_ms < (loaded.second + 1) * 1000:
+                break
+            self._closed, self._loaded = loaded.second, None
+        return found
+
+    def _load(self, wall_ms: float) -> _Loaded | None:
+        if self._loaded is None and self._seconds and self._seconds[0] * 1000 <= wall_ms:
+            second = heapq.heappop(self._seconds)
+            self._loaded = _Loaded(second)
+            count = 0
+            for place in self._files.places(second):
+                count += 1
+                if place.offset in self._waiting:
+                    self._loaded.add(place.due_ms, place.at, place.length)
+            if count != self._counts.pop(second):
+                raise DamagedError
+        return self._loaded
+
+    def done(self, record: WaitingRecord) -> None:
+        """Record that the broker has acked a record."""
+        self._in_flight.discard(record.offset)
+        self._waiting.discard(record.offset)
+        taken = self._taken[record.second]
+        taken.open -= 1
+        taken.done.append(record.offset)
+
+    def over(self, wall_ms: float) -> list[int]:
+        """Advance ``fired``; return the seconds with files that have fired since the last call.
+
+        Record them, and then call ``delete_fired`` for each.
+        """
+        fired = []
+        for second in sorted(self._taken):
+            if second > self._closed or self._taken[second].open:
+                break
+            fired.append(second)
+            self.fired = second
+            del self._taken[second]
+        if not self._taken:
+            first = self._seconds[0] if self._seconds else None
+            first = first if self._loaded is None else self._loaded.second
+            last = int(wall_ms // 1000) - 1
+            self.fired = max(self.fired, last if first is None else min(last, first - 1))
+            self._closed = max(self._closed, self.fired)
+        return fired
+
+    def delete_fired(self, second: int) -> None:
+        """Delete the file of a second that has fired."""
+        self._files.delete(second)
+
+    def next_ms(self, wall_ms: float) -> float | None:
+        """Return when the next record is due, roughly; None if none waits that was not taken."""
+        if self._loaded is not None:
+            return wall_ms
+        return self._seconds[0] * 1000 if self._seconds else None
+
+    def delivered(self) -> Ranges:
+        """Return the offsets that are done although their seconds have not fired, unless many."""
+        if sum(len(taken.done) for taken in self._taken.values()) > _MOST_DELIVERED:
+            return ()  # a commit has no room for them
+        done = (offset for taken in self._taken.values() for offset in taken.done)
+        return united((offset, offset + 1) for offset in done)
+
+    # ---- files
+
+    def use(self, files: OpenFiles) -> None:
+        """Share these open files from now on."""
+        self._files.use(files)
+
+    def flush(self) -> None:
+        """Write what lies in memory."""
+        self._files.flush()
+
+    def emptied(self, fired: int) -> Wheel:
+        """Return a new wheel without any record in place of this one."""
+        self._files.delete_all()
+        return Wheel(self._files, fired)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()

@@ -1,0 +1,331 @@
+"""The wheels of a worker's partitions: what is due goes out, and what is done is committed."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.delay.cancel_layer import CancelCheck, Cancelled
+from window_consumer.delay.cancellations import mark_of
+from window_consumer.delay.wheel.partition_files import WheelFolder
+from window_consumer.delay.wheel.slot_files import OpenFiles
+from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord
+from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.partition import Partition
+from window_consumer.model.errors import PublishFailedError, WorkerStoppedError
+from window_consumer.model.headers import ID
+from window_consumer.model.offset_ranges import Ranges, united, without
+from window_consumer.model.protocols import Clock, Commit, Copy, Sink
+from window_consumer.model.record import TopicPartition
+from window_consumer.model.record_identity import id_text
+
+MOST_IN_FLIGHT: Final = 20_000
+"""Records that were sent and have no ack: they are in memory, as in a full window."""
+
+_MOST_AT_ONCE: Final = 1000
+"""Some 10 ms: commits and new records must not wait for longer."""
+
+_STEP_S: Final = 0.005
+_SAVE_S: Final = 2.0
+"""How often files are written. A process that is killed reads from Kafka what came later."""
+
+_LAST_S: Final = 1.0
+"""How long the last commit waits for the answers of what was sent."""
+
+_AGAIN_S: Final = 1.0
+"""How long after a failed write to the levels it is tried again."""
+
+
+@frozen(eq=False)
+class _Sent:
+    """A record that was sent, with the wheel that it is from."""
+
+    folder: WheelFolder
+    record: WaitingRecord
+    detour: bool = False
+    """It was sent to a level, because its target refused it."""
+    is_cancelled: bool = False
+    """It is not sent at all."""
+
+
+@define
+class DueSending:
+    """How due records are sent. Owner: poll thread, but for the answers."""
+
+    sink: Sink
+    clock: Clock
+    detour: Callable[[WaitingRecord, float], Copy]
+    """Returns the copy for a level; the number is the present in milliseconds since 1970."""
+    is_allowed: Callable[[str], bool]
+    """Says whether a topic may get records."""
+    check: CancelCheck
+    answers: deque[tuple[_Sent, PublishFailedError | None]] = field(factory=deque)
+    """Filled by the thread that serves the sink."""
+
+
+class Wheels(Mapping[TopicPartition, WheelFolder]):
+    """The open wheels of one worker. Owner: poll thread."""
+
+    def __init__(self, files: OpenFiles | None = None):
+        self.sending: DueSending | None = None
+        self._open: dict[TopicPartition, WheelFolder] = {}
+        self._ready: dict[TopicPartition, WheelFolder] = {}
+        """Wheels of partitions that have not begun, or that begin again."""
+        self._files = OpenFiles() if files is None else files
+        self._failed: deque[tuple[float, TopicPartition, _Sent]] = deque()
+        self._in_flight = 0
+        self.cancelled = 0
+        """How many records were cancelled, since somebody has counted them."""
+
+    def __getitem__(self, name: TopicPartition) -> WheelFolder:
+        return self._open[name]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._open)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def wall_ms(self) -> float:
+        """The present in milliseconds since 1970."""
+        assert self.sending is not None
+        return self.sending.clock.wall_ms()
+
+    def prepare(self, name: TopicPartition, folder: WheelFolder) -> None:
+        """Keep a wheel for a partition that will begin. Any thread may call it."""
+        self._ready[name] = folder
+
+    def take_ready(self, name: TopicPartition) -> WheelFolder | None:
+        """Return the wheel for a partition that begins, if there is one."""
+        return self._ready.pop(name, None)
+
+    def begin(self, name: TopicPartition, folder: WheelFolder) -> None:
+        """Let records of a partition be due from now on."""
+        folder.wheel.use(self._files)
+        self._open[name] = folder
+
+    def end(self, name: TopicPartition) -> None:
+        """Stop a partition. It may begin again, as after a reset of its offset; else ``remove``."""
+        folder = self._open.pop(name, None)
+        if folder is not None:
+            folder.continues = True
+            self._ready[name] = folder
+
+    def remove(self, name: TopicPartition) -> None:
+        """Drop what was made ready for a partition that is no longer ours."""
+        folder = self._ready.pop(name, None)
+        if folder is not None:
+            folder.close()
+
+    def clear(self) -> None:
+        """Give all partitions up: the worker starts anew."""
+        for name in list(self._open):
+            self.end(name)
+        for name in list(self._ready):
+            self.remove(name)
+
+    # ---- firing
+
+    def fire(self, now: float) -> None:
+        """Send what is due."""
+        sending = self.sending
+        if sending is None:
+            return
+        wall_ms = sending.clock.wall_ms()
+        self._send_again(sending, now, wall_ms)
+        if sending.check.wait_s():
+            return  # one that is due may be cancelled
+        for folder in self._open.values():
+            if not len(folder.wheel):
+                continue
+            room = min(_MOST_AT_ONCE, MOST_IN_FLIGHT - self._in_flight - len(self._failed))
+            for record in _due(folder, wall_ms, room) if room > 0 else ():
+                mark = mark_of(id_text(dict(record.copy.headers)[ID] or b""))
+                if sending.check.is_cancelled(mark, partial(int, record.due_ms)):
+                    self._in_flight += 1
+                    sending.answers.append((_Sent(folder, record, is_cancelled=True), None))
+                else:
+                    self._send(sending, _Sent(folder, record), wall_ms)
+                    sending.check.cancellations.delivered(mark)
+
+    def _send(self, sending: DueSending, sent: _Sent, wall_ms: float) -> None:
+        copy = sent.record.copy
+        if not sent.detour and not sending.is_allowed(copy.topic):
+            sent = _Sent(sent.folder, sent.record, detour=True)
+        if sent.detour:
+            copy = sending.detour(sent.record, wall_ms)
+        self._in_flight += 1
+        sending.sink.write(copy, partial(_answered, sending.answers, sent))
+
+    def take_answers(self, now: float) -> dict[TopicPartition, int]:
+        """Return how many records of partitions are done since the last call."""
+        sending = self.sending
+        if sending is None or not sending.answers:
+            return {}
+        names = {id(folder): name for name, folder in self._open.items()}
+        done: dict[TopicPartition, int] = {}
+        while sending.answers:
+            sent, error = sending.answers.popleft()
+            self._in_flight -= 1
+            name = names.get(id(sent.folder))
+            if name is None:
+                continue
+            if error is None:
+                sent.folder.wheel.done(sent.record)
+                self.cancelled += sent.is_cancelled
+                done[name] = done.get(name, 0) + (not sent.is_cancelled)
+            else:
+                again = now + (_AGAIN_S if sent.detour else 0.0)
+                detoured = _Sent(sent.folder, sent.record, detour=True)
+                self._failed.append((again, name, detoured))
+        return done
+
+    def wait_for_answers(self, seconds: float) -> None:
+        """Wait until all records that were sent have answers, at most for so long."""
+        sending = self.sending
+        if sending is None:
+            return
+        deadline = sending.clock.now() + seconds
+        while self._in_flight > len(sending.answers) and sending.clock.now() < deadline:
+            sending.clock.sleep(_STEP_S)
+
+    def _send_again(self, sending: DueSending, now: float, wall_ms: float) -> None:
+        for _ in range(len(self._failed)):
+            again, name, sent = self._failed.popleft()
+            if self._open.get(name) is not sent.folder:
+                continue
+            if now < again:
+                self._failed.append((again, name, sent))
+            else:
+                self._send(sending, sent, wall_ms)
+
+    def next_due(self, now: float) -> float:
+        """Return when ``fire`` should be called again."""
+        if self._in_flight or self._failed:
+            return now + _STEP_S
+        if self.sending is None:
+            return math.inf
+        wall_ms = self.sending.clock.wall_ms()
+        due = (each.wheel.next_ms(wall_ms) for each in self._open.values() if len(each.wheel))
+        first = min((ms for ms in due if ms is not None), default=None)
+        return math.inf if first is None else now + max(_STEP_S, (first - wall_ms) / 1000)
+
+
+def _due(folder: WheelFolder, wall_ms: float, most: int) -> Sequence[WaitingRecord]:
+    try:
+        return folder.wheel.due(wall_ms, most)
+    except DamagedError as error:
+        folder.discard()
+        raise WorkerStoppedError(
+            f"{folder.path}: a file is damaged; at the next start it is read from Kafka again"
+        ) from error
+
+
+def _answered(
+    answers: deque[tuple[_Sent, PublishFailedError | None]],
+    sent: _Sent,
+    error: PublishFailedError | None,
+) -> None:
+    answers.append((sent, error))
+
+
+class WheelGuarantee(AtLeastOnce):
+    """Commits nothing beyond the oldest record that waits in a wheel."""
+
+    keeps_finished = True
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        counters: Counters,
+        wake: Callable[[Partition], None],
+        wheels: Wheels,
+        open_empty: Callable[[TopicPartition], WheelFolder],
+    ):
+        super().__init__(partitions, counters, wake)
+        self._wheels = wheels
+        self._open_empty = open_empty
+        """Opens the wheel of a partition of which nothing waits."""
+        self._saved_at = 0.0
+
+    def begin(self, partition: Partition) -> None:
+        """Begin with the wheel that was made ready, if it fits where the window begins."""
+        name = partition.name
+        folder = self._wheels.take_ready(name) or self._open_empty(name)
+        begins_at, hashed = partition.window.next_offset, partition.commit.topic_hash
+        is_same_log = folder.committed is None or folder.topic_hash == hashed
+        if not (is_same_log and (folder.continues or begins_at == folder.begins_at)):
+            if is_same_log and folder.committed is not None and begins_at > folder.committed:
+                folder.close()
+                raise WorkerStoppedError(
+                    f"{name}: begins at {begins_at}, but its wheel at {folder.begins_at}: another"
+                    " member has committed meanwhile"
+                )
+            folder.reset(self._wheels.wall_ms)  # everything is delivered again
+        folder.topic_hash = hashed
+        self._wheels.begin(name, folder)
+
+    def next_due(self, now: float) -> float:
+        """See DeliveryGuarantee."""
+        return self._wheels.next_due(now)
+
+    def commits(self, now: float) -> list[Commit]:
+        """Send what is due, then commit as usual."""
+        self._take_answers(now)
+        self._wheels.fire(now)
+        if now - self._saved_at >= _SAVE_S:
+            self._saved_at = now
+            for partition in self._partitions.values():
+                self._save(partition)
+        return super().commits(now)
+
+    def _take_answers(self, now: float) -> None:
+        cancelled, self._wheels.cancelled = self._wheels.cancelled, 0
+        self._counters.count(Cancelled.outcome, cancelled)
+        for name, count in self._wheels.take_answers(now).items():
+            self._counters.produced += count
+            partition = self._partitions.get(name)
+            if partition is not None:
+                partition.commit.changed = True
+
+    def last(self, released: Sequence[Partition], now: float) -> list[Commit]:
+        """Let the commit and the files say all that is known."""
+        self._wheels.wait_for_answers(_LAST_S)
+        self._take_answers(now)
+        for partition in released:
+            self._save(partition)
+        return super().last(released, now)
+
+    def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        """See DeliveryGuarantee."""
+        folder = self._wheels.get(partition.name)
+        if folder is not None:
+            folder.delete_fired(folder.wheel.over(self._wheels.wall_ms))
+            partition.commit.fired = folder.wheel.fired
+            low = self.progress(partition)[0]
+            partition.commit.delivered = without(folder.wheel.delivered(), [(0, low)])
+        return super().commit(partition, now, clean=clean)
+
+    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
+        """Return the oldest offset that waits, and what was taken in beyond it."""
+        next_offset, finished = super().progress(partition)
+        folder = self._wheels.get(partition.name)
+        lowest = None if folder is None else folder.wheel.lowest
+        if lowest is None or lowest >= next_offset:
+            return next_offset, finished
+        taken: Ranges = united([(lowest, next_offset), *((r.start, r.stop) for r in finished)])
+        return lowest, (range(*each) for each in taken)
+
+    def _save(self, partition: Partition) -> None:
+        folder = self._wheels.get(partition.name)
+        if folder is not None:
+            next_offset, finished = self.progress(partition)
+            taken = united((each.start, each.stop) for each in finished)
+            folder.save(taken or ((next_offset, next_offset),))
