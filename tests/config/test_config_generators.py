@@ -26,6 +26,7 @@ from window_consumer.config import (
 )
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import options, subsections
+from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 
 Load = Callable[..., LoadedConfig]
@@ -62,9 +63,9 @@ def test_the_example_loads(loaded: Load) -> None:
 
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
-    left_out = {"enabled", "patterns", "kafka", "routes", "batch", "once", "on_new_failure"}
+    left_out = {"enabled", "patterns", "kafka", "routes", "batch", "once", "on_new_failure", "fair"}
     assert set(options(WorkerConfig)) - set(shown) == left_out
-    for section in (BatchConfig, NewFailureConfig):
+    for section in (BatchConfig, NewFailureConfig, FairConfig):
         assert all(f"{key}: " in example() for key in options(section)), "in a comment"
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])

@@ -14,6 +14,7 @@ from window_consumer.config.options import Section
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
 from window_consumer.config.sections import ParkConfig, TopicsConfig
+from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.listening import ListenAddress, ListenSection
@@ -38,6 +39,12 @@ _NO_LEVELS: Final = """\
 are of no use with on_failure: block: the lane waits for its record, which therefore stays; choose:
   no levels: the record is retried where it is, without end
   on_failure: overtake: it moves to the first level, and later ones of its lane continue"""
+
+_NO_CLASSES: Final = """\
+is missing: what makes the classes, for example by: header('tenant'), by: topic or by: key"""
+
+_ALL_ALIKE: Final = """\
+is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
 
 _CANNOT_PARK: Final = """\
 is park, which keeps the order of a key while a record of it waits in the levels; {why}"""
@@ -170,6 +177,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     yield from _levels(worker)
     yield from _parking(worker)
     yield from _slots(worker)
+    yield from _fair(worker)
     yield from _new_failure(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
@@ -190,6 +198,24 @@ def _slots(worker: WorkerConfig) -> Iterator[Problem]:
     if most is not None and worker.slots > most:
         message = _TOO_MANY.format(given=worker.concurrency, pool=worker.pool, most=most)
         yield Problem(("workers", worker.name, "concurrency"), message)
+
+
+def _fair(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "fair")
+    fair = worker.fair
+    if fair.by is None:
+        if fair != FairConfig():
+            yield Problem((*path, "by"), _NO_CLASSES)
+        return
+    if fair.order == "shares" and fair.floor != FairConfig().floor:
+        yield Problem((*path, "floor"), "is of use only with order: strict")
+    weights = {fair.weights.get("default", 1.0), *fair.weights.values()}
+    if fair.order == "strict" and len(weights) < 2:
+        yield Problem((*path, "order"), _ALL_ALIKE)
+    most = fair.at_most.slots
+    if most is not None and most > worker.slots:
+        message = f"is {most} slots, and the worker has {worker.slots} (concurrency)"
+        yield Problem((*path, "at_most"), message)
 
 
 def _new_failure(worker: WorkerConfig) -> Iterator[Problem]:

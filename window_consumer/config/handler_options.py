@@ -50,6 +50,9 @@ class HandlerOptions(TypedDict, total=False):
     a slot; burst: a tenth of a second.
     """
 
+    fair: Mapping[str, Any] | None
+    """Which classes of records share the slots, and how."""
+
     memory: str | None
     """The bytes of payload that the worker may hold in prefetch, windows, buffers and copies.
     Expected: a size such as 64MiB or 1GiB, from 8MiB to 1TiB. Default: 256MiB.

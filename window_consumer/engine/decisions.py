@@ -18,6 +18,7 @@ from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews, Li
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
+from window_consumer.engine.scheduling.shares.share_classes import FairRules
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Commit
@@ -35,6 +36,8 @@ class EngineRules:
     limit: LimitRules | None = None
     """Set if the number of busy slots adapts to throughput."""
     rate: RateRules | None = None
+    fair: FairRules | None = None
+    """Set if classes of records share the slots."""
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))

@@ -75,7 +75,12 @@ from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcu
 from window_consumer.engine.scheduling.batch_bisection import BatchBisection
 from window_consumer.engine.scheduling.batching import BatchDispatcher
 from window_consumer.engine.scheduling.dispatcher import COMPANY_S, SLICES_PER_SLOT, Dispatcher
-from window_consumer.engine.scheduling.fetch_demand import BatchDemand, FetchDemand, InTurnDemand
+from window_consumer.engine.scheduling.fetch_demand import (
+    BatchDemand,
+    FetchDemand,
+    FullDemand,
+    InTurnDemand,
+)
 from window_consumer.engine.scheduling.key_ordering import ByKey
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
@@ -83,6 +88,9 @@ from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Un
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
 from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.shares.class_ordering import ClassOrdering
+from window_consumer.engine.scheduling.shares.fair_queue import FairQueue
+from window_consumer.engine.scheduling.shares.share_classes import ShareClasses
 from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
@@ -144,6 +152,7 @@ class Engine:
         self.adaptive_concurrency = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
         )
+        self.shares = None if rules.fair is None else ShareClasses(rules.fair)
         self.dispatcher = self._dispatcher()
         if self.adaptive_concurrency is not None:
             self.dispatcher.slots = self.adaptive_concurrency.limit
@@ -320,8 +329,9 @@ class Engine:
                 retry_level,
                 assigned.finished,
             )
-            if isinstance(partition.ordering, PacedOrdering):
-                partition.ordering.belongs_to(partition)
+            for ordering in (partition.ordering, partition.ordering.plain):
+                if isinstance(ordering, PacedOrdering | ClassOrdering):
+                    ordering.belongs_to(partition)
             if self._asks_always:
                 self._ask_turns(partition)
             self.guarantee.begin(partition)
@@ -686,11 +696,7 @@ class Engine:
         ``wall_ms`` is the same moment in milliseconds since 1970, for the headers of copies.
         """
         self._wall_offset_ms = wall_ms - now * 1000
-        if self.rates is not None:
-            for partition in self.rates.refill(now):
-                if partition.is_assigned:
-                    self.dispatcher.wake(partition)
-        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
+        self._begin_tick(now, wall_ms)
         self.pauses.ask_rules(now)
         decisions = Decisions(
             failed=self.outcomes.take_news(), passed_over=self.intake.take_passed_over()
@@ -721,6 +727,15 @@ class Engine:
         decisions.away = self.lane_ownership.owners_away(now)
         self.housekeeping.run(decisions, now, may_commit=not in_doubt)
         return decisions
+
+    def _begin_tick(self, now: float, wall_ms: float) -> None:
+        if self.shares is not None:
+            self.shares.now = now
+        if self.rates is not None:
+            for partition in self.rates.refill(now):
+                if partition.is_assigned:
+                    self.dispatcher.wake(partition)
+        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
 
     def copy_of(self, failed: FailedRecord) -> Copy:
         """Return the copy of a record that leaves, as ``Decisions.publish`` of the last tick says.
@@ -759,26 +774,39 @@ class Engine:
     def _dispatcher(self) -> Dispatcher:
         """Return what makes slices, or batches."""
         rules, leases = self.rules, self.rules.stall.leases
-        ahead = SLICES_PER_SLOT if self.adaptive_concurrency is None and not leases else 1
-        queues = self.start_queue_type(), self.start_queue_type()
+        # A queued slice would be in front of a class that arrives meanwhile.
+        rests = self.adaptive_concurrency is None and not leases and self.shares is None
+        ahead = SLICES_PER_SLOT if rests else 1
+        queues = self._start_queue(), self._start_queue()
         if rules.batch is None:
             longest = 1 if leases else rules.batch_records
-            return Dispatcher(rules.slots, longest, ahead, *queues)
+            dispatcher = Dispatcher(rules.slots, longest, ahead, *queues)
+            dispatcher.ledger = self.shares
+            return dispatcher
         bisection = BatchBisection(self.failed_records)
         sizes = rules.slots, rules.batch_records, ahead
         return BatchDispatcher(*sizes, *queues, rules.batch, bisection)
+
+    def _start_queue(self) -> StartQueue:
+        if self.shares is None:
+            return self.start_queue_type()
+        return FairQueue(self.shares, self._slots_now)
 
     def _demand(self) -> FetchDemand:
         """Return what decides how many records are requested."""
         rules, dispatcher = self.rules, self.dispatcher
         if isinstance(dispatcher, BatchDispatcher):
             return BatchDemand(dispatcher, self.breaker, rules.batch_records)
+        if self.shares is not None:
+            return FullDemand(dispatcher, self.breaker, rules.batch_records)
         if dispatcher.one_by_one:
             return InTurnDemand(dispatcher, self.breaker, rules.batch_records, rules.enough)
         return FetchDemand(dispatcher, self.breaker, rules.batch_records)
 
     def _ordering(self, lanes: Lanes) -> Ordering:
-        ordering = _ORDERINGS[self.rules.ordering](lanes)
+        kind = _ORDERINGS[self.rules.ordering]
+        shares = self.shares
+        ordering = kind(lanes) if shares is None else ClassOrdering(lanes, kind.lane_of, shares)
         return ordering if self.rates is None else PacedOrdering(ordering, self.rates)
 
     def _ask_turns(self, partition: Partition) -> None:
@@ -791,7 +819,7 @@ class Engine:
 
     def slots_can_rest(self) -> None:
         """Record that the runtime enforces the limit itself, so slices may queue for a slot."""
-        if self.adaptive_concurrency is not None:
+        if self.adaptive_concurrency is not None and self.shares is None:
             self.dispatcher.slices_per_slot = self.adaptive_concurrency.ahead = SLICES_PER_SLOT
 
     def _measure_slice(self, limiter: AdaptiveConcurrency, slice_: Slice, now: float) -> None:

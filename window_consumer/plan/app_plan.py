@@ -10,6 +10,7 @@ from attrs import field, frozen
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.concurrency import AutoConcurrency
+from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.engine.decisions import EngineRules
@@ -19,6 +20,8 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
+from window_consumer.engine.scheduling.shares.class_names import name_of
+from window_consumer.engine.scheduling.shares.share_classes import FairRules
 from window_consumer.kafka import settings
 from window_consumer.plan.handlers import PlannedRoute
 from window_consumer.plan.ladder_topics import writes_dead_letters
@@ -55,6 +58,7 @@ class PlannedWorker:
             slots=config.slots,
             limit=_limit(config, self.pool),
             rate=_rate(config),
+            fair=fair_rules(config.fair),
             ordering=config.ordering,
             retry=self.retry,
             window_cells=config.window.cells,
@@ -135,6 +139,21 @@ class PlannedWorker:
 def _rate(config: WorkerConfig) -> RateRules | None:
     rate = config.rate_per_process
     return None if rate is None else RateRules(rate.per_s, rate.per, rate.burst)
+
+
+def fair_rules(fair: FairConfig) -> FairRules | None:
+    """Return the rules of the section ``fair``; None if records start as they arrive."""
+    if fair.by is None:
+        return None
+    return FairRules(
+        name_of(fair.by),
+        fair.weights,
+        fair.order,
+        fair.floor,
+        fair.at_most.share,
+        fair.at_most.slots,
+        fair.max_classes,
+    )
 
 
 def _limit(config: WorkerConfig, pool: PoolKind) -> LimitRules | None:

@@ -52,6 +52,12 @@ def check_batches(
             " several records of a key: write block or overtake, or decorate the handler with"
             " @app.handler"
         )
+    if batch and worker.fair.by is not None:
+        raise ConfigError(
+            f"{loaded.where((*path, 'fair', 'by'))}: workers.{worker.name}.fair.by: {batch[0]} is"
+            " a batch handler, and a batch would have records of several classes: take fair out,"
+            " or decorate the handler with @app.handler"
+        )
     records = worker.window.cells * worker.window.cell_records
     if batch and worker.batch.max_records > records:
         raise ConfigError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from random import Random
 from typing import Literal
+from zlib import crc32
 
 from attrs import evolve
 
@@ -22,6 +23,8 @@ from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import Per, RateRules
+from window_consumer.engine.scheduling.shares.share_classes import FairRules
+from window_consumer.model.record import Message
 from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.simulator.schedule import (
     DELAYS_S,
@@ -76,6 +79,9 @@ _FOR_CLIMBING: dict[Action, float] = {
 }
 """In those, much is done and little is disturbed."""
 
+
+_SHARED = 0.15
+"""The share of schedules in which classes of records share the slots."""
 
 _WIDER = 0.1
 """The share of schedules whose retry topics are wider than their sources."""
@@ -180,7 +186,28 @@ def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
         engine = evolve(engine, rate=rate)
     if rng.random() < _WIDER:
         plan = evolve(plan, wider=rng.randint(1, 3), strays=rng.choice((0.0, 0.3)))
+    if rng.random() < _SHARED and engine.batch is None:
+        engine = evolve(engine, fair=_fair(rng))
     return evolve(plan, engine=engine)
+
+
+def _fair(rng: Random) -> FairRules:
+    """Let records of few classes share the slots: those of a key may have several."""
+    kinds, by_key = rng.choice((1, 2, 3)), rng.random() < 0.5
+
+    def name_of(_topic: str, message: Message) -> str | None:
+        number = crc32(message.key() or b"") if by_key else len(message)
+        return str(number % kinds) if number % 7 else None
+
+    return FairRules(
+        name_of,
+        {"0": rng.choice((0.1, 1.0, 10.0))},
+        rng.choice(("shares", "strict")),
+        rng.choice((0.0, 0.05, 0.5)),
+        rng.choice((0.2, 0.5, 1.0, 1.0)),
+        rng.choice((None, None, 1)),
+        rng.choice((1, 100)),
+    )
 
 
 def _levels(rng: Random) -> tuple[Level, ...]:

@@ -11,6 +11,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.options import about
 from window_consumer.config.sections import BatchConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
+from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import BreakerConfig, NewFailureConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.once import OnceConfig
@@ -133,6 +134,9 @@ class WorkerConfig:
             kind=rate_kind(),
             default="none: calls start as soon as there is a slot; burst: a tenth of a second",
         ),
+    )
+    fair: FairConfig = field(
+        factory=FairConfig, metadata=about("Which classes of records share the slots, and how.")
     )
     memory: int = field(
         default=256 * MIB,

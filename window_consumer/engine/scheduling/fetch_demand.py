@@ -105,6 +105,14 @@ class FetchDemand:
         return min(LONGEST_REST_S, max(REST_S, slice_s / 8))
 
 
+class FullDemand(FetchDemand):
+    """The demand of records in classes: the next one of a class may be behind many of another."""
+
+    def records(self, partitions: Collection[Partition]) -> int:  # noqa: ARG002 - as above
+        """Return how many records to request at once: windows are filled."""
+        return self._batch_records
+
+
 class BatchDemand(FetchDemand):
     """The demand of calls that get batches: as many records as possible while one lacks some."""
 

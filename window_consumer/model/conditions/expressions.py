@@ -53,7 +53,16 @@ from window_consumer.model.conditions.tree import (
 )
 from window_consumer.model.conditions.values import ORDERS, TEXT_TESTS, Value, moment_ms
 
-__all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "FieldKind", "Lookup", "parse"]
+__all__ = [
+    "MAX_DEPTH",
+    "Expression",
+    "ExpressionError",
+    "FieldKind",
+    "Lookup",
+    "Property",
+    "parse",
+    "parse_property",
+]
 
 MAX_DEPTH: Final = 40
 """The deepest nesting of brackets and nots; deeper ones were not written by hand."""
@@ -93,6 +102,17 @@ def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
     return Expression(term)
 
 
+Property = FieldValue | Header | Expression
+"""What a record has: a field, a header, or whether a condition holds."""
+
+
+def parse_property(text: str, fields: Mapping[str, FieldKind]) -> Property:
+    """Parse a field, a header, or an expression as ``parse`` does. Raise ExpressionError."""
+    parser = _Parser(text, fields)
+    found = parser.property()
+    return parse(text, fields) if found is None else found
+
+
 class _Parser:
     """Recursive descent: each rule's method stops at the first token that is not part of it."""
 
@@ -105,6 +125,14 @@ class _Parser:
     @property
     def _token(self) -> Token:
         return self._tokens[self._next]
+
+    def property(self) -> FieldValue | Header | None:
+        """Read a field or a header; None if the text is something else, or goes on."""
+        if not self._token.is_("header", *self._fields):
+            return None
+        found = self._named()
+        is_all = self._tokens[self._next].kind is TokenKind.END
+        return found if is_all and isinstance(found, _LOOKED_UP) else None
 
     def any_of(self, depth: int) -> Term:
         """Read terms joined by ``or``."""

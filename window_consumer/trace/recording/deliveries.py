@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.key_ordering import ByKey
+from window_consumer.engine.scheduling.shares.class_ordering import ClassOrdering
 from window_consumer.model import copy_headers
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
@@ -42,7 +43,7 @@ class Deliveries:
         self._sampling = sampling
         self._takes_all = sampling.takes_all
         self._seed = seed_of(*partition.name)
-        self._shuffles = isinstance(partition.ordering.plain, ByKey)
+        self._shuffles = isinstance(partition.ordering.plain, ByKey | ClassOrdering)
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._times: list[float] = []

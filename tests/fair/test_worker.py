@@ -1,0 +1,128 @@
+"""Fair shares in a worker on the embedded broker."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.commands import kafka_of
+from tests.integration.members import wait_until
+from window_consumer import App, ConfigError, Record
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.runtime.running import Running
+
+WAIT_S = 30.0
+TENANT = "header('tenant')"
+
+
+def in_windows(running: Running) -> int:
+    partitions = running.snapshots()["charge"].partitions
+    return sum(each.open for each in partitions)
+
+
+class FairShop:
+    """A worker with two slots that share, and the classes of its calls in their order."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path):
+        self.broker = broker
+        self.file = folder / "workers.yaml"
+        self.called: list[str] = []
+        self.sent = 0
+
+    def send(self, tenant: str, records: int, topic: str = "orders") -> None:
+        headers = [("tenant", tenant.encode())]
+        new = [NewRecord(b"%d" % at, b"%d" % at, headers) for at in range(records)]
+        self.broker.fill(topic, new)
+        self.sent += records
+
+    def app(self, *topics: str, **keys: Any) -> App:
+        app = App("shop")
+        self.gate = Event()
+
+        @app.handler(*topics)
+        def charge(record: Record) -> None:
+            self.gate.wait(WAIT_S)
+            self.called.append(f"{record.topic} {(record.header('tenant') or b'').decode()}")
+            time.sleep(0.002)
+
+        worker = {"group": "g", "concurrency": 2, **keys}
+        content = {"kafka": kafka_of(self.broker), "workers": {"charge": worker}}
+        self.file.write_text(yaml.safe_dump(content))
+        return app
+
+    def run(self, *topics: str, **keys: Any) -> list[str]:
+        """Let the first calls wait until all records are in windows; return all calls."""
+        app = self.app(*topics, **keys)
+        with app.start(self.file, start_timeout=WAIT_S) as running:
+            wait_until(lambda: in_windows(running) == self.sent, WAIT_S, "all records are there")
+            self.gate.set()
+            wait_until(lambda: len(self.called) == self.sent, WAIT_S, "all calls")
+        return self.called
+
+
+@pytest.fixture
+def shop(embedded: EmbeddedBroker, tmp_path: Path) -> FairShop:
+    for topic in ("orders", "urgent"):
+        embedded.create_topic(topic, 1)
+    return FairShop(embedded, tmp_path)
+
+
+@pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
+def test_a_small_tenant_is_not_behind_a_large_one(shop: FairShop, ordering: str) -> None:
+    shop.send("big", 200)
+    shop.send("small", 20)
+    retry = {} if ordering == "unordered" else {"retry": {"on_failure": "block"}}
+    called = shop.run("orders", fair={"by": TENANT}, ordering=ordering, **retry)
+    last = max(at for at, each in enumerate(called) if each == "orders small")
+    # Order comes first: a partition in order has no choice.
+    assert last == 219 if ordering == "partition" else last < 60
+
+
+def test_a_topic_with_a_higher_weight_runs_first(shop: FairShop) -> None:
+    shop.send("", 100)
+    shop.send("", 100, "urgent")
+    fair = {"by": "topic", "order": "strict", "weights": {"urgent": 10}, "floor": "0%"}
+    called = shop.run("orders", "urgent", fair=fair)
+    assert sum(each.startswith("orders") for each in called[:100]) <= 2
+
+
+def test_retries_in_levels_belong_to_the_class_of_their_record(shop: FairShop) -> None:
+    shop.send("a", 30)
+    app = App("shop")
+    calls: list[int] = []
+
+    @app.handler("orders")
+    def charge(record: Record) -> None:
+        calls.append(record.attempt)
+        if record.attempt == 1:
+            raise ValueError("not yet")
+
+    worker = {
+        "group": "g",
+        "fair": {"by": TENANT, "at_most": 1},
+        "retry": {"attempts": 1, "levels": ["100ms"]},
+    }
+    content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
+    shop.file.write_text(yaml.safe_dump(content))
+    with app.start(shop.file, start_timeout=WAIT_S):
+        wait_until(lambda: len(calls) == 60, WAIT_S, "all records are called twice")
+    assert sorted(calls) == [1] * 30 + [2] * 30
+
+
+def test_a_batch_handler_has_no_classes(shop: FairShop) -> None:
+    app = App("shop")
+
+    @app.batch_handler("orders")
+    def charge(records: list[Record]) -> None:
+        """Do nothing."""
+
+    worker = {"group": "g", "fair": {"by": "key"}}
+    content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
+    shop.file.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=r"workers\.charge\.fair\.by: charge is a batch handler"):
+        app.plan(shop.file)

@@ -1,0 +1,1 @@
+"""Classes of records that share the slots: fair shares and priority."""

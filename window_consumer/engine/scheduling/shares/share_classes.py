@@ -1,0 +1,203 @@
+"""Classes of records that share the slots: what each has used, holds and waits for.
+
+Fairness is over slot time: a class with slow calls uses up its share by few of them. It is start-
+time fair queuing (Goyal, Vin, Cheng 1996): each class has a virtual time, the slot time that it has
+used divided by its weight, and the one that is furthest behind is next. A class that had nothing to
+do goes on at the present virtual time: it saves nothing up. A slice is charged what its class
+usually takes when it goes out, and the difference when it ends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
+
+from attrs import define, field, frozen
+
+from window_consumer.engine.latency_histogram import BOUNDS_S, LatencyHistograms
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.record import Message
+
+Order = Literal["shares", "strict"]
+
+NameOf = Callable[[str, Message], str | None]
+"""Returns the class of a record, given the topic of its first delivery; None if it has none."""
+
+DEFAULT = "default"
+"""In the weights: that of each class that has none of its own."""
+
+_LATEST = 0.2
+"""The weight of the latest slice in the mean cost of a class's records."""
+
+
+@frozen
+class FairRules:
+    """The ``fair`` section of a worker's configuration."""
+
+    name_of: NameOf
+    weights: Mapping[str, float] = field(factory=dict)
+    order: Order = "shares"
+    floor: float = 0.05
+    """Where the order is strict: the share of slot time for all classes but the first one."""
+    most_share: float = 1.0
+    """The part of all slots that one class may hold while others wait."""
+    most_slots: int | None = None
+    """The slots that one class may hold, whoever waits."""
+    max_classes: int = 10_000
+
+    def weight_of(self, name: str | None) -> float:
+        """Return the weight of a class."""
+        default = self.weights.get(DEFAULT, 1.0)
+        return default if name is None else self.weights.get(name, default)
+
+
+@define(eq=False)
+class ShareClass:
+    """One class of a worker's records. Owner: poll thread."""
+
+    name: str | None
+    """None for records that have no class, and for classes beyond ``max_classes``."""
+    weight: float
+    virtual_s: float = 0.0
+    """The slot time that it has used, divided by its weight."""
+    used_s: float = 0.0
+    cost_s: float = 0.0
+    """What a record of it usually takes."""
+    waiting: int = 0
+    """How many of its records are in windows and have not started."""
+    slots: int = 0
+    """How many of its slices are in progress."""
+    started: int = 0
+    last_start: float = 0.0
+    """When a record of it started last, or began to wait while none did."""
+    waits: LatencyHistograms = field(factory=LatencyHistograms)
+    """How long its records waited in windows for their first call."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of it waits or runs."""
+        return not (self.waiting or self.slots)
+
+
+class ClassQueue(Protocol):
+    """Keeps classes in the order of their virtual times."""
+
+    def reorder(self, share: ShareClass) -> None:
+        """Record that a class's virtual time has changed."""
+
+
+class ShareClasses:
+    """The classes of one worker, and a ledger of the slot time they use. Owner: poll thread."""
+
+    def __init__(self, rules: FairRules):
+        self.rules = rules
+        self.now = 0.0
+        self.overflow = 0
+        """How many records were counted among those without a class, as there were too many."""
+        self.queues: list[ClassQueue] = []
+        self._default = ShareClass(None, rules.weight_of(None))
+        self._named: dict[str, ShareClass] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        """Names of classes that may be dropped, the one that was used longest ago first."""
+        self._present_s = 0.0
+        """The virtual time of the class that was served last."""
+        self._cost_s = 0.0
+        """What any record usually takes."""
+        self._out: dict[Slice, tuple[ShareClass, float]] = {}
+        """The slices in progress, with their class and the virtual time that they were charged."""
+
+    # ---- classes
+
+    def of(self, partition: Partition, message: Message, *, arrives: bool = False) -> ShareClass:
+        """Return the class of a record; it is counted if it arrives and there are too many."""
+        name = self.rules.name_of(partition.retry_level.source, message)
+        if name is None:
+            return self._default
+        found = self._named.get(name)
+        return self._new(name, arrives=arrives) if found is None else found
+
+    def _new(self, name: str, *, arrives: bool) -> ShareClass:
+        if len(self._named) >= self.rules.max_classes:
+            if not self._idle:
+                self.overflow += arrives
+                return self._default
+            del self._named[self._idle.popitem(last=False)[0]]
+        found = self._named[name] = ShareClass(name, self.rules.weight_of(name))
+        self._idle[name] = None
+        return found
+
+    def classes(self) -> list[ShareClass]:
+        """Return all classes, that of records without one first."""
+        return [self._default, *self._named.values()]
+
+    def arrived(self, share: ShareClass) -> None:
+        """Record that a record of a class waits."""
+        if share.is_idle:
+            self._awake(share)
+        if not share.waiting and not share.slots:
+            share.last_start = self.now
+        share.waiting += 1
+
+    def gone(self, share: ShareClass, records: int = 1) -> None:
+        """Record that records of a class wait no longer."""
+        share.waiting -= records
+        self._rest(share)
+
+    def waited(self, share: ShareClass, since: float) -> None:
+        """Record that a record starts that has waited since a time."""
+        waited_s = max(0.0, self.now - since)
+        share.waits.counts[bisect_left(BOUNDS_S, waited_s)] += 1
+        share.waits.seconds += waited_s
+        share.started += 1
+        share.last_start = self.now
+
+    def _awake(self, share: ShareClass) -> None:
+        share.virtual_s = max(share.virtual_s, self._present_s)
+        if share.name is not None:
+            self._idle.pop(share.name, None)
+
+    def _rest(self, share: ShareClass) -> None:
+        if share.name is not None and share.is_idle:
+            self._idle[share.name] = None
+
+    # ---- slot time
+
+    def serve(self, share: ShareClass) -> None:
+        """Record whose turn it is: those that wake up later begin where it is."""
+        self._present_s = max(self._present_s, share.virtual_s)
+
+    def sent(self, slice_: Slice) -> None:
+        """See ``SlotTimeLedger``. A slice of retries counts for the class of its first record."""
+        share = self.of(slice_.partition, slice_.messages[0])
+        if share.is_idle:
+            self._awake(share)
+        share.slots += 1
+        charged = self.usual_s(share, len(slice_.messages)) / share.weight
+        self._out[slice_] = share, charged
+        self._charge(share, charged)
+
+    def over(self, slice_: Slice) -> None:
+        """See ``SlotTimeLedger``."""
+        share, charged = self._out.pop(slice_)
+        records = slice_.settled + len(slice_.messages)
+        elapsed = slice_.elapsed or max(0.0, self.now - slice_.sent)
+        if records and slice_.elapsed:
+            cost_s = elapsed / records
+            share.cost_s += (_LATEST if share.cost_s else 1.0) * (cost_s - share.cost_s)
+            self._cost_s += (_LATEST if self._cost_s else 1.0) * (cost_s - self._cost_s)
+        share.slots -= 1
+        share.used_s += elapsed
+        self._charge(share, elapsed / share.weight - charged)
+        self._rest(share)
+
+    def usual_s(self, share: ShareClass, records: int) -> float:
+        """Return what records of a class usually take."""
+        return (share.cost_s or self._cost_s) * records
+
+    def _charge(self, share: ShareClass, virtual_s: float) -> None:
+        share.virtual_s += virtual_s
+        for queue in self.queues:
+            queue.reorder(share)
