@@ -24,6 +24,7 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.pause_rule import RuleFinding
+from window_consumer.engine.shares_snapshot import ShareSnapshot, SharesSnapshot
 from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     LoopSnapshot,
@@ -86,6 +87,7 @@ def everything() -> WindowsSnapshot:
         loop=LoopSnapshot(1.5, 0.5),
         cannot_write="no broker",
         parked=ParkedKeys(1, 2, (ParkedKey(TopicPartition("orders", 0), 7, "anna"),)),
+        shares=SharesSnapshot("shares", 1, 2, False, (ShareSnapshot("gold", 5.0, 1, 2, 3.5),)),
         findings=(RuleFinding("new_failure", "all calls fail", pauses=True, figures={"calls": 1}),),
     )
 

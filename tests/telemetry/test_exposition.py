@@ -160,7 +160,7 @@ def test_texts_of_several_processes_become_one() -> None:
 
 
 def test_labels_have_few_values() -> None:
-    few = {"group", "ordering", "topic", "partition", "level", "reason", "state"}
+    few = {"group", "ordering", "topic", "partition", "level", "reason", "state", "class"}
     assert {label for each in METRICS for label in each.labels} <= few
 
 

@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
+from window_consumer.engine.shares_snapshot import NONE, REST, ShareSnapshot
 from window_consumer.engine.windows_snapshot import ParkedKey, PartitionSnapshot, WindowsSnapshot
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import Message
@@ -120,7 +121,18 @@ class ShownRecords:
         parked = windows.parked
         if parked is not None:
             parked = evolve(parked, longest=tuple(map(parked_key, parked.longest)))
-        return evolve(windows, partitions=tuple(map(partition, windows.partitions)), parked=parked)
+        shares = windows.shares
+        if shares is not None and shares.of_keys:
+            topics = sorted({each.name.topic for each in windows.partitions})
+
+            def named(each: ShareSnapshot) -> ShareSnapshot:
+                if each.name in {NONE, REST} or not topics:
+                    return each
+                return evolve(each, name=self._shortened_key(topics[0], each.name, loggable_key))
+
+            shares = evolve(shares, largest=tuple(map(named, shares.largest)))
+        partitions = tuple(map(partition, windows.partitions))
+        return evolve(windows, partitions=partitions, parked=parked, shares=shares)
 
     def _shortened_key(self, topic: str, key: str, loggable_key: LoggableKey) -> str:
         """Return the beginning of a key as it may be shown."""

@@ -145,6 +145,11 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     if bounds.once_table_bytes is not None:
         size = format_size(_rounded(bounds.once_table_bytes))
         yield f"  the ids of once take some {size} in the database at that rate"
+    if bounds.fair is not None:
+        yield (
+            f"  classes of records {bounds.fair}; they are told apart within the"
+            f" {bounds.window_records} records of a partition's window"
+        )
     if bounds.rate is not None:
         yield f"  starts calls no faster than {bounds.rate} in this process, retries included"
     if bounds.children_bytes:

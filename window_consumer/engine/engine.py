@@ -206,7 +206,6 @@ class Engine:
             self.partitions,
             self.turn_decisions,
         )
-        self.dispatcher.one_by_one = rules.ordering == "partition" and rules.batch is None
         self.demand = self._demand()
         self.housekeeping = Housekeeping(
             self.partitions,
@@ -782,6 +781,7 @@ class Engine:
             longest = 1 if leases else rules.batch_records
             dispatcher = Dispatcher(rules.slots, longest, ahead, *queues)
             dispatcher.ledger = self.shares
+            dispatcher.one_by_one = rules.ordering == "partition"
             return dispatcher
         bisection = BatchBisection(self.failed_records)
         sizes = rules.slots, rules.batch_records, ahead

@@ -13,6 +13,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.shares_snapshot import snapshot_of
 from window_consumer.engine.window import Window
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
@@ -60,6 +61,7 @@ def take_snapshot(
         halted=engine.pauses.worker,
         findings=(*engine.pauses.findings(), *engine.turns.findings(now)),
         parked=engine.turns.parked(now),
+        shares=None if engine.shares is None else snapshot_of(engine.shares, now),
     )
 
 

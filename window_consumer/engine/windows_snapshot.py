@@ -17,6 +17,7 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.latency_histogram import Histogram
+from window_consumer.engine.shares_snapshot import SharesSnapshot
 from window_consumer.model.record import TopicPartition
 
 SHOWN_KEY: Final = 60
@@ -245,6 +246,8 @@ class WindowsSnapshot:
     """Why copies and results cannot currently be written; None if they can."""
     parked: ParkedKeys | None = None
     """None unless the worker parks, see ``parking``."""
+    shares: SharesSnapshot | None = None
+    """None unless classes of records share the slots."""
 
     @property
     def running(self) -> int:

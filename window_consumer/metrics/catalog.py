@@ -15,6 +15,7 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
 from window_consumer.engine.windows_snapshot import LoopSnapshot, WindowsSnapshot
+from window_consumer.metrics.class_metrics import CLASS_METRICS
 from window_consumer.metrics.partition_metrics import PARTITION_METRICS
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import OUTCOMES, Outcome
@@ -311,5 +312,6 @@ METRICS: tuple[Metric, ...] = (
         "Events missing in traces, audits and spans because one of them failed.",
         lambda measures: [((), measures.events_lost)],
     ),
+    *CLASS_METRICS,
     *PARTITION_METRICS,
 )

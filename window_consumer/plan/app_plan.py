@@ -23,6 +23,7 @@ from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.shares.class_names import name_of
 from window_consumer.engine.scheduling.shares.share_classes import FairRules
 from window_consumer.kafka import settings
+from window_consumer.model.conditions.tree import FieldValue
 from window_consumer.plan.handlers import PlannedRoute
 from window_consumer.plan.ladder_topics import writes_dead_letters
 from window_consumer.runtime.calls.expiry import ExpiryRules, TtlHeader
@@ -153,6 +154,7 @@ def fair_rules(fair: FairConfig) -> FairRules | None:
         fair.at_most.share,
         fair.at_most.slots,
         fair.max_classes,
+        of_keys=isinstance(fair.by, FieldValue) and fair.by.name == "key",
     )
 
 

@@ -24,6 +24,7 @@ class CauseKind(StrEnum):
     HOVERING = "hovering"
     POISON_RECORD = "poison_record"
     PARKED_KEYS = "parked_keys"
+    STARVED = "starved"
     HOT_KEY = "hot_key"
     HOT_PARTITION = "hot_partition"
     RATE = "rate"

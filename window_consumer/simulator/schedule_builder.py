@@ -99,7 +99,7 @@ def draw(rng: Random) -> SchedulePlan:
     engine = evolve(plan.engine, enough=_enough(Random(str(rng.getstate()))))
     plan = evolve(plan, engine=engine)
     if own.random() < _WITH_BATCHES:
-        plan = evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
+        plan = evolve(plan, engine=evolve(engine, fair=None, batch=_batches(own, engine)))
         return _fake_processes(own, plan) if own.random() < _WITH_CHILDREN else plan
     if own.random() < _WITH_COROUTINES:
         plan = evolve(plan, engine=evolve(engine, stall=evolve(engine.stall, ends=True)))

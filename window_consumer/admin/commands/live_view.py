@@ -19,6 +19,7 @@ from rich.text import Text
 from window_consumer.admin.commands.screen import TopScene, WorkerScene
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
+from window_consumer.engine.shares_snapshot import SharesSnapshot
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CellState,
@@ -96,6 +97,7 @@ def view(scene: TopScene, width: int = 80, height: int | None = None) -> Rendera
         parts.extend(_limit(snapshot.limit))
         parts.extend(_breaker(snapshot.breaker))
         parts.extend(_parked(snapshot.parked, None if height is None else _SHOWN_PARKED))
+        parts.extend(_shares(snapshot.shares, None if height is None else _SHOWN_PARKED))
         parts.extend(_long_calls(snapshot))
     parts.extend(_line(f"{name}: {why}", "bold red") for name, why in scene.gone.items())
     return Group(*parts)
@@ -298,6 +300,22 @@ def _parked(parked: ParkedKeys | None, most: int | None) -> Iterable[Text]:
             f"    key {each.key!r}, {duration(each.in_ladder_s)}: {each.followers} wait behind"
             f" {each.name}@{each.offset}",
             "yellow",
+        )
+
+
+def _shares(shares: SharesSnapshot | None, most: int | None) -> Iterable[Text]:
+    if shares is None or not shares.largest:
+        return
+    further = f"; records of further classes: {shares.overflow}" if shares.overflow else ""
+    yield _line(
+        f"  classes that share the slots ({shares.order}): {shares.classes}{further}", "dim"
+    )
+    for each in shares.largest[:most]:
+        starved = f", no call for {duration(each.starved_s)}" if each.starved_s > 1 else ""
+        yield _line(
+            f"    {each.name}: {each.slots} running, {each.waiting} waiting,"
+            f" {duration(each.used_s)} used{starved}",
+            "red" if starved else "dim",
         )
 
 

@@ -16,6 +16,7 @@ from window_consumer.admin.doctor.rules.load import (
     hot_partition,
     parked_keys,
     rate,
+    starved,
 )
 from window_consumer.admin.doctor.rules.stuck import (
     breaker_open,
@@ -39,6 +40,7 @@ RULES: Final[tuple[Callable[[WorkerEvidence], Iterator[LikelyCause]], ...]] = (
     not_in_group,
     poison_record,
     parked_keys,
+    starved,
     hovering,
     hot_key,
     rate,

@@ -5,6 +5,7 @@ import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
 import { OUTCOMES } from "./outcomes.js";
 import { ParkedKeys } from "./parked.js";
+import { Shares } from "./shares.js";
 import { troublesOf } from "./troubles.js";
 import { count, duration, nameOf, rate, share } from "./words.js";
 
@@ -63,6 +64,7 @@ export class WorkerView {
     this.span = make("p", { cls: "span" });
     this.charts = CHARTS.map((about) => new Chart(about));
     this.parked = new ParkedKeys();
+    this.shares = new Shares();
     this.body = make("tbody");
     const head = ["partition", "from offset", "window: start cell left, end cell right", "lag", "oldest", "open", "", ""];
     const classes = ["", "number optional", "", "number", "number", "number optional", "", ""];
@@ -77,6 +79,7 @@ export class WorkerView {
       this.span,
       make("div", { cls: "charts" }, ...this.charts.map((each) => each.element)),
       this.parked.element,
+      this.shares.element,
       this.table);
   }
 
@@ -94,6 +97,7 @@ export class WorkerView {
     const last = this.samples.at(-1);
     FIGURES.forEach(([, write], index) => this.updateFigure(this.figures[index].value, write(worker, last)));
     this.parked.update(windows.parked);
+    this.shares.update(windows.shares);
     this.updateRows(windows.partitions);
   }
 

@@ -17,7 +17,9 @@ from window_consumer.app.limits.warnings import (
     retry_warnings,
 )
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
+from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.ttl import ttl_kind
+from window_consumer.config.units import format_percent
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.engine.commits.commit_state import MAX_BYTES_PER_S
 from window_consumer.engine.decisions import EngineRules
@@ -55,6 +57,8 @@ class WorkerBounds:
     """The upper end of the range where the concurrency adapts."""
     least_concurrency: int | None
     """The lower end; None for a fixed concurrency."""
+    fair: str | None
+    """How classes of records share the slots; None if records start as they arrive."""
     rate: str | None
     """The limit on starts of calls in this process, as written in the configuration."""
     max_abandoned: int
@@ -157,6 +161,7 @@ def bounds_of(
         ordering=config.ordering,
         concurrency=config.slots,
         least_concurrency=rules.limit.lower if rules.limit else None,
+        fair=_fair(config.fair),
         rate=None if config.rate_per_process is None else str(config.rate_per_process),
         max_abandoned=_most_abandoned(worker),
         window_records=window,
@@ -197,6 +202,17 @@ def bounds_of(
 
 ONCE_ROW_BYTES = 300
 """An id with its row and its entries in the indexes, rows that wait for VACUUM among them."""
+
+
+def _fair(fair: FairConfig) -> str | None:
+    if fair.by is None:
+        return None
+    if fair.order == "shares":
+        return f"share the slots by {fair.by}, in proportion to their weights"
+    highest = max(fair.weights.values(), default=1.0)
+    first = ", ".join(name for name, weight in fair.weights.items() if weight == highest)
+    others = f"get {format_percent(fair.floor)}" if fair.floor else "starve"
+    return f"share the slots by {fair.by}: {first} first; while it has records, the others {others}"
 
 
 def _once_table_bytes(worker: PlannedWorker, rate: float | None) -> int | None:

@@ -73,7 +73,9 @@ class PoisonWatch:
 
     @staticmethod
     def _is_waiting(member: Member) -> bool:
-        engine = member.engine
+        engine, fair = member.engine, member.engine.rules.fair
+        if fair is not None and fair.leaves_slots:
+            return False
         return bool(engine.dispatcher.idle_slots) and any(
             partition.is_assigned and not partition.is_suspended and partition.ordering.startable
             for partition in engine.partitions.values()

@@ -57,6 +57,37 @@ def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     )
 
 
+def starved(seen: WorkerEvidence) -> Iterator[LikelyCause]:
+    """Find the class of records that has waited longest without a call while others have calls."""
+    shares = seen.now.shares
+    if shares is None:
+        return
+    worst = max(shares.largest, key=lambda each: each.starved_s, default=None)
+    busy = [each for each in shares.largest if each.slots]
+    if worst is None or not busy or worst.starved_s < OLD_S:
+        return
+    most = max(busy, key=lambda each: each.slots)
+    advice = "raise its weight, or bound the others with fair.at_most"
+    if shares.order == "strict":
+        advice = "raise fair.floor or its weight, or write fair.order: shares"
+    yield LikelyCause(
+        CauseKind.STARVED,
+        seen.worker,
+        f"{worst.waiting} records of the class {worst.name} wait, and none has started for"
+        f" {duration(worst.starved_s)}, while {most.name} has {most.slots} of"
+        f" {seen.now.slots} slots (fair.order: {shares.order}): {advice}, or add slots"
+        " (concurrency)",
+        {
+            "class": worst.name,
+            "waiting": worst.waiting,
+            "starved_s": worst.starved_s,
+            "busiest": most.name,
+            "busiest_slots": most.slots,
+        },
+        weight=70,
+    )
+
+
 def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find a key that most waiting records have: a key runs one call at a time."""
     if not seen.is_behind or seen.busy_ratio >= BUSY:

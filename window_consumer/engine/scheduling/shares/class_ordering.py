@@ -266,7 +266,7 @@ class ClassOrdering(Ordering):
             self.shares.waited(each.share, each.since)
             self.shares.gone(each.share)
         run = RecordRun.of([each.message for each in taken], [each.seq for each in taken])
-        return run, self.lanes.enter(self, lanes) if lanes else NO_HOLD
+        return run, NO_HOLD if self.lane_of is None else self.lanes.enter(self, lanes)
 
     def clear(self) -> None:
         for each in chain(*self.lines.values(), *(c.free for c in self.classes.values())):

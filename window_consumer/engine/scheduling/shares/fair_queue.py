@@ -38,6 +38,7 @@ class FairQueue:
         self._aside: list[ShareClass] = []
         """Classes that are not next in this round."""
         self._passed: set[ClassRecords] = set()
+        self._passed_paced: set[Partition] = set()
         self._first_s = self._others_s = 0.0
         """Strict order: the slot time of the first class and of all others while both waited, each
         divided by its share."""
@@ -123,6 +124,7 @@ class FairQueue:
     def begin(self) -> None:
         """See ``StartQueue``."""
         self._passed.clear()
+        self._passed_paced.clear()
         self._return()
 
     def _return(self) -> None:
@@ -133,7 +135,8 @@ class FairQueue:
     def next(self) -> Backlog | None:
         """See ``StartQueue``."""
         for partition in self._paced:
-            return partition, partition.ordering
+            if partition not in self._passed_paced:
+                return partition, partition.ordering
         share = self._next_class()
         if share is None:
             return None
@@ -185,6 +188,7 @@ class FairQueue:
         """See ``StartQueue``."""
         partition, records = backlog
         self._passed.clear()
+        self._passed_paced.clear()
         if not isinstance(records, ClassRecords):
             self._leave_paced(partition)
             return
@@ -210,7 +214,7 @@ class FairQueue:
         if isinstance(records, ClassRecords):
             self._passed.add(records)
         else:
-            self._paced.pop(backlog[0], None)
+            self._passed_paced.add(backlog[0])
 
     def leave(self, backlog: Backlog) -> None:
         """See ``StartQueue``."""

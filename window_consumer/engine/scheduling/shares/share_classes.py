@@ -47,6 +47,14 @@ class FairRules:
     most_slots: int | None = None
     """The slots that one class may hold, whoever waits."""
     max_classes: int = 10_000
+    of_keys: bool = False
+    """The classes are keys of records, which may have to stay hidden, and of which there are many.
+    """
+
+    @property
+    def leaves_slots(self) -> bool:
+        """Slots may be idle although records wait: no class may hold all."""
+        return self.most_share < 1 or self.most_slots is not None
 
     def weight_of(self, name: str | None) -> float:
         """Return the weight of a class."""
