@@ -110,7 +110,9 @@ def test_those_that_come_after_the_delivery_are_counted() -> None:
     assert (service.known.figures().late, service.known.figures().kept) == (1, 2)
 
 
-@pytest.mark.parametrize(("age_s", "wait_s"), [(1.01, 0.05), (5.0, 1.0), (float("inf"), 5.0)])
+@pytest.mark.parametrize(
+    ("age_s", "wait_s"), [(1.01, 0.05), (5.0, 1.0), (100.0, 5.0), (float("inf"), 0.25)]
+)
 def test_records_wait_while_cancellations_are_not_known(age_s: float, wait_s: float) -> None:
     service = Service(cancelled(b"a"))
     service.age_s = age_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from attrs import frozen
@@ -20,6 +21,9 @@ MOST_AGE_S: Final = 1.0
 
 _AGAIN_S: Final = (0.05, 5.0)
 """How long records wait whose cancellations are not known: longer while nothing is read."""
+
+_FIRST_S: Final = 0.25
+"""How long they wait for the first reading."""
 
 
 class Cancelled(Skip):
@@ -41,6 +45,8 @@ class CancelCheck:
         age_s = self.age_s()
         if age_s <= MOST_AGE_S:
             return 0.0
+        if age_s == inf:
+            return _FIRST_S
         shortest, longest = _AGAIN_S
         return min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
 

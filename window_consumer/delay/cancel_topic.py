@@ -6,16 +6,16 @@ Clients of other languages choose other partitions, so each member reads the top
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Final
 
 from window_consumer.delay.cancellations import Cancellations
 from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.log_follower import LogEnds, LogFollower
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.log import own_logger
 
 KIND: Final = "cancellations_unread"
@@ -36,12 +36,16 @@ class CancelTopic:
     """Reads the topic on a thread of its own, ``wc-delay-cancel``. Any thread may ask."""
 
     def __init__(
-        self, topic: str, cancellations: Cancellations, open_reader: Callable[[], TopicReader]
+        self,
+        topic: str,
+        cancellations: Cancellations,
+        open_reader: Callable[[], TopicReader],
+        log_ends: LogEnds,
     ):
         self._topic = topic
         self._cancellations = cancellations
         self._open_reader = open_reader
-        self._positions: dict[TopicPartition, int] = {}
+        self._log_ends = log_ends
         self._began = self._now()
         self._read_at: float | None = None
         """When the end was asked for to which everything is read."""
@@ -80,13 +84,14 @@ class CancelTopic:
 
     def _run(self) -> None:
         with self._open_reader() as reader:
+            log = LogFollower(reader, self._topic, self._log_ends)
             while not self._stop.is_set():
                 asked_at = self._now()
                 try:
-                    is_read = self._read(reader)
+                    is_read = self._read(log)
                 except WindowConsumerError as error:
                     if isinstance(error, MissingTopicError):
-                        self._positions.clear()
+                        log.start_over()
                     self._trouble = str(error)
                     self._warn()
                 else:
@@ -94,33 +99,18 @@ class CancelTopic:
                         self._read_at, self._trouble, self._is_told = asked_at, "", False
                 self._stop.wait(_ROUND_S)
 
-    def _read(self, reader: TopicReader) -> bool:
+    def _read(self, log: LogFollower) -> bool:
         """Read to the present end; return False if it was stopped before."""
-        spans = self._new(reader.spans(self._topic))
         now_s = time.time()
-        if spans:
-            scan = reader.scan(spans)
-            while messages := scan.batch():
-                for message in messages:
-                    self._cancellations.take(message, now_s)
-                self._positions.update(scan.positions)
-                if self._stop.is_set():
-                    return False
-            self._positions.update(scan.positions)
+        for messages in log.to_the_end():
+            for message in messages:
+                self._cancellations.take(message, now_s)
+            if self._stop.is_set():
+                return False
         if self._now() >= self._forget_at:
             self._forget_at = self._now() + _FORGET_S
             self._cancellations.remove_past(now_s)
         return True
-
-    def _new(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, Span]:
-        """Return what is not read yet; all of a topic that is not the one it was."""
-        if any(self._positions.get(name, 0) > span.end for name, span in spans.items()):
-            self._positions.clear()
-        left = {
-            name: Span(max(span.first, self._positions.get(name, 0)), span.end)
-            for name, span in spans.items()
-        }
-        return {name: span for name, span in left.items() if span.count}
 
     def _warn(self) -> None:
         """Log once that records wait."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final
@@ -68,7 +69,8 @@ class RunningDelay(RunningFeature):
                 worker.plan.consumer, worker.log, oauth_token=token, deadline_s=_ANSWER_S
             )
 
-        self._reading = CancelTopic(self._topic.name, self._cancellations, open_reader)
+        log_ends = partial(worker.cluster.log_ends, committed=True)
+        self._reading = CancelTopic(self._topic.name, self._cancellations, open_reader, log_ends)
         section = self._plan.config.section(DelayConfig)
         if section.store == "wheel":
             check = CancelCheck(self._cancellations, self._reading.age_s)

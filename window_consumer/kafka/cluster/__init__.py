@@ -380,12 +380,20 @@ class Cluster:
         return LogQuestion(low, end)
 
     def log_ends(
-        self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
+        self,
+        names: Sequence[record.TopicPartition],
+        timeout_s: float = _ASK_S,
+        *,
+        committed: bool = False,
     ) -> dict[record.TopicPartition, int]:
-        """Return the ends (exclusive) of logs. Raise a WindowConsumerError without an answer."""
+        """Return the ends (exclusive) of logs, or with ``committed`` where open transactions begin.
+
+        Raise a WindowConsumerError without an answer.
+        """
         partitions = [TopicPartition(*name) for name in names]
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self._admin.list_offsets(
-            dict.fromkeys(partitions, _LATEST), request_timeout=timeout_s
+            dict.fromkeys(partitions, _LATEST), isolation_level=level, request_timeout=timeout_s
         )
         return {
             name: self._answer(iter([future]), f"log of {name}", timeout_s).offset

@@ -52,6 +52,8 @@ class FakeCluster(Cluster):
         self,
         names: Sequence[TopicPartition],
         timeout_s: float = 0.0,  # noqa: ARG002 - answers at once
+        *,
+        committed: bool = False,  # noqa: ARG002 - there are no transactions
     ) -> dict[TopicPartition, int]:
         """Return the ends (exclusive) of logs."""
         topics = self._broker.topics.by_name
