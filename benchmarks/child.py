@@ -28,6 +28,7 @@ from benchmarks import (
     records,
     redriving,
     replaying,
+    sharing,
     stuck,
 )
 from benchmarks.breaker_scenes import playing
@@ -106,6 +107,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "redrive": redriving.run,
     "replay": replaying.run,
     "replay_paced": replaying.run_paced,
+    "sharing": sharing.play,
     "stuck": stuck.run,
     "trace_events": pipeline_trace.fill,
     "trace_index": pipeline_trace.index,

@@ -30,6 +30,7 @@ from benchmarks import (
     poison,
     producing,
     redriving,
+    sharing,
     telemetry,
 )
 from benchmarks.breaker_scenes import running as scenes
@@ -50,6 +51,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **delaying.RUNS,
     **delaying_kills.RUNS,
     **delaying_pending.RUNS,
+    **sharing.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

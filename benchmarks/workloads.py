@@ -24,6 +24,7 @@ Work = Literal[
     "delay-kills",
     "delay-pending",
     "park-scan",
+    "fair",
     "outage",
     "poison",
     "breaker-scenes",
@@ -452,6 +453,19 @@ _ALL = (
         TopicSpec(records=300_000, keys=10_000),
         work="park-scan",
         floors=(Floor("records_per_s", 150_000),),
+    ),
+    Workload(
+        "fair",
+        "a small tenant and an urgent topic beside backlogs; the handler sleeps 10 ms",
+        TopicSpec(records=0),
+        work="fair",
+        floors=(
+            Floor("small_p99_ratio", 3, at_most=True),
+            Floor("together", 0.95),
+            Floor("urgent_p99_ratio", 2, at_most=True),
+            Floor("share_error", 0.1, at_most=True),
+            Floor("strict_p99_ratio", 1.3, at_most=True),
+        ),
     ),
     Workload(
         "delay-exact",
