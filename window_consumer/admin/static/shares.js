@@ -9,7 +9,7 @@ export class Shares {
     this.caption = make("caption");
     this.body = make("tbody");
     const head = make("tr", {}, ...COLUMNS.map(([text, cls]) => make("th", { text, scope: "col", cls })));
-    this.element = make("table", { cls: "parked" }, this.caption, make("thead", {}, head), this.body);
+    this.element = make("table", { cls: "shares" }, this.caption, make("thead", {}, head), this.body);
     this.element.hidden = true;
   }
 
