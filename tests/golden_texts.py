@@ -1,7 +1,7 @@
 """Golden texts: what users read, word for word, in ``golden/<test file>.txt`` beside the test file.
 
 A test that asks for ``golden`` compares texts with those of its section, in order. After rewording,
-``python -m pytest --golden FILE`` writes them anew: review the difference.
+``python -m pytest --golden FILE`` rewrites them: review the difference.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which waiting records get the next free slot: those of the partition whose turn it is.
+"""Which waiting records get the next free slot.
 
-``StartQueue`` is the protocol and ``ArrivalOrder`` its only implementation. Fair shares and
-priorities are another one: one ``Backlog`` for each class of a partition, of which the queue gives
-the one that has had the least slot time for its weight (deficit round robin), and none of a class
-that holds as many slots as it may. A ``SlotTimeLedger`` tells it what each class has used.
+``StartQueue`` is the protocol. ``ArrivalOrder`` takes partitions in turn; ``FairQueue`` has a
+``Backlog`` for each class of a partition, and goes by the slot time that classes have used, as a
+``SlotTimeLedger`` says.
 """
 
 from __future__ import annotations

@@ -78,7 +78,6 @@ class ShareClass:
     """How many of its records are in windows and have not started."""
     slots: int = 0
     """How many of its slices are in progress."""
-    started: int = 0
     last_start: float = 0.0
     """When a record of it started last, or began to wait while none did."""
     waits: LatencyHistograms = field(factory=LatencyHistograms)
@@ -145,7 +144,6 @@ class ShareClasses:
         """Record that a record of a class waits."""
         if share.is_idle:
             self._awake(share)
-        if not share.waiting and not share.slots:
             share.last_start = self.now
         share.waiting += 1
 
@@ -159,7 +157,6 @@ class ShareClasses:
         waited_s = max(0.0, self.now - since)
         share.waits.counts[bisect_left(BOUNDS_S, waited_s)] += 1
         share.waits.seconds += waited_s
-        share.started += 1
         share.last_start = self.now
 
     def _awake(self, share: ShareClass) -> None:
