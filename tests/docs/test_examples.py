@@ -101,7 +101,9 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
                 tls = tmp_path / "tls"
                 tls.mkdir()
                 make_certificate(tls / "tls.crt", tls / "tls.key")
-            ended = commands.run("check", "shop:app", env={"KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+            ended = commands.run(
+                "check", "shop:app", env={"KAFKA_BOOTSTRAP": "127.0.0.1:1", "TENANT": "acme"}
+            )
             assert ended.code == 0, ended.said
 
 

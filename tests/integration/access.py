@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from attrs import frozen
@@ -16,6 +17,11 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.members import wait_until
+from tests.plans import Acl
+
+_PLANNED_KINDS = {"transactional": "TRANSACTIONAL_ID"}
+
+_PLANNED_OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
 
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
 
@@ -74,6 +80,23 @@ def allow(admin: AdminClient, *bindings: AclBinding) -> None:
         future.result(DEADLINE_S)
     for each in bindings:
         wait_until(partial(_has, admin, each), DEADLINE_S, f"the broker has {each}")
+
+
+def allow_planned(admin: AdminClient, acls: Iterable[Acl]) -> None:
+    """Make the ACLs that ``topics plan`` has printed."""
+    bindings = [
+        AclBinding(
+            ResourceType[_PLANNED_KINDS.get(each.kind, each.kind.upper())],
+            each.name,
+            ResourcePatternType.PREFIXED if each.is_prefix else ResourcePatternType.LITERAL,
+            each.principal,
+            "*",
+            AclOperation[_PLANNED_OPERATIONS.get(each.operation, each.operation.upper())],
+            AclPermissionType.ALLOW,
+        )
+        for each in acls
+    ]
+    allow(admin, *bindings)
 
 
 def _has(admin: AdminClient, one: AclBinding) -> bool:

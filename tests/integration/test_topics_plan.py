@@ -9,23 +9,13 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ConfigResource,
-    ConfigSource,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
 from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands, Ended, produce
 from tests.conftest import MakeTopic
-from tests.integration.access import allow
+from tests.integration.access import allow_planned
 from tests.plans import Acl, Printed, TopicSettings, from_shell
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
@@ -109,24 +99,6 @@ class Shop:
         ]
         topics.make(self.admin, *new)
 
-    def allow(self, acls: set[Acl]) -> None:
-        bindings = [
-            AclBinding(
-                ResourceType[{"transactional": "TRANSACTIONAL_ID"}.get(e.kind, e.kind.upper())],
-                e.name,
-                ResourcePatternType.PREFIXED if e.is_prefix else ResourcePatternType.LITERAL,
-                e.principal,
-                "*",
-                AclOperation[_OPERATIONS.get(e.operation, e.operation.upper())],
-                AclPermissionType.ALLOW,
-            )
-            for e in acls
-        ]
-        allow(self.admin, *bindings)
-
-
-_OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
-
 
 @pytest.fixture
 def shop(
@@ -173,7 +145,7 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
     assert ended.code == 2
     assert "not authorised" in ended.err
     planned = from_shell(shop.plan("--principal", f"User:{USER}").out)
-    shop.allow(planned.acls)
+    allow_planned(shop.admin, planned.acls)
     shop.run_with_a_dead_letter()
     assert set(shop.topics()) == set(planned.topics) - {
         *(f"{shop.group}.{shop.topic}.retry.now", f"{shop.group}.dlq.state")
@@ -240,7 +212,7 @@ def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_repor
     shop: Shop,
 ) -> None:
     shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
-    shop.allow({Acl("topic", shop.topic, "Describe", False, f"User:{USER}")})
+    allow_planned(shop.admin, {Acl("topic", shop.topic, "Describe", False, f"User:{USER}")})
     ended = shop.commands.run("topics", "plan", env=shop.secret)
     assert ended.code == 0, ended.err
     dead_letters = from_shell(ended.out).topics[f"{shop.group}.{shop.topic}.dlq"]
