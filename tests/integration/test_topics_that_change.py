@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from threading import Event
 
@@ -204,12 +205,17 @@ def test_matches_that_cannot_be_read_hide_no_other_from_a_worker_that_waited_for
         orders.until_logged(LogEvent.TOPIC_REFUSED, about=too_long)
         orders.until_committed()
         make_anew(orders, 1, range(30, 75))
-        orders.until_called(75)
+        orders.until(lambda: set(values(orders)) == set(range(75)), "each value was delivered")
         orders.until_committed()
-        assert values(orders) == list(range(75))
         orders.topic = f"{prefix}second"
         orders.create_topic(orders.topic)
         orders.produce(range(75, 80))
         orders.until_committed()
-    assert values(orders) == list(range(80))
+    times = Counter(values(orders))
+    assert times.keys() == set(range(80))
+    # The client's position in the old log, 30, also exists in the new one: the records from there
+    # on may run once before the worker notices, see "Topics that are recreated".
+    assert {value: n for value, n in times.items() if n > 1}.items() <= {
+        (value, 2) for value in range(60, 75)
+    }
     assert len(orders.log.containing(f"topic {too_long}")) == 1

@@ -9,6 +9,7 @@ from typing import Any, Self
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
 from window_consumer.engine.guards.stuck_calls import Stalled
+from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
@@ -28,6 +29,7 @@ class Coroutines:
         faults = ErrorReports(lambda text: text.replace("swordfish", "***"))
         self.completions: SimpleQueue[Slice] = SimpleQueue()
         self.loop = EventLoop("wc-work-loop")
+        self._partitions: dict[str, Partition] = {}
         caller = Caller(handler, faults.failure, faults.stalled)
         self.pool = AsyncPool("work", slots, caller, self.completions, state, self.loop)
 
@@ -41,7 +43,9 @@ class Coroutines:
     def submit(
         self, *offsets: int, ordering: str = "unordered", keys: Any = None, batch: bool = False
     ) -> Slice:
-        partition = Driven(ordering=ordering).engine.partitions[ORDERS]
+        if ordering not in self._partitions:
+            self._partitions[ordering] = Driven(ordering=ordering).engine.partitions[ORDERS]
+        partition = self._partitions[ordering]
         messages = notes(*offsets, keys=keys)
         slice_ = Slice(partition, messages, range(len(offsets)), 10 * len(offsets))
         slice_.is_batch = batch

@@ -46,41 +46,51 @@ def test_every_record_is_called_once_in_order_on_the_loops_thread() -> None:
     assert slice_.plain
 
 
+class Gate:
+    """A handler whose calls wait until the test lets them go on; it counts those at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._wanted = self._running = 0
+        self._reached = threading.Event()
+        self._open = asyncio.Event()
+
+    async def __call__(self, _record: Record) -> None:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        if self._running == self._wanted:
+            self._reached.set()
+        await self._open.wait()
+        await asyncio.sleep(0)
+        self._running -= 1
+
+    def passes(self, coroutines: Coroutines, slices: int, at_once: int) -> None:
+        """Let slices run, of which so many calls have to wait together before any goes on."""
+        self.most, self._wanted = 0, at_once
+        self._reached.clear()
+        self._open.clear()
+        submitted = [coroutines.submit(offset) for offset in range(slices)]
+        assert self._reached.wait(DEADLINE_S)
+        coroutines.turn()
+        coroutines.loop.call(self._open.set)
+        assert {coroutines.back() for _ in submitted} == set(submitted)
+
+
 def test_as_many_calls_wait_at_once_as_there_are_slots_and_no_more() -> None:
-    running, most = 0, 0
-
-    async def handler(_record: Record) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.02)
-        running -= 1
-
-    with Coroutines(handler, slots=50) as coroutines:
-        slices = [coroutines.submit(offset) for offset in range(200)]
-        back = [coroutines.back() for _ in slices]
-    assert (most, len(set(back))) == (50, 200)
+    gate = Gate()
+    with Coroutines(gate, slots=50) as coroutines:
+        gate.passes(coroutines, slices=200, at_once=50)
+    assert gate.most == 50
 
 
 def test_fewer_slots_can_be_used_for_a_while() -> None:
-    running: set[int] = set()
-    most = 0
-
-    async def handler(record: Record) -> None:
-        nonlocal most
-        running.add(record.offset)
-        most = max(most, len(running))
-        await asyncio.sleep(0.005)
-        running.remove(record.offset)
-
-    with Coroutines(handler, slots=20) as coroutines:
-        for slots, at_once in ((20, 20), (3, 3), (8, 8)):
+    gate = Gate()
+    with Coroutines(gate, slots=20) as coroutines:
+        for slots in (20, 3, 8):
             coroutines.pool.use(slots)
             coroutines.turn()
-            most = 0
-            slices = [coroutines.submit(offset) for offset in range(60)]
-            assert {coroutines.back() for _ in slices} == set(slices)
-            assert most == at_once
+            gate.passes(coroutines, slices=60, at_once=slots)
+            assert gate.most == slots
 
 
 def test_a_slot_too_many_is_given_back_by_who_has_it() -> None:
