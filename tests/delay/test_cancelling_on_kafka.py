@@ -25,7 +25,8 @@ def test_no_cancelled_record_is_delivered_by_the_member_that_is_left(
 ) -> None:
     orders = make_topic("orders", 2)
     on_kafka.configure(to=[orders])
-    first, second = on_kafka.start(), on_kafka.start()
+    first = on_kafka.start()
+    on_kafka.start()
     due_ms = round(time.time() * 1000) + 5000
     for key in KEYS:
         on_kafka.send(key, to=orders, wc_deliver_at=due_ms, wc_id=key)
@@ -35,7 +36,6 @@ def test_no_cancelled_record_is_delivered_by_the_member_that_is_left(
     wait_until(lambda: _waiting(on_kafka) == 0, DEADLINE_S, "all are done")
     delivered = {each.key().decode() for each in reading.read_all(on_kafka.client, orders)}
     assert delivered == set(KEYS[1::2])
-    assert second.stop().summary()["cancelled"] <= len(KEYS) // 2
 
 
 def _waiting(service: DelayService) -> int:

@@ -23,6 +23,7 @@ from window_consumer.model.errors import ProcessDiedError, RetryLater
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.limited_log import QUIET_S
 from window_consumer.runtime.worker_log import WorkerLog
 
 
@@ -87,6 +88,32 @@ def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
     assert [each.__dict__["offset"] for each in apart] == list(range(20))
     assert vars(together)["event"] == LogEvent.CALLS_OUTLIVED
     assert all(f"@{100 + n} " in together.getMessage() for n in range(20))
+
+
+def test_of_many_calls_that_hang_at_one_place_few_have_a_line_which_counts_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    calls = WorkerLog("charge", logging.getLogger("window_consumer"), lambda: now).calls
+    partition = Driven().engine.partitions[ORDERS]
+
+    def hang(*offsets: int) -> None:
+        for offset in offsets:
+            slice_ = Slice(partition, notes(offset), range(1), 10)
+            call = Stalled(slice_, ORDERS, offset, b"k", 1, 31.0, abandon=False)
+            calls.stalled(call, failure(), "cancelled")
+
+    hang(*range(40))
+    assert [each.__dict__["offset"] for each in caplog.records] == [0, 1, 2]
+    now = QUIET_S
+    hang(40)
+    calls.calm()
+    assert events_in(caplog) == [LogEvent.CALL_STALLED] * 4
+    assert re.findall(r"\d+ [\w ]+ \(orders\[0\]@3, ", caplog.messages[3])[0].startswith("37 ")
+    hang(*range(41, 45))
+    calls.calm()
+    assert events_in(caplog)[-1] == LogEvent.CALLS_STALLED
+    assert re.search(r"\b1 [\w ]+ \(orders\[0\]@44\)", caplog.messages[-1])
 
 
 def test_a_record_that_ends_processes_is_reported_with_how_often_it_may(
