@@ -124,5 +124,5 @@ def test_a_batch_handler_has_no_classes(shop: FairShop) -> None:
     worker = {"group": "g", "fair": {"by": "key"}}
     content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
     shop.file.write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match=r"workers\.charge\.fair\.by: charge is a batch handler"):
+    with pytest.raises(ConfigError, match=r"workers\.charge\.fair\.by: is key, and charge is a "):
         app.plan(shop.file)

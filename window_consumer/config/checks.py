@@ -10,16 +10,18 @@ from typing import Final
 from attrs import evolve
 
 from window_consumer.config import names, units
+from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Section
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
-from window_consumer.config.sections import ParkConfig, TopicsConfig
+from window_consumer.config.sections import TopicsConfig
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.listening import ListenAddress, ListenSection
 from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.registry import KINDS
 
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
@@ -30,24 +32,11 @@ has to be chosen, because ordering is {ordering}:
   block:    a failing record is retried without end and its lane waits: order is kept
   overtake: it leaves when its attempts are spent, and later ones of its lane continue"""
 
-_CANNOT_BLOCK: Final = """\
-is block, but without ordering no lane waits; choose:
-  on_failure: overtake, or no on_failure: the record leaves when its attempts are spent
-  ordering: key (or partition): the records of its lane wait for it"""
-
-_NO_LEVELS: Final = """\
-are of no use with on_failure: block: the lane waits for its record, which therefore stays; choose:
-  no levels: the record is retried where it is, without end
-  on_failure: overtake: it moves to the first level, and later ones of its lane continue"""
-
 _NO_CLASSES: Final = """\
 is missing: what makes the classes, for example by: header('tenant'), by: topic or by: key"""
 
 _ALL_ALIKE: Final = """\
 is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
-
-_CANNOT_PARK: Final = """\
-is park, which keeps the order of a key while a record of it waits in the levels; {why}"""
 
 _TWICE: Final = """\
 {what} is read by the worker {other} of the same group ({where}); each record goes to one of them
@@ -75,13 +64,14 @@ looks for nothing without an action; choose:
   action: pause: nothing more starts or leaves until somebody resumes the worker
   action: alert: it is only reported"""
 
-_NO_DEAD_LETTERS: Final = """\
-needs dead letters, which say how other versions failed, and retry.when_spent is {when_spent}: \
-write retry.when_spent: dead_letter, or leave on_new_failure out"""
-
 _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
+
+_BUILT: Final = frozenset({DeliveryMode.AT_LEAST_ONCE})
+
+_NOT_BUILT: Final = """\
+is {delivery}, which this version does not have yet; write at_least_once, or take delivery out"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -105,7 +95,10 @@ def check(
         problem
         for worker in config.workers.values()
         if worker.own_topics is None  # else its section is checked
-        for problem in _worker(worker, without_handlers=without_handlers)
+        for problem in (
+            *_worker(worker, without_handlers=without_handlers),
+            *conflicts_of_keys(worker, tree, only_given=without_handlers),
+        )
     ]
     if not running and "workers" not in broken:
         problems.append(
@@ -149,8 +142,8 @@ def _same_address(config: Config, sections: Sequence[Section]) -> Iterator[Probl
 
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:
-    """Fill in what follows from other keys: without ordering, failed records are overtaken."""
-    if worker.retry.on_failure is not None or worker.ordering != "unordered":
+    """Fill in what follows from other keys: failed records are overtaken unless somebody chose."""
+    if worker.retry.on_failure is not None or _must_choose(worker):
         return worker
     return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
 
@@ -162,12 +155,11 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     elif not worker.topics and not worker.patterns and not without_handlers:
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
-    ordered = worker.ordering != "unordered"
-    if ordered and worker.retry.on_failure is None and not without_handlers:
+    if worker.delivery not in _BUILT:
+        yield Problem((*path, "delivery"), _NOT_BUILT.format(delivery=worker.delivery))
+    if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
         message = _CHOOSE.format(ordering=worker.ordering)
         yield Problem((*path, "retry", "on_failure"), message)
-    elif not ordered and worker.retry.on_failure == "block":
-        yield Problem((*path, "retry", "on_failure"), _CANNOT_BLOCK)
     for handler in worker.routes:
         if handler not in worker.handlers:
             hint = did_you_mean(handler, worker.handlers)
@@ -175,7 +167,6 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
     yield from _batch(worker)
     yield from _levels(worker)
-    yield from _parking(worker)
     yield from _slots(worker)
     yield from _fair(worker)
     yield from _new_failure(worker)
@@ -183,6 +174,10 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
             yield Problem((*path, "retry", "retryable", index), message)
+
+
+def _must_choose(worker: WorkerConfig) -> bool:
+    return worker.ordering != "unordered" and worker.delivery != DeliveryMode.AT_MOST_ONCE
 
 
 def _batch(worker: WorkerConfig) -> Iterator[Problem]:
@@ -207,8 +202,6 @@ def _fair(worker: WorkerConfig) -> Iterator[Problem]:
         if fair != FairConfig():
             yield Problem((*path, "by"), _NO_CLASSES)
         return
-    if fair.order == "shares" and fair.floor != FairConfig().floor:
-        yield Problem((*path, "floor"), "is of use only with order: strict")
     weights = {fair.weights.get("default", 1.0), *fair.weights.values()}
     if fair.order == "strict" and len(weights) < 2:
         yield Problem((*path, "order"), _ALL_ALIKE)
@@ -219,42 +212,19 @@ def _fair(worker: WorkerConfig) -> Iterator[Problem]:
 
 
 def _new_failure(worker: WorkerConfig) -> Iterator[Problem]:
-    path: Path = ("workers", worker.name, "on_new_failure")
-    watch, when_spent = worker.on_new_failure, worker.retry.when_spent
-    if watch.action is None:
-        if watch != NewFailureConfig():
-            yield Problem(path, _NO_ACTION)
-    elif when_spent != "dead_letter":
-        yield Problem(path, _NO_DEAD_LETTERS.format(when_spent=when_spent))
+    watch = worker.on_new_failure
+    if watch.action is None and watch != NewFailureConfig():
+        yield Problem(("workers", worker.name, "on_new_failure"), _NO_ACTION)
 
 
 def _levels(worker: WorkerConfig) -> Iterator[Problem]:
     path: Path = ("workers", worker.name, "retry", "levels")
     levels = worker.retry.levels
-    if levels and worker.retry.on_failure == "block":
-        yield Problem(path, _NO_LEVELS)
     for index, (before, level) in enumerate(pairwise(levels), start=1):
         if level <= before:
             delay, after = units.format_duration(level), units.format_duration(before)
             message = f"{delay} comes after {after}: write the shortest first"
             yield Problem((*path, index), message)
-
-
-def _parking(worker: WorkerConfig) -> Iterator[Problem]:
-    path: Path = ("workers", worker.name, "retry")
-    if not worker.parks:
-        if worker.retry.park != ParkConfig():
-            yield Problem((*path, "park"), "is of no use without on_failure: park")
-        return
-    if worker.ordering != "key":
-        why = f"ordering is {worker.ordering}: write ordering: key, or on_failure: overtake"
-        yield Problem((*path, "on_failure"), _CANNOT_PARK.format(why=why))
-    if not worker.retry.levels:
-        why = "there are none: write levels, or on_failure: block, which retries in place"
-        yield Problem((*path, "on_failure"), _CANNOT_PARK.format(why=why))
-    if worker.retry.park.on_dead == "follow" and worker.retry.when_spent != "dead_letter":
-        why = f"when_spent is {worker.retry.when_spent}, so no record becomes a dead letter"
-        yield Problem((*path, "park", "on_dead"), f"is follow, and {why}")
 
 
 def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:

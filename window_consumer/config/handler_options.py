@@ -24,6 +24,14 @@ class HandlerOptions(TypedDict, total=False):
     group name of letters, digits, dots, dashes and underscores. Default: none: required.
     """
 
+    delivery: Literal["at_least_once", "exactly_once", "at_most_once", "broadcast"] | None
+    """How often a record may run. at_least_once: it is finished when its call has ended, and a
+    crash repeats calls. exactly_once: results, copies and offsets are one Kafka transaction.
+    at_most_once: it is finished before its one call, and a crash loses calls. broadcast: every
+    process gets every record, without a group. Expected: one of at_least_once, exactly_once,
+    at_most_once or broadcast. Default: at_least_once.
+    """
+
     ordering: Literal["unordered", "key", "partition"] | None
     """Which records wait for each other: none, those of one key, or all of a partition. Expected:
     one of unordered, key or partition. Default: unordered.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
@@ -203,6 +204,12 @@ def choice(*words: str) -> ValueKind:
     schema = {"anyOf": [{"enum": list(words)}, REFERENCE]}
     literal = f"Literal[{', '.join(json.dumps(word) for word in words)}]"
     return ValueKind("word", expected, read, str, schema, alternatives, literal)
+
+
+def member(of: type[StrEnum]) -> ValueKind:
+    """One of several words; the value is a member of the enum that has them."""
+    words = choice(*of)
+    return evolve(words, read=lambda raw: of(words.read(raw)))
 
 
 def text(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from attrs import evolve, field, frozen
 
 from window_consumer.config.checks import check, with_defaults
+from window_consumer.config.conflicts import HandlerTrait, conflicts_of_handlers
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
@@ -21,6 +22,7 @@ from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.concurrency import MOST, with_cores
 from window_consumer.config.sections.kafka_properties import as_text, is_secret_key
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.structure import is_property, structure
 from window_consumer.config.tree import Path, Tree, ValueOrigin, walk
 from window_consumer.config.yaml_file import read_file
@@ -54,6 +56,12 @@ class LoadedConfig:
     def is_set(self, path: Path) -> bool:
         """Return whether a value is set somewhere, so that no default applies."""
         return path in self._tree.origins
+
+    def refuse_handlers(self, worker: WorkerConfig, traits: Mapping[HandlerTrait, str]) -> None:
+        """Raise ConfigError for keys of a worker that its handlers exclude, see ``conflicts``."""
+        problems = list(conflicts_of_handlers(worker, self._tree, traits))
+        if problems:
+            raise to_error(problems, self._tree, Mask(self.secrets))
 
 
 def load(  # noqa: PLR0913 - what a file is merged with, and for whom

@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerRules
 from window_consumer.engine.guards.crash_history import UncleanExits
@@ -33,6 +34,7 @@ class EngineRules:
 
     slots: int
     """The most slots that may be busy."""
+    delivery: DeliveryMode = DeliveryMode.AT_LEAST_ONCE
     limit: LimitRules | None = None
     """Set if the number of busy slots adapts to throughput."""
     rate: RateRules | None = None

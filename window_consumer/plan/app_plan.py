@@ -57,6 +57,7 @@ class PlannedWorker:
         config = self.config
         return EngineRules(
             slots=config.slots,
+            delivery=config.delivery,
             limit=_limit(config, self.pool),
             rate=_rate(config),
             fair=fair_rules(config.fair),

@@ -8,14 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from window_consumer.config import (
-    BatchConfig,
-    LoadedConfig,
-    Mask,
-    WorkerConfig,
-    effective_kafka,
-    load,
-)
+from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
+from window_consumer.config.conflicts import HandlerTrait
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
@@ -30,7 +24,7 @@ from window_consumer.plan.ladder_topics import levels_of
 def check_batches(
     loaded: LoadedConfig, worker: WorkerConfig, handlers: Sequence[HandlerSpec]
 ) -> None:
-    """Raise ConfigError for both kinds of handlers in one worker, and for invalid batch keys."""
+    """Raise ConfigError for both kinds of handlers in one worker, and for endless batches."""
     batch = [each.name for each in handlers if each.is_batch]
     plain = [each.name for each in handlers if not each.is_batch]
     path = ("workers", worker.name)
@@ -39,24 +33,6 @@ def check_batches(
             f"{loaded.where((*path, 'handler'))}: workers.{worker.name}.handler: {batch[0]} is a"
             f" batch handler and {plain[0]} is none: one worker runs handlers of one kind; give"
             " each kind a worker and a group of its own, or make both batch handlers"
-        )
-    if plain and worker.batch != BatchConfig():
-        raise ConfigError(
-            f"{loaded.where((*path, 'batch'))}: workers.{worker.name}.batch: {plain[0]} gets one"
-            " record a call: take batch out, or decorate the handler with @app.batch_handler"
-        )
-    if batch and worker.parks:
-        raise ConfigError(
-            f"{loaded.where((*path, 'retry', 'on_failure'))}: workers.{worker.name}.retry."
-            f"on_failure: is park, and {batch[0]} is a batch handler, whose calls would have"
-            " several records of a key: write block or overtake, or decorate the handler with"
-            " @app.handler"
-        )
-    if batch and worker.fair.by is not None:
-        raise ConfigError(
-            f"{loaded.where((*path, 'fair', 'by'))}: workers.{worker.name}.fair.by: {batch[0]} is"
-            " a batch handler, and a batch would have records of several classes: take fair out,"
-            " or decorate the handler with @app.handler"
         )
     records = worker.window.cells * worker.window.cell_records
     if batch and worker.batch.max_records > records:
@@ -180,14 +156,20 @@ def _plan_worker(
         producer=clients["producer"],
         admin=clients["admin"],
     )
-    if rules.retries_stalled and not planned.pool.interruptible:
-        where = loaded.where(("workers", worker.name, "stall", "action"))
-        raise ConfigError(
-            f"{where}: workers.{worker.name}.stall.action is retry, and a call on a thread cannot"
-            " be ended: the record would be called again beside it; write move, or make the handler"
-            " a coroutine, or choose pool: processes"
-        )
+    loaded.refuse_handlers(worker, traits_of(planned))
     return planned
+
+
+def traits_of(planned: PlannedWorker) -> dict[HandlerTrait, str]:
+    """Return what the keys of a worker must agree with, each with the name of such a handler."""
+    first = planned.routes[0].handler.name
+    traits = {HandlerTrait.BATCHES if planned.is_batch else HandlerTrait.SINGLE_RECORDS: first}
+    if not planned.pool.interruptible:
+        traits[HandlerTrait.ENDLESS_CALLS] = first
+    for route in planned.routes:
+        if route.handler.once is not None:
+            traits.setdefault(HandlerTrait.ONCE, route.handler.name)
+    return traits
 
 
 _KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")

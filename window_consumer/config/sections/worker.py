@@ -19,6 +19,7 @@ from window_consumer.config.sections.rate import Rate, rate_kind
 from window_consumer.config.sections.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.registry import DEFAULT
 
 MIB = 1024**2
@@ -95,6 +96,17 @@ class WorkerConfig:
             kind=kinds.kafka_name("group"),
             default="none: required",
         )
+    )
+    delivery: DeliveryMode = field(
+        default=DeliveryMode.AT_LEAST_ONCE,
+        metadata=about(
+            "How often a record may run. at_least_once: it is finished when its call has ended, "
+            "and a crash repeats calls. exactly_once: results, copies and offsets are one Kafka "
+            "transaction. at_most_once: it is finished before its one call, and a crash loses "
+            "calls. broadcast: every process gets every record, without a group.",
+            kind=kinds.member(DeliveryMode),
+            reason="loses nothing; for effects that must not repeat, there is once= as well",
+        ),
     )
     ordering: Literal["unordered", "key", "partition"] = field(
         default="unordered",

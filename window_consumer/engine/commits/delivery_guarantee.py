@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
 _SMALLEST_METADATA = 32
 """The smallest metadata limit. Offset and suspect must fit: a suspect waits for the ack of its
 commit."""
+
+
+class DeliveryMode(StrEnum):
+    """How often a record of a worker may run, as in the configuration."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    """A record counts as finished after its call; a crash repeats calls."""
+    EXACTLY_ONCE = "exactly_once"
+    """Results, copies and offsets are one transaction; readers of committed records see it once."""
+    AT_MOST_ONCE = "at_most_once"
+    """A record counts as finished before its call; a crash loses calls and repeats none."""
+    BROADCAST = "broadcast"
+    """Every process gets every record; nothing is committed."""
 
 
 class DeliveryGuarantee(ABC):
