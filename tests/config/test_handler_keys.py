@@ -64,14 +64,7 @@ def test_the_types_of_what_decorators_take_are_those_of_the_keys() -> None:
 
 def test_decorators_take_every_key_of_a_worker_but_those_that_name_it_and_its_records() -> None:
     taken = {key.name for key in handler_keys() if key.section is None}
-    assert set(options(WorkerConfig)) - taken == {
-        "enabled",
-        "handler",
-        "topics",
-        "batch",
-        "routes",
-        "once",
-    }
+    assert set(options(WorkerConfig)) - taken == {"enabled", "handler", "topics", "batch", "routes"}
     lifted = {(key.section, key.name, key.for_batches) for key in handler_keys() if key.section}
     assert lifted == {
         ("retry", "fatal", False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice, pairwise
 from typing import Final
 
@@ -11,7 +11,7 @@ from attrs import evolve
 
 from window_consumer.config import names, units
 from window_consumer.config.conflicts import conflicts_of_keys
-from window_consumer.config.options import Section
+from window_consumer.config.options import Sections
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
 from window_consumer.config.sections import TopicsConfig
@@ -80,7 +80,7 @@ def check(
     config: Config,
     tree: Tree,
     known: Collection[Problem],
-    sections: Sequence[Section],
+    sections: Sections,
     *,
     without_handlers: bool = False,
 ) -> list[Problem]:
@@ -107,11 +107,7 @@ def check(
     if "mask" not in broken:
         problems.extend(_mask(config))
     problems.extend(_same_address(config, sections))
-    for each in sections:
-        if each.name not in broken:
-            found = each.check(config.section(each.kind), tree.get((each.name,)) or ())
-            problems.extend(problem.below((each.name,)) for problem in found)
-            problems.extend(problem.below((each.name,)) for problem in each.relations(config))
+    problems.extend(_of_features(config, tree, broken, sections))
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
@@ -123,6 +119,22 @@ def check(
     return problems
 
 
+def _of_features(
+    config: Config, tree: Tree, broken: Collection[str | int], sections: Sections
+) -> Iterator[Problem]:
+    path: Path
+    for each in sections.file:
+        if each.name not in broken:
+            path = (each.name,)
+            found = each.check(config.section(each.kind), tree.get(path) or ())
+            yield from (problem.below(path) for problem in (*found, *each.relations(config)))
+    for each in sections.worker:
+        for name, worker in config.workers.items():
+            path = ("workers", name, each.name)
+            found = each.check(worker.section(each.kind), tree.get(path) or ())
+            yield from (problem.below(path) for problem in found)
+
+
 def _mask(config: Config) -> Iterator[Problem]:
     for index, rule in enumerate(config.mask):
         if not rule.fields and not rule.whole:
@@ -130,9 +142,9 @@ def _mask(config: Config) -> Iterator[Problem]:
             yield Problem(("mask", index), message)
 
 
-def _same_address(config: Config, sections: Sequence[Section]) -> Iterator[Problem]:
+def _same_address(config: Config, sections: Sections) -> Iterator[Problem]:
     taken: dict[ListenAddress, str] = {}
-    for each in sections:
+    for each in sections.file:
         section = config.section(each.kind)
         if isinstance(section, ListenSection) and section.address and section.address.port:
             other = taken.setdefault(section.address, each.name)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
 
 from attrs import Attribute
 
-from window_consumer.config.options import Option, Section, options, secret_keys, subsections
+from window_consumer.config.options import (
+    NO_SECTIONS,
+    Option,
+    Sections,
+    options,
+    secret_keys,
+    subsections,
+)
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
@@ -69,37 +76,40 @@ def example() -> str:
     return resources.files(__package__).joinpath("example.yaml").read_text(encoding="utf-8")
 
 
-def config_page(sections: Sequence[Section] = ()) -> str:
+def config_page(sections: Sections = NO_SECTIONS) -> str:
     """Return the reference page, in Markdown; ``sections`` are those of features."""
     secrets = "".join(f", `{section}.{key}`" for section, key in secret_keys(sections))
     parts = [_INTRODUCTION.format(example=example()), _WRITING.replace("{more}", secrets)]
-    parts.extend(_section(*section) for section in _sections(sections))
+    parts.extend(_section(*section, sections) for section in _sections(sections))
     return "\n".join(parts)
 
 
-def _sections(sections: Sequence[Section]) -> Iterator[tuple[str, str, type]]:
+def _sections(sections: Sections) -> Iterator[tuple[str, str, type]]:
     """Yield path, title and class of each section."""
-    with_names = {each.name for each in sections if each.has_names}
+    with_names = {each.name for each in sections.file if each.has_names}
     for name, kind in subsections(Config, sections).items():
         if kind is KafkaConfig:
             yield name, "`kafka`, and `kafka` in a worker", kind
         elif name == "workers":
-            yield from _with_subsections("workers.NAME", WorkerConfig)
+            yield from _with_subsections("workers.NAME", WorkerConfig, sections)
         elif name == "mask":
             yield "mask[]", "`mask`, a list of rules", MaskRule
         elif kind is not None:
-            yield from _with_subsections(f"{name}.NAME" if name in with_names else name, kind)
+            path = f"{name}.NAME" if name in with_names else name
+            yield from _with_subsections(path, kind, sections)
 
 
-def _with_subsections(path: str, section: type) -> Iterator[tuple[str, str, type]]:
+def _with_subsections(
+    path: str, section: type, sections: Sections
+) -> Iterator[tuple[str, str, type]]:
     yield path, f"`{path}`", section
-    for name, kind in subsections(section).items():
+    for name, kind in subsections(section, sections).items():
         if kind is not None and kind is not KafkaConfig:
-            yield from _with_subsections(f"{path}.{name}", kind)
+            yield from _with_subsections(f"{path}.{name}", kind, sections)
 
 
-def _section(path: str, title: str, section: type) -> str:
-    known = options(section)
+def _section(path: str, title: str, section: type, sections: Sections) -> str:
+    known = options(section, sections)
     if section is KafkaConfig:
         meaning = options(Config)["kafka"][1].meaning
         rows = [f"| `{path}.{key}` | {option.meaning} |" for key, (_, option) in known.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -10,7 +10,7 @@ from attrs import Attribute
 
 from window_consumer.config import names
 from window_consumer.config.kinds import ValueKind
-from window_consumer.config.options import Option, Section, options
+from window_consumer.config.options import NO_SECTIONS, Option, Sections, options
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
@@ -20,7 +20,7 @@ _KAFKA: Final = {"$ref": "#/$defs/kafka"}
 _PROPERTIES: Final = {"$ref": "#/$defs/properties"}
 
 
-def json_schema(sections: Sequence[Section] = ()) -> dict[str, Any]:
+def json_schema(sections: Sections = NO_SECTIONS) -> dict[str, Any]:
     """Return a JSON Schema (draft 2020-12) for editors: keys, types, limits, defaults, meanings.
 
     ``sections`` are those of features.
@@ -28,13 +28,11 @@ def json_schema(sections: Sequence[Section] = ()) -> dict[str, Any]:
     Limits of durations and sizes appear only in descriptions. Keys that decorators may give are not
     required. Rules between keys are left to ``load``.
     """
-    top = _section(Config)
-    top["properties"] |= {
-        each.name: _described(
-            _by_name(_section(each.kind)) if each.has_names else _section(each.kind), each.meaning
-        )
-        for each in sections
-    }
+    top = _section(Config, sections)
+    for each in sections.file:
+        if each.has_names:
+            by_name = _by_name(_section(each.kind))
+            top["properties"][each.name] = _described(by_name, each.meaning)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "window_consumer",
@@ -60,17 +58,18 @@ def json_schema(sections: Sequence[Section] = ()) -> dict[str, Any]:
                 },
                 "additionalProperties": {"$ref": "#/$defs/scalar"},
             },
-            "worker": _section(WorkerConfig)
+            "worker": _section(WorkerConfig, sections)
             | {"not": {"type": "object", "required": ["topics", "patterns"]}},
         },
     }
 
 
-def _section(section: type) -> dict[str, Any]:
+def _section(section: type, sections: Sections = NO_SECTIONS) -> dict[str, Any]:
     return {
         "type": ["object", "null"],
         "properties": {
-            key: _key(attribute, option) for key, (attribute, option) in options(section).items()
+            key: _key(attribute, option)
+            for key, (attribute, option) in options(section, sections).items()
         },
         "additionalProperties": False,
     }

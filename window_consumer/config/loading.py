@@ -16,7 +16,7 @@ from window_consumer.config.conflicts import HandlerTrait, conflicts_of_handlers
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
-from window_consumer.config.options import Section, secret_keys
+from window_consumer.config.options import NO_SECTIONS, Sections, secret_keys
 from window_consumer.config.overrides import read_override
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
@@ -54,8 +54,8 @@ class LoadedConfig:
         return self._tree.origin(path).where
 
     def is_set(self, path: Path) -> bool:
-        """Return whether a value is set somewhere, so that no default applies."""
-        return path in self._tree.origins
+        """Return whether a value, or one below it, is set somewhere, so that no default applies."""
+        return any(at[: len(path)] == path for at in self._tree.origins)
 
     def refuse_handlers(self, worker: WorkerConfig, traits: Mapping[HandlerTrait, str]) -> None:
         """Raise ConfigError for keys of a worker that its handlers exclude, see ``conflicts``."""
@@ -71,7 +71,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     environ: Mapping[str, str] = os.environ,
     *,
     without_handlers: bool = False,
-    sections: Sequence[Section] = (),
+    sections: Sections = NO_SECTIONS,
     only_section: str | None = None,
     only_built_in: bool = False,
     cores: Callable[[], int] = usable_cores,
@@ -97,7 +97,7 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
         raise to_error(error.problems, Tree({}, {(): ValueOrigin(str(path))}), Mask(())) from None
     tree = _with_overrides(tree, overrides, sections, problems)
     if only_section is not None:
-        with_it = {each.name for each in sections if each.part_of == only_section}
+        with_it = {each.name for each in sections.file if each.part_of == only_section}
         tree = _of_section(tree, {only_section, *with_it})
     if only_built_in:
         tree = tree.without(("workers",))
@@ -111,8 +111,8 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     problems += [*not_filled_in, *not_structured]
     without_handlers = without_handlers or only_section is not None
     problems += check(config, tree, problems, sections, without_handlers=without_handlers)
-    alone = (each.works_alone(config.section(each.kind)) for each in sections)
-    adds_workers = any(each.workers and tree.get((each.name,)) for each in sections)
+    alone = (each.works_alone(config.section(each.kind)) for each in sections.file)
+    adds_workers = any(each.workers and tree.get((each.name,)) for each in sections.file)
     if only_section is not None or adds_workers or (without_handlers and any(alone)):
         problems = [problem for problem in problems if problem.path != ("workers",)]
     if problems:
@@ -146,10 +146,10 @@ def _of_section(tree: Tree, only: Collection[str]) -> Tree:
     return tree
 
 
-def _with_built_in(config: Config, sections: Sequence[Section], problems: list[Problem]) -> Config:
+def _with_built_in(config: Config, sections: Sections, problems: list[Problem]) -> Config:
     """Add the workers of sections that are right by themselves."""
     workers = dict(config.workers)
-    for section in sections:
+    for section in sections.file:
         added = section.workers(config.section(section.kind)) if section.workers else ()
         for worker in added:
             if worker.name in workers:
@@ -173,7 +173,7 @@ def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:
 
 
 def _with_overrides(
-    tree: Tree, overrides: Iterable[str], sections: Sequence[Section], problems: list[Problem]
+    tree: Tree, overrides: Iterable[str], sections: Sections, problems: list[Problem]
 ) -> Tree:
     workers = tree.get(("workers",))
     names = tuple(workers) if isinstance(workers, dict) else ()
@@ -188,7 +188,7 @@ def _with_overrides(
     return tree
 
 
-def _secret_values(tree: Tree, sections: Sequence[Section]) -> Iterable[str]:
+def _secret_values(tree: Tree, sections: Sections) -> Iterable[str]:
     secrets = set(secret_keys(sections))
     for path, value in walk(tree.value):
         if path in secrets and isinstance(value, str | int | float):

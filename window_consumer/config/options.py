@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, Literal
 
 import attrs
 from attrs import frozen
@@ -35,7 +35,7 @@ class Option:
 
 @frozen
 class Section:
-    """A section at the top of the file that a feature declares."""
+    """A section that a feature declares, at the top of the file or of each worker."""
 
     name: str
     kind: type[Any]
@@ -57,6 +57,20 @@ class Section:
     """The section whose commands read this one, too."""
 
 
+@frozen
+class Sections:
+    """The sections that features declare, by the place where they stand.
+
+    Those of workers have a name, a class, a meaning and a check; the rest is for the file's.
+    """
+
+    file: tuple[Section, ...] = ()
+    worker: tuple[Section, ...] = ()
+
+
+NO_SECTIONS: Final = Sections()
+
+
 def about(
     meaning: str,
     *,
@@ -70,30 +84,46 @@ def about(
     return {"option": Option(meaning, reason, kind, default, decorators, secret)}
 
 
-def options(section: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
-    """Return the keys of a section with their fields, in the order of the class."""
-    return {
-        attribute.name: (attribute, attribute.metadata["option"])
-        for attribute in attrs.fields(attrs.resolve_types(section))
-        if "option" in attribute.metadata
-    }
+def declared_by_features(place: Literal["file", "worker"]) -> dict[str, str]:
+    """Return the metadata of the field with the sections of features, by their classes.
 
-
-def subsections(section: type, more: Sequence[Section] = ()) -> dict[str, type | None]:
-    """Return the keys of a section, with the class of each that is a section itself, else None.
-
-    ``more`` are sections beside its own keys, those of features.
+    They stand between the keys of the fields before and after it.
     """
-    found: dict[str, type | None] = {
+    return {"place": place}
+
+
+def feature_sections(section: type, sections: Sections) -> tuple[Section, ...]:
+    """Return those sections of features that belong into a section."""
+    places = (each.metadata.get("place") for each in attrs.fields(section))
+    return next((getattr(sections, place) for place in places if place is not None), ())
+
+
+def options(
+    section: type, sections: Sections = NO_SECTIONS
+) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
+    """Return the keys of a section with their fields, in the order of the class."""
+    found: dict[str, tuple[attrs.Attribute[Any], Option]] = {}
+    for attribute in attrs.fields(attrs.resolve_types(section)):
+        if "option" in attribute.metadata:
+            found[attribute.name] = attribute, attribute.metadata["option"]
+        elif "place" in attribute.metadata:
+            for each in feature_sections(section, sections):
+                option = Option(each.meaning, decorators="never")
+                found[each.name] = attribute.evolve(name=each.name, type=each.kind), option
+    return found
+
+
+def subsections(section: type, sections: Sections = NO_SECTIONS) -> dict[str, type | None]:
+    """Return the keys of a section, with the class of each that is a section itself, else None."""
+    return {
         name: attribute.type if attribute.type is not None and attrs.has(attribute.type) else None
-        for name, (attribute, _) in options(section).items()
+        for name, (attribute, _) in options(section, sections).items()
     }
-    return found | {each.name: each.kind for each in more}
 
 
-def secret_keys(sections: Iterable[Section]) -> Iterator[tuple[str, str]]:
+def secret_keys(sections: Sections) -> Iterator[tuple[str, str]]:
     """Yield the paths of the secret keys of features."""
-    for section in sections:
+    for section in sections.file:
         for name, (_, option) in options(section.kind).items():
             if option.secret:
                 yield section.name, name

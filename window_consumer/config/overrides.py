@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
 from window_consumer.config.interpolation import Untyped
-from window_consumer.config.options import Section, subsections
+from window_consumer.config.options import Sections, subsections
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import CLIENTS, KafkaConfig
@@ -19,7 +19,7 @@ _FLOW_BEGINS: Final = ("[", "{", '"', "'")
 
 
 def read_override(
-    text: str, workers: Collection[str], sections: Sequence[Section]
+    text: str, workers: Collection[str], sections: Sections
 ) -> tuple[Tree, list[Problem]]:
     """Read ``KEY=VALUE``; return a tree to lay over the file's. ``sections`` are those of features.
 
@@ -54,35 +54,35 @@ def read_override(
     return Tree(whole, tree.origins), problems
 
 
-def _resolve(key: str, workers: Collection[str], sections: Sequence[Section]) -> Path:
+def _resolve(key: str, workers: Collection[str], sections: Sections) -> Path:
     head, _, rest = key.partition(".")
     if head == "workers" and rest:
         name, _, rest = rest.partition(".")
         if name not in workers:
             hint = did_you_mean(name, workers) or f"workers are {', '.join(workers)}"
             raise _error(f"--set {key}", f"the file has no worker {name}; {hint}")
-        return ("workers", name, *_keys(key, rest, WorkerConfig))
-    kind = next((each.kind for each in sections if each.has_names and each.name == head), None)
+        return ("workers", name, *_keys(key, rest, WorkerConfig, sections))
+    kind = next((each.kind for each in sections.file if each.has_names and each.name == head), None)
     if kind is not None and rest:
         name, _, rest = rest.partition(".")
-        return (head, name, *_keys(key, rest, kind))
+        return (head, name, *_keys(key, rest, kind, sections))
     return _keys(key, key, Config, sections)
 
 
-def _keys(key: str, rest: str, section: type, more: Sequence[Section] = ()) -> Path:
+def _keys(key: str, rest: str, section: type, sections: Sections) -> Path:
     if not rest:
         return ()
     if section is KafkaConfig:
         first, _, inner = rest.partition(".")
         return (first, inner) if first in CLIENTS and inner else (rest,)
     head, dot, inner = rest.partition(".")
-    known = subsections(section, more)
+    known = subsections(section, sections)
     if head not in known:
         hint = did_you_mean(head, known) or f"known are {', '.join(known)}"
         raise _error(f"--set {key}", f"unknown key {head}; {hint}")
     below = known[head]
     if below is not None:
-        return (head, *_keys(key, inner, below))
+        return (head, *_keys(key, inner, below, sections))
     if dot:
         raise _error(f"--set {key}", f"unknown key {rest}; {head} has no keys below it")
     return (head,)

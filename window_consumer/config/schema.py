@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from window_consumer.config.options import about
+from window_consumer.config.options import about, declared_by_features
 from window_consumer.config.sections import DlqConfig, ErrorsConfig, TopicsConfig
 from window_consumer.config.sections.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.sections.mask import MaskRule, MaskRules
@@ -48,7 +48,7 @@ class Config:
         factory=ErrorsConfig, metadata=about("What is shown of the exceptions that handlers raise.")
     )
 
-    features: Mapping[type, Any] = field(factory=dict)
+    features: Mapping[type, Any] = field(factory=dict, metadata=declared_by_features("file"))
     """The sections that features declare, by their classes; mappings where they have names."""
 
     def section(self, kind: type[T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -12,7 +12,13 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
-from window_consumer.config.options import Section, options, subsections
+from window_consumer.config.options import (
+    NO_SECTIONS,
+    Sections,
+    feature_sections,
+    options,
+    subsections,
+)
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.schema import Config
 from window_consumer.config.sections.kafka_properties import KafkaConfig, misread, read_kafka
@@ -23,7 +29,7 @@ from window_consumer.config.tree import Path, Tree
 T = TypeVar("T")
 
 
-def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, list[Problem]]:
+def structure(tree: Tree, sections: Sections = NO_SECTIONS) -> tuple[Config, list[Problem]]:
     """Return the configuration and its problems; wrong values are left out.
 
     ``sections`` are those of features. Without problems, the configuration is complete with respect
@@ -33,16 +39,16 @@ def structure(tree: Tree, sections: Sequence[Section] = ()) -> tuple[Config, lis
     known = subsections(Config, sections)
     problems = [_unknown(key, known) for key in raw if key not in known]
     found: dict[str, Any] = {}
-    with_names = {each.name for each in sections if each.has_names}
+    with_names = {each.name for each in sections.file if each.has_names}
     for name, kind in known.items():
         if name in with_names and kind is not None:
-            found[name] = _named(raw.get(name), kind, (name,), problems)
+            found[name] = _named(raw.get(name), kind, (name,), problems, sections)
         elif kind is not None:
             found[name] = section_of(raw.get(name), kind, (name,), problems) or kind()
     found["mask"] = _mask(raw.get("mask"), problems)
-    found["workers"] = _workers(raw.get("workers"), problems)
+    found["workers"] = _workers(raw.get("workers"), problems, sections)
     problems.extend(_misread_properties(tree))
-    features = {each.kind: found.pop(each.name) for each in sections}
+    features = {each.kind: found.pop(each.name) for each in sections.file}
     return Config(features=features, **found), problems
 
 
@@ -59,18 +65,20 @@ def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:
     return tuple(rule for rule in rules if rule is not None)
 
 
-def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
+def _workers(raw: Any, problems: list[Problem], sections: Sections) -> dict[str, WorkerConfig]:
     if not raw and (raw is None or isinstance(raw, dict)):
         problems.append(Problem(("workers",), "there is no worker; at least one is needed"))
         return {}
-    found = _named(raw, WorkerConfig, ("workers",), problems)
+    found = _named(raw, WorkerConfig, ("workers",), problems, sections)
     return {
         name: evolve(worker, name=name, handler=worker.handler or name)
         for name, worker in found.items()
     }
 
 
-def _named(raw: Any, kind: type[T], path: Path, problems: list[Problem]) -> dict[str, T]:
+def _named(
+    raw: Any, kind: type[T], path: Path, problems: list[Problem], sections: Sections
+) -> dict[str, T]:
     """Convert a mapping of names to sections of one kind."""
     if raw is not None and not isinstance(raw, dict):
         problems.append(_no_mapping(path, f"the {path[-1]} by their names"))
@@ -81,27 +89,58 @@ def _named(raw: Any, kind: type[T], path: Path, problems: list[Problem]) -> dict
             noun = str(path[-1]).removesuffix("s")
             message = f"a {noun}'s name is made of letters, digits, dashes and underscores"
             problems.append(Problem((*path, name), message))
-        one = section_of(section, kind, (*path, name), problems)
+        one = section_of(section, kind, (*path, name), problems, sections)
         if one is not None:
             found[name] = one
     return found
 
 
-def section_of(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
-    """Convert a raw value to a section; on failure add to ``problems`` and return None."""
+def section_of(
+    raw: Any,
+    section: type[T],
+    path: Path,
+    problems: list[Problem],
+    sections: Sections = NO_SECTIONS,
+) -> T | None:
+    """Convert a raw value to a section; on failure add to ``problems`` and return None.
+
+    ``sections`` are those of features, of which it takes the ones that belong into it.
+    """
+    declared = {each.name: each.kind for each in feature_sections(section, sections)}
+    given = raw if isinstance(raw, dict) else {}
+    own = {key: value for key, value in given.items() if key not in declared}
+    known = len(problems)
+    found: Any = None
     try:
-        return _CONVERTER.structure(raw, section)
-    except (ClassValidationError, InvalidError) as error:
-        problems.extend(problem.below(path) for problem in _problems(error))
-        return None
+        found = _CONVERTER.structure(own if given else raw, section)
+    except (ClassValidationError, InvalidError, _NoMappingError) as error:
+        problems.extend(problem.below(path) for problem in _problems(error, sections))
+    if declared:
+        features = {
+            kind: section_of(given.get(name), kind, (*path, name), problems)
+            for name, kind in declared.items()
+        }
+        found = evolve(found, features=features) if len(problems) == known else None
+    result: T | None = found
+    return result
 
 
-def _problems(error: BaseException) -> Iterator[Problem]:
+class _NoMappingError(ValueError):
+    """The value of a section is not a mapping."""
+
+    def __init__(self, section: type[Any]):
+        super().__init__(section.__name__)
+        self.section = section
+
+
+def _problems(error: BaseException, sections: Sections) -> Iterator[Problem]:
     if isinstance(error, InvalidError):
         yield from error.problems
+    elif isinstance(error, _NoMappingError):
+        yield _no_mapping((), f"the keys {', '.join(options(error.section, sections))}")
     elif isinstance(error, ForbiddenExtraKeysError):
         for key in sorted(error.extra_fields):
-            yield _unknown(key, subsections(error.cl))
+            yield _unknown(key, subsections(error.cl, sections))
     elif isinstance(error, ClassValidationError):
         at_fields, others = error.group_exceptions()
         for inner, note in at_fields:
@@ -109,9 +148,9 @@ def _problems(error: BaseException) -> Iterator[Problem]:
                 kind = options(error.cl)[note.name][1].kind
                 yield Problem((note.name,), "is missing" + (f": {kind.expected}" if kind else ""))
             else:
-                yield from (problem.below((note.name,)) for problem in _problems(inner))
+                yield from (problem.below((note.name,)) for problem in _problems(inner, sections))
         for other in others:
-            yield from _problems(other)
+            yield from _problems(other, sections)
     else:
         raise error
 
@@ -162,7 +201,7 @@ def _hook(section: type[Any]) -> Callable[[Any, Any], Any]:
 
     def hook(raw: Any, _: Any) -> Any:
         if raw is not None and not isinstance(raw, dict):
-            raise InvalidError(_no_mapping((), f"the keys {', '.join(options(section))}"))
+            raise _NoMappingError(section)
         return structure_fields(raw or {}, section)
 
     return hook

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.database import require_sqlalchemy
+from window_consumer.database.once.config import SECTION
 from window_consumer.database.outbox.config import OutboxConfig, conflicts
 from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
 from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
@@ -73,6 +74,7 @@ class DatabaseFeature(Feature):
         # The outbox of a program without workers is relayed by a command.
         works_alone=lambda outbox: outbox.database is not None,
     )
+    worker_section = SECTION
     findings_key = "databases"
     metrics = METRICS
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(

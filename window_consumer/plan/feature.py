@@ -172,6 +172,8 @@ class Feature:
     name: ClassVar[str]
     section: ClassVar[Section | None] = None
     """Its section of the configuration, which ``Config.section`` returns by its class."""
+    worker_section: ClassVar[Section | None] = None
+    """Its section of each worker, which ``WorkerConfig.section`` returns by its class."""
     commands: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Each command's ``module:attribute``, imported when it is called."""
     metrics: ClassVar[Sequence[Metric]] = ()

@@ -10,7 +10,7 @@ from importlib import import_module
 from attrs import define, field, frozen
 
 from window_consumer.config import Config
-from window_consumer.config.options import Section
+from window_consumer.config.options import Sections
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.guards.pause_rule import PauseRule
@@ -135,9 +135,13 @@ class FeatureList:
         return {name: path for each in self.each for name, path in each.commands.items()}
 
     @property
-    def sections(self) -> tuple[Section, ...]:
+    def sections(self) -> Sections:
         """The sections of the configuration that features declare."""
-        return tuple(each.section for each in self.each if each.section is not None)
+        of_workers = (each.worker_section for each in self.each)
+        return Sections(
+            tuple(each.section for each in self.each if each.section is not None),
+            tuple(section for section in of_workers if section is not None),
+        )
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from window_consumer.config import WorkerConfig
-from window_consumer.config.sections.once import OnceConfig
+from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.plan.definition import AppDefinition
 
 
@@ -17,12 +16,12 @@ class UsesOnce(Enum):
     UNKNOWN = "unknown"
 
 
-def uses_once(worker: WorkerConfig, app: AppDefinition | None) -> UsesOnce:
+def uses_once(loaded: LoadedConfig, worker: WorkerConfig, app: AppDefinition | None) -> UsesOnce:
     """Return whether a handler of the worker has ``once``; connects to no database.
 
     Without the application, a section ``once`` in the worker's configuration says so.
     """
-    if worker.once != OnceConfig():
+    if loaded.is_set(("workers", worker.name, "once")):
         return UsesOnce.YES
     if app is None:
         return UsesOnce.UNKNOWN

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
 from window_consumer.config import kinds, names
-from window_consumer.config.options import about
+from window_consumer.config.options import about, declared_by_features
 from window_consumer.config.sections import BatchConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import BreakerConfig, NewFailureConfig, StallConfig
 from window_consumer.config.sections.kafka_properties import KafkaConfig
-from window_consumer.config.sections.once import OnceConfig
 from window_consumer.config.sections.rate import Rate, rate_kind
 from window_consumer.config.sections.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.registry import DEFAULT
+
+T = TypeVar("T")
 
 MIB = 1024**2
 ENTRY = "now"
@@ -244,12 +246,8 @@ class WorkerConfig:
         factory=NewFailureConfig,
         metadata=about("What happens when a new version fails as no other one did."),
     )
-    once: OnceConfig = field(
-        factory=OnceConfig,
-        metadata=about(
-            "Of handlers with once=: what replaces the values in the code.", decorators="never"
-        ),
-    )
+    features: Mapping[type, Any] = field(factory=dict, metadata=declared_by_features("worker"))
+    """The sections that features declare, by their classes."""
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",
         metadata=about(
@@ -273,6 +271,11 @@ class WorkerConfig:
         factory=KafkaConfig,
         metadata=about("The worker's own Kafka properties, laid over those at the top."),
     )
+
+    def section(self, kind: type[T]) -> T:
+        """Return the section of a feature; a worker that is in no file has its defaults."""
+        found: T | None = self.features.get(kind)
+        return kind() if found is None else found
 
     @property
     def handlers(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from window_consumer.database.dialects import dialect_of
 from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.abandoned import OpenTransactions
 from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules
+from window_consumer.database.once.config import OnceConfig
 from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fences, RaisedFences
 from window_consumer.database.once.fence_locks import FenceLimits
 from window_consumer.database.once.loop_engine import LoopEngines
@@ -126,7 +127,7 @@ class Once:
 
     def values_for(self, worker: WorkerConfig) -> OnceValues:
         """Return a worker's values: the configuration overrides those given here."""
-        mine, configured = self._values, worker.once
+        mine, configured = self._values, worker.section(OnceConfig)
         return OnceValues(
             mine.keep_s if configured.keep is None else configured.keep,
             mine.lock_timeout_s if configured.lock_timeout is None else configured.lock_timeout,

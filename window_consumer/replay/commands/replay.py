@@ -105,7 +105,7 @@ def replay_command(**options: Any) -> int:
     try:
         worker = worker_of(loaded, options["worker"])
         if not request.new_ids:
-            _refuse_once(uses_once(worker, app), worker.name)
+            _refuse_once(uses_once(loaded, worker, app), worker.name)
         jobs = replay_jobs(
             loaded,
             request,

@@ -67,7 +67,7 @@ def rewind_command(**options: Any) -> int:
     formatter.mask = Mask(loaded.secrets)
     try:
         worker = worker_of(loaded, options["worker"])
-        _refuse_once(uses_once(worker, app), worker.name)
+        _refuse_once(uses_once(loaded, worker, app), worker.name)
         token = None if app is None else app.token_function
         clients = Clients.connect(loaded, worker, token, options["start_timeout"])
         sources = sources_of(loaded, worker, clients, options["topics"])

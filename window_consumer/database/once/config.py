@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import field, frozen
 
 from window_consumer.config import kinds
-from window_consumer.config.options import about
+from window_consumer.config.options import Section, about
 
 _LONGEST_KEEP_S = 366 * 86_400.0
 
@@ -23,7 +25,6 @@ class OnceConfig:
             reason="the 14 days that dead letters stay (topics.dlq_retention), and a day for the "
             "retries before them",
             default="what Once() says: 15d",
-            decorators="never",
         ),
     )
     lock_timeout: float | None = field(
@@ -33,7 +34,6 @@ class OnceConfig:
             "longer and comes again after 1 s, without an attempt.",
             kind=kinds.duration(0.001, 60.0),
             default="what Once() says: 2s",
-            decorators="never",
         ),
     )
     fenced: bool | None = field(
@@ -43,6 +43,10 @@ class OnceConfig:
             "the database.",
             kind=kinds.boolean(),
             default="what Once() says: false",
-            decorators="never",
         ),
     )
+
+
+SECTION: Final = Section(
+    "once", OnceConfig, "Of handlers with once=: what replaces the values in the code."
+)
