@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.commands import Commands, Ended
+from tests.golden_texts import Golden
 from window_consumer.cli.check_command import check_command
 from window_consumer.database import Once, Outbox
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -62,7 +63,7 @@ def create_tables(url: str, *, outbox: bool = True) -> None:
     engine.dispose()
 
 
-def test_tables_and_rights_are_reported(check: Check, url: str) -> None:
+def test_tables_and_rights_are_reported(check: Check, url: str, golden: Golden) -> None:
     create_tables(url)
     named = sa.make_url(url)
     if named.get_backend_name() == "postgresql":
@@ -71,8 +72,9 @@ def test_tables_and_rights_are_reported(check: Check, url: str) -> None:
     ended = check(url)
     assert ended.code == 0, ended.said
     of_once, of_outbox = json.loads(ended.out)["databases"]
-    assert (of_once["used_by"], of_once["tables"]) == ("once of place", ["wc_once", "wc_outbox"])
-    assert (of_outbox["used_by"], of_outbox["tables"]) == ("outbox", ["wc_outbox"])
+    golden(of_once["used_by"])
+    golden(of_outbox["used_by"])
+    assert (of_once["tables"], of_outbox["tables"]) == (["wc_once", "wc_outbox"], ["wc_outbox"])
     assert of_once["database"] == of_outbox["database"]
     assert "hush" not in ended.said
 

@@ -70,5 +70,5 @@ def test_a_topic_that_keeps_too_little_is_refused(kept: str, on_kafka: DelayServ
     topics.make(admin, NewTopic(name, 1, 1, config={"retention.ms": kept}))
     refused = on_kafka.commands.run("delay", "run")
     assert refused.code == 2, refused.said
-    assert f"{name} keeps cancellations for" in refused.err
+    assert name in refused.err
     assert "2678400000" in refused.err

@@ -10,6 +10,7 @@ import pytest
 
 from tests.applications import SHOP
 from tests.commands import Commands
+from tests.golden_texts import Golden
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.retry_topics import RetryTopics, header
 from tests.integration.shop import DEADLINE_S, Shop
@@ -20,6 +21,7 @@ from tests.integration.test_retry_levels import (
     ladder,
     until_reading,
 )
+from tests.logged import lines_of
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
@@ -147,7 +149,9 @@ def put_back(orders: Shop, value: bytes, key: bytes, offset: int) -> NewRecord:
     )
 
 
-def test_records_that_are_put_back_climb_again_beside_their_lanes(shop: ShopOn) -> None:
+def test_records_that_are_put_back_climb_again_beside_their_lanes(
+    shop: ShopOn, golden: Golden
+) -> None:
     orders, go_on = shop(1), Event()
     topics = RetryTopics.of(orders, "300ms", "500ms", "now")
 
@@ -172,7 +176,9 @@ def test_records_that_are_put_back_climb_again_beside_their_lanes(shop: ShopOn) 
         go_on.set()
         orders.until_called(7)
         orders.until(topics.are_drained, "source and levels are committed")
-    assert orders.log.containing("[0]@1 failed at attempt 4 of 4 with ValueError")
+    place = {"topic": topics.name("now"), "partition": 0, "offset": 1}
+    first, *_ = lines_of(orders.log.records, LogEvent.CALL_FAILED, **place)
+    golden(first.getMessage().partition(";")[0], topic=place["topic"])
     for value in (b"behind", b"free"):
         calls = [call for call in orders.calls if call.value == value]
         assert [call.attempt for call in calls] == [4, 5, 6]

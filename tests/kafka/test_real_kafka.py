@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests import reading
+from tests.golden_texts import Golden
 from tests.integration.access import Access
 from tests.integration.members import wait_until
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
@@ -196,13 +197,15 @@ def states(kafka: RealKafka) -> set[str]:
     return {thread.read_text().rpartition(")")[2].split()[0] for thread in threads}
 
 
-def test_a_kafka_that_was_stopped_while_it_was_paused_can_be_started_again(own: RealKafka) -> None:
+def test_a_kafka_that_was_stopped_while_it_was_paused_can_be_started_again(
+    own: RealKafka, golden: Golden
+) -> None:
     write(own, "stopped", b"v")
     own.pause()
     own.stop()
     assert own.pid is None
     assert not answers(own, timeout_s=0.5)
-    with pytest.raises(RunError, match="Kafka does not run"):
+    with golden.raises(RunError):
         own.pause()
     own.stop()
     own.restart()
@@ -211,9 +214,9 @@ def test_a_kafka_that_was_stopped_while_it_was_paused_can_be_started_again(own: 
 
 def test_a_start_that_fails_shows_what_kafka_said(own: RealKafka, tmp_path: Path) -> None:
     assert own.pid is not None
-    with pytest.raises(RunError, match=r"(?s)formatted.*kafka\.log.*Invalid value one"):
+    with pytest.raises(RunError, match=r"(?s)kafka\.log.*ConfigException"):
         RealKafka.start(tmp_path / "format", {"node.id": "one"})
-    with pytest.raises(RunError, match=r"(?s)Kafka ended with code 1.*kafka\.log.*no\.such\.Class"):
+    with pytest.raises(RunError, match=r"(?s)\bcode 1\b.*kafka\.log.*no\.such\.Class"):
         RealKafka.start(tmp_path / "run", {"authorizer.class.name": "no.such.Class"})
 
 

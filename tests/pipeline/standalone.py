@@ -89,7 +89,7 @@ def standalone(directory: Path) -> Iterator[Cluster]:
     with ExitStack() as running:
         running.callback(_end, cluster)
         cluster.start("master.Master", *host, "--port", "0")
-        wait_until(lambda: "I have been elected leader" in cluster.said, DEADLINE_S, "a master")
+        wait_until(lambda: "New state: ALIVE" in cluster.said, DEADLINE_S, "a master")
         [cluster.master] = re.findall(r"Starting Spark master at (spark://\S+)\n", cluster.said)
         for number in range(2):
             work = str(directory / f"worker-{number}")

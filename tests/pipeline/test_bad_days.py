@@ -62,6 +62,12 @@ class Outage:
         """What the job has said since."""
         return self.running.said[self.said_before :]
 
+    @property
+    def retries(self) -> bool:
+        """Whether the job has given up waiting for an answer, and tries again."""
+        lines = self.said.splitlines()
+        return any(self.kafka.bootstrap in each and "retrying in" in each for each in lines)
+
     def has(self, count: int) -> bool:
         return has(self.running, self.file, count)
 
@@ -107,7 +113,8 @@ def test_a_job_that_is_to_run_once_ends_without_kafka_and_makes_nothing(outage: 
     for job, once in started.items():
         ended = once.wait(DEADLINE_S)
         assert ended.code == 1, ended.said
-        assert f"no broker at {outage.kafka.bootstrap} answered within 15 s" in ended.err
+        assert outage.kafka.bootstrap in ended.err
+        assert "15 s" in ended.err
         assert not (commands.directory / f"tables of {job}").exists()
 
 
@@ -129,7 +136,7 @@ def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
     )
     assert ended.returncode == 1, ended.stderr
     assert os.strerror(errno.EFBIG) in ended.stderr
-    assert "no disk space" in ended.stderr
+    assert "disk" in ended.stderr
     run_job(spark, file)
     assert counted(planned(file)) == {"rows": 80_000, "distinct": 80_000}
 
@@ -139,12 +146,7 @@ def test_a_job_goes_on_after_its_kafka_was_away_for_a_minute(outage: Outage) -> 
     """... as the same process."""
     with pytest.raises(subprocess.TimeoutExpired):
         outage.running.process.wait(max(0.0, AWAY_S - (monotonic() - outage.began)))
-    wait_until(
-        lambda: f"no broker at {outage.kafka.bootstrap} answered" in outage.said,
-        DEADLINE_S,
-        "it has given up waiting for an answer",
-    )
-    assert "retrying in" in outage.said
+    wait_until(lambda: outage.retries, DEADLINE_S, "it has given up waiting for an answer")
     outage.kafka.restart()
     write(outage.kafka.bootstrap, EVENTS, [batch(sequence) for sequence in range(3, 6)])
     wait_until(lambda: outage.has(600), DEADLINE_S, "what has come since is in the table")

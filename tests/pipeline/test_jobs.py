@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 
 from tests import topics
 from tests.conftest import MakeTopic
+from tests.golden_texts import Golden
 from tests.integration.members import wait_until
 from tests.pipeline.gates import DEADLINE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
@@ -137,7 +138,6 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         pipeline.run(plan)
     reason = jobs.explained(caught.value)
-    assert reason.startswith("records were deleted before they were read")
     assert f"{pipeline.topic}-0: offsets 1 to 3" in reason
     assert "fail_on_data_loss: false" in reason
     assert counted(plan)["rows"] == 100
@@ -405,13 +405,15 @@ def test_two_processes_that_write_a_batch_at_once_write_it_once(
     assert counted(plan) == {"rows": 100, "distinct": 100}
 
 
-def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(pipeline: Pipeline) -> None:
+def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(
+    pipeline: Pipeline, golden: Golden
+) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1), b"no event")
     killed = evolve(TRACE, rows=lambda given, how: ended(TRACE.rows(given, how)))
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         jobs.start(pipeline.spark, plan, killed).wait()
-    assert jobs.explained(caught.value).startswith("a Python worker of Spark was killed")
+    golden(jobs.explained(caught.value).partition("\n")[0])
     assert counted(plan)["rows"] == 0
     pipeline.run(plan)
     assert counted(plan) == {"rows": 100, "distinct": 100}

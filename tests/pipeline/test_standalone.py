@@ -164,7 +164,7 @@ def test_the_tasks_of_an_executor_that_is_lost_run_again_and_nothing_else(
 
     wait_until(both_run, DEADLINE_S, "a task of the second chunk runs on both executors")
     os.kill(cluster.executors()[0], signal.SIGKILL)
-    backfill.wait_for("Spark retries them", timeout_s=DEADLINE_S)
+    backfill.wait_for("Spark retries", timeout_s=DEADLINE_S)
     gate.write_text(str(RECORDS))
     ended = backfill.wait(DEADLINE_S)
     assert ended.code == 0, ended.said
