@@ -103,7 +103,7 @@ def test_each_pair_is_refused_with_both_keys_and_their_lines(
 def test_a_default_that_conflicts_is_named_as_such(refused: Refuse) -> None:
     message = refused(text_of(("retry.on_failure", "block")))
     assert message.wrong == (("workers.yaml:7", "workers.charge.retry.on_failure"),)
-    assert "ordering is unordered (its default)" in message
+    assert "unordered (its default)" in message
 
 
 def test_what_a_decorator_may_give_is_not_judged_without_it(tmp_path: Path) -> None:
