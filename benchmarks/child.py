@@ -12,6 +12,7 @@ import cattrs
 from benchmarks import (
     bare_loop,
     delaying,
+    delaying_wheel,
     downstream,
     framework,
     ladder,
@@ -87,6 +88,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "framework": framework.run,
     "delay_exact": delaying.punctual,
     "delay_forward": delaying.forward,
+    "delay_host": delaying_wheel.host,
     "delay_member": delaying.run_member,
     "dead_letters": redriving.fill,
     "dead_letter_topic": pipeline_dlq.fill,

@@ -42,6 +42,14 @@ _PATIENCE_S: Final = 20.0
 """Nothing was delivered for so long after the last record was due: the others are lost."""
 
 
+class Place(NamedTuple):
+    """Where a service and its target are: the first arguments of all parts."""
+
+    bootstrap: str
+    topic: str
+    target: str
+
+
 class Arrival(NamedTuple):
     """A record that was delivered; the times are milliseconds since 1970."""
 
@@ -51,13 +59,15 @@ class Arrival(NamedTuple):
     """When the broker had it."""
 
 
-def punctual(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
+def punctual(
+    bootstrap: str, topic: str, target: str, spec: TopicSpec, directory: str | None
+) -> dict[str, Any]:
     """Deliver records with delays of up to a minute, and compare the broker's time with theirs.
 
     The target's records have the time of their appending.
     """
     used = usage.cpu_s()
-    with _service(bootstrap, topic, target):
+    with _service(bootstrap, topic, target, directory):
         sent_s = spec.records / SENT_PER_S
         due_ms = sent_evenly(spec.records, sent_s, SPREAD_S)
         write(bootstrap, topic, target, due_ms, spec.value_bytes)
@@ -95,38 +105,58 @@ def lateness(found: Iterable[Arrival]) -> dict[str, float]:
     }
 
 
-def forward(bootstrap: str, topic: str, target: str, spec: TopicSpec) -> dict[str, Any]:
+def forward(
+    bootstrap: str, topic: str, target: str, spec: TopicSpec, directory: str | None
+) -> dict[str, Any]:
     """Copy records that are due in two hours from the entry topic into a level."""
     due = int((time.time() + _FAR_S) * 1000)
-    with _service(bootstrap, topic, target):
+    with _service(bootstrap, topic, target, directory):
         """Its topics exist from now on."""
     write(bootstrap, topic, target, [due] * spec.records, spec.value_bytes)
     used = usage.cpu_s()
-    with _service(bootstrap, topic, target) as running:
+    with _service(bootstrap, topic, target, directory) as running:
         stretch = framework.watch(running, spec.records, lambda found: found.delayed, WORKER)
     lost = spec.records - stretch.finished
     return asdict(Run(stretch.records_per_s, usage.cpu_s() - used, usage.max_rss_mb(), lost=lost))
 
 
 def run_member(
-    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None
+    bootstrap: str,
+    topic: str,
+    target: str,
+    levels: Sequence[str] | None,
+    directory: str | None = None,
 ) -> dict[str, Any]:
     """Run the service until it is killed: a child process."""
-    return members.serve(start(bootstrap, topic, target, levels))
+    return members.serve(start(bootstrap, topic, target, levels, directory))
 
 
-def _run(part: str, topics: Topics, workload: Workload) -> Run:
-    """Run the delay service with topics of its own."""
+@contextmanager
+def service_topics(topics: Topics) -> Iterator[Place]:
+    """Yield topics that exist until the end of the block."""
     topic, target = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
     topics.make(topic)
     topics.make(target, config={"message.timestamp.type": "LogAppendTime"})
     try:
-        where = {"bootstrap": topics.bootstrap, "topic": topic, "target": target}
-        return cattrs.structure(children.run(part, **where, spec=workload.topic), Run)
+        yield Place(topics.bootstrap, topic, target)
     finally:
         topics.delete_copies(topic)
         for name in (topic, target):
             topics.delete(name)
+
+
+@contextmanager
+def wheel_directory(workload: Workload) -> Iterator[str | None]:
+    """Yield the directory of the wheel; None for a service that has none."""
+    with tempfile.TemporaryDirectory(prefix="wc-bench-") as directory:
+        yield directory if workload.store == "wheel" else None
+
+
+def _run(part: str, topics: Topics, workload: Workload) -> Run:
+    """Run the delay service with topics of its own."""
+    with service_topics(topics) as where, wheel_directory(workload) as directory:
+        found = children.run(part, **where._asdict(), spec=workload.topic, directory=directory)
+    return cattrs.structure(found, Run)
 
 
 RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {
@@ -136,8 +166,8 @@ RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {
 
 
 @contextmanager
-def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
-    running = start(bootstrap, topic, target)
+def _service(bootstrap: str, topic: str, target: str, directory: str | None) -> Iterator[Running]:
+    running = start(bootstrap, topic, target, LEVELS, directory)
     try:
         yield running
     finally:
@@ -145,17 +175,22 @@ def _service(bootstrap: str, topic: str, target: str) -> Iterator[Running]:
 
 
 def start(
-    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None = LEVELS
+    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None, directory: str | None
 ) -> Running:
-    """Start the delay service with its topic, one target, and these levels or those by default."""
-    section = {"to": [target], "topic": topic, "partitions": PARTITIONS}
+    """Start the delay service with its topic, one target, and these levels or those by default.
+
+    With a directory, it has a wheel there.
+    """
+    section: dict[str, Any] = {"to": [target], "topic": topic, "partitions": PARTITIONS}
     if levels is not None:
         section["levels"] = list(levels)
+    if directory is not None:
+        section |= {"store": "wheel", "directory": directory}
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = App("benchmarks")
-    with tempfile.TemporaryDirectory() as directory:
-        config = Path(directory, "workers.yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "workers.yaml")
         kafka = {"bootstrap.servers": bootstrap}
         config.write_text(json.dumps({"kafka": kafka, "delay": section}))
         plan = app.plan(config)

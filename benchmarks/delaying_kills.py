@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -27,37 +26,24 @@ _CANCELLED_ONE_IN: Final = 5
 
 def run_kills(topics: Topics, workload: Workload) -> Run:
     """Send records, and read what is delivered, while the members of the service are killed."""
-    topic, target = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
-    where = {"bootstrap": topics.bootstrap, "topic": topic, "target": target}
     spec = workload.topic
-    topics.make(topic)
-    topics.make(target, config={"message.timestamp.type": "LogAppendTime"})
-
-    def command(_name: str, _file: Path) -> list[str]:
-        return children.command("delay_member", **where, levels=delaying.LEVELS)
-
     with (
+        delaying.service_topics(topics) as where,
         tempfile.TemporaryDirectory(prefix="wc-bench-") as folder,
-        members.started(command, Path(folder)) as group_members,
+        delaying.wheel_directory(workload) as wheels,
+        members.started(_command(where, wheels), Path(folder)) as group_members,
         ThreadPoolExecutor(1) as pool,
     ):
         due_ms = delaying.sent_evenly(spec.records, _SENT_S, _FARTHEST_S)
         sent = pool.submit(
-            delaying.write,
-            **where,
-            due_ms=due_ms,
-            size=spec.value_bytes,
-            cancel_one_in=_CANCELLED_ONE_IN,
+            delaying.write, *where, due_ms, spec.value_bytes, cancel_one_in=_CANCELLED_ONE_IN
         )
         group_members.disturb(workload.kills, REBALANCES, _EVERY_S)
         cancelled = sent.result()
         last_s = time.time() + _FARTHEST_S
         wanted = set(range(spec.records)) - cancelled
-        found = delaying.arrivals(topics.bootstrap, target, wanted, last_s)
+        found = delaying.arrivals(where.bootstrap, where.target, wanted, last_s)
         group_members.leave_all()
-    topics.delete_copies(topic)
-    for name in (topic, target):
-        topics.delete(name)
     seen = {each.number for each in found}
     return Run(
         len(seen) / (_SENT_S + _FARTHEST_S),
@@ -68,6 +54,18 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
             **delaying.lateness(found),
         },
     )
+
+
+def _command(where: delaying.Place, wheels: str | None) -> Callable[[str, Path], Sequence[str]]:
+    """Return what starts a member, which finds no files of others."""
+
+    def command(name: str, _file: Path) -> Sequence[str]:
+        directory = wheels and f"{wheels}/{name}"
+        return children.command(
+            "delay_member", **where._asdict(), levels=delaying.LEVELS, directory=directory
+        )
+
+    return command
 
 
 RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"delay-kills": run_kills}

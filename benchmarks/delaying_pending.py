@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,16 +29,13 @@ _MEMORY_MB: Final = DelayConfig().worker.memory / 2**20
 
 def run_pending(topics: Topics, workload: Workload) -> Run:
     """Let records wait, restart the service, and read what is due."""
-    topic, target = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
-    where = {"bootstrap": topics.bootstrap, "topic": topic, "target": target}
     spec = workload.topic
-    topics.make(topic)
-    topics.make(target, config={"message.timestamp.type": "LogAppendTime"})
 
     def command(_name: str, _file: Path) -> list[str]:
-        return children.command("delay_member", **where, levels=None)
+        return children.command("delay_member", **where._asdict(), levels=None)
 
     with (
+        delaying.service_topics(topics) as where,
         tempfile.TemporaryDirectory(prefix="wc-bench-") as folder,
         members.started(command, Path(folder)) as service,
     ):
@@ -48,8 +44,8 @@ def run_pending(topics: Topics, workload: Workload) -> Run:
             int((begun_s + draw.uniform(_NEAREST_S, _FARTHEST_S)) * 1000)
             for _ in range(spec.records)
         ]
-        delaying.write(topics.bootstrap, topic, target, due_ms, spec.value_bytes)
-        service.until(lambda: _is_moved(topics, topic), "all are in the levels", _MOVED_S)
+        delaying.write(*where, due_ms, spec.value_bytes)
+        service.until(lambda: _is_moved(topics, where.topic), "all are in the levels", _MOVED_S)
         moved_s = time.time() - begun_s
         time.sleep(max(0.0, begun_s + _NEAREST_S + _STOPPED_S - time.time()))
         peaks_mb = [service.peak_rss_mb(first)]
@@ -59,12 +55,9 @@ def run_pending(topics: Topics, workload: Workload) -> Run:
         second = service.join()
         ends_ms = restarted_ms + _WATCHED_S * 1000
         wanted = {number for number, each in enumerate(due_ms) if each <= ends_ms}
-        found = delaying.arrivals(topics.bootstrap, target, wanted, ends_ms / 1000)
+        found = delaying.arrivals(where.bootstrap, where.target, wanted, ends_ms / 1000)
         peaks_mb.append(service.peak_rss_mb(second))
         service.leave(second)
-    topics.delete_copies(topic)
-    for name in (topic, target):
-        topics.delete(name)
     after_ms = [each.appended_ms for each in found if each.appended_ms >= restarted_ms]
     seen = {each.number for each in found}
     return Run(

@@ -17,6 +17,7 @@ from benchmarks import (
     delaying,
     delaying_kills,
     delaying_pending,
+    delaying_wheel,
     downstream,
     growth,
     once,
@@ -51,6 +52,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **delaying.RUNS,
     **delaying_kills.RUNS,
     **delaying_pending.RUNS,
+    **delaying_wheel.RUNS,
     **sharing.RUNS,
     "dead-letters": pipeline_dlq.run,
 }

@@ -20,12 +20,15 @@ def cpu_s() -> float:
 
 
 def max_rss_mb() -> float:
-    """Return the peak resident memory of this process, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak resident memory of this process, in MiB.
+
+    ``ru_maxrss`` is at least that of the process that has started this one.
+    """
+    return peak_rss_mb(os.getpid())
 
 
 def peak_rss_mb(process: int) -> float:
-    """Return the peak resident memory of another process that still runs, in MiB."""
+    """Return the peak resident memory of a process that runs, in MiB."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 

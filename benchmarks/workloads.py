@@ -23,6 +23,7 @@ Work = Literal[
     "delay-forward",
     "delay-kills",
     "delay-pending",
+    "delay-wheel",
     "park-scan",
     "fair",
     "outage",
@@ -49,6 +50,7 @@ Work = Literal[
     "outbox-latency",
     "outbox-kills",
 ]
+Store = Literal["levels", "wheel"]
 Baseline = Literal[
     "tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread", "overtake"
 ]
@@ -133,6 +135,8 @@ class Workload:
     """Records that may come twice because of that."""
     ids: int = 0
     """How many ids the table of ``once`` holds before it begins."""
+    store: Store = "levels"
+    """Where delayed records wait."""
     memory: str = "256MiB"
     lasts_s: float = 0.0
     """How long records keep coming in; 0: they are all there at the start."""
@@ -185,6 +189,38 @@ def _waiting(
         wait_s=WAIT_S,
         baselines=("ideal",),
         floors=(Floor("ideal", floor),),
+    )
+
+
+def _exact(name: str, how: str, store: Store) -> Workload:
+    return Workload(
+        name,
+        f"100,000 records, 5,000 a second, are delivered up to a minute later, {how}",
+        TopicSpec(records=100_000),
+        work="delay-exact",
+        store=store,
+        floors=(
+            Floor("early", 0, at_most=True, is_guarantee=True),
+            Floor("p99_lateness_ms", 200, at_most=True),
+            Floor("max_lateness_ms", 1000, at_most=True),
+        ),
+    )
+
+
+def _delay_kills(name: str, how: str, store: Store) -> Workload:
+    return Workload(
+        name,
+        "40,000 records are delivered or cancelled within two minutes, with 5 kills and 2"
+        f" rebalances, {how}",
+        TopicSpec(records=40_000),
+        work="delay-kills",
+        store=store,
+        kills=5,
+        floors=(
+            Floor("early", 0, at_most=True, is_guarantee=True),
+            Floor("cancelled_delivered", 0, at_most=True, is_guarantee=True),
+        ),
+        runs=1,
     )
 
 
@@ -467,17 +503,8 @@ _ALL = (
             Floor("strict_p99_ratio", 1.3, at_most=True),
         ),
     ),
-    Workload(
-        "delay-exact",
-        "100,000 records, 5,000 a second, are delivered up to a minute later, over levels",
-        TopicSpec(records=100_000),
-        work="delay-exact",
-        floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
-            Floor("p99_lateness_ms", 200, at_most=True),
-            Floor("max_lateness_ms", 1000, at_most=True),
-        ),
-    ),
+    _exact("delay-exact", "over levels", "levels"),
+    _exact("delay-exact-wheel", "from a wheel", "wheel"),
     Workload(
         "delay-forward",
         "200,000 records go from the entry topic of the delay service into a level",
@@ -485,19 +512,8 @@ _ALL = (
         work="delay-forward",
         floors=(Floor("records_per_s", 20_000),),
     ),
-    Workload(
-        "delay-kills",
-        "40,000 records are delivered or cancelled within two minutes, with 5 kills and 2"
-        " rebalances",
-        TopicSpec(records=40_000),
-        work="delay-kills",
-        kills=5,
-        floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
-            Floor("cancelled_delivered", 0, at_most=True, is_guarantee=True),
-        ),
-        runs=1,
-    ),
+    _delay_kills("delay-kills", "over levels", "levels"),
+    _delay_kills("delay-kills-wheel", "from wheels, each member with files of its own", "wheel"),
     Workload(
         "delay-pending",
         "1,000,000 records wait in levels for up to two hours; the service is stopped and started",
@@ -507,6 +523,19 @@ _ALL = (
             Floor("early", 0, at_most=True, is_guarantee=True),
             Floor("rss_beyond_memory_mb", 100, at_most=True),
             Floor("first_delivery_s", 30, at_most=True),
+        ),
+        runs=1,
+    ),
+    Workload(
+        "delay-wheel",
+        "100,000 records of one second are delivered from a wheel; 1,000,000 wait in it, also at"
+        " a restart and on a new host",
+        TopicSpec(records=100_000),
+        work="delay-wheel",
+        floors=(
+            Floor("early", 0, at_most=True, is_guarantee=True),
+            Floor("late_s", 1, at_most=True),
+            Floor("waiting_rss_mb", 64, at_most=True),
         ),
         runs=1,
     ),

@@ -47,6 +47,8 @@ OWN_FIGURES = {
     "cancelled_delivered",
     "rss_beyond_memory_mb",
     "first_delivery_s",
+    "late_s",
+    "waiting_rss_mb",
     "moved",
     "full_speed_after_s",
     "p99_ratio",
@@ -163,8 +165,11 @@ PROMISED = {
         "strict_p99_ratio": 1.3,
     },
     "delay-exact": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
+    "delay-exact-wheel": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
     "delay-forward": {"records_per_s": 20_000},
     "delay-kills": {"early": 0, "cancelled_delivered": 0},
+    "delay-kills-wheel": {"early": 0, "cancelled_delivered": 0},
+    "delay-wheel": {"early": 0, "late_s": 1, "waiting_rss_mb": 64},
     "delay-pending": {"early": 0, "rss_beyond_memory_mb": 100, "first_delivery_s": 30},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
@@ -188,7 +193,7 @@ def test_every_floor_is_about_a_figure_that_is_measured(workload: Workload) -> N
 def test_every_workload_that_times_runs_at_least_three_times(workload: Workload) -> None:
     series = {"poison": len(POISON_SCENES), "breaker-scenes": len(SCENES), "once-large": TURNS}
     runs = series.get(workload.work, workload.runs)
-    assert runs >= 3 or workload.work in {*COUNTING, "delay-pending"}
+    assert runs >= 3 or workload.work in {*COUNTING, "delay-pending", "delay-wheel"}
 
 
 COUNTING = {"delay-kills", "once-kills", "outbox-kills", "producer-kills"}

@@ -24,6 +24,9 @@ _LONGEST_BUFFER: Final = 16 * 1024
 _MOST_BUFFERED: Final = 2 * 1024**2
 """Of all slots of a wheel together."""
 
+_LONGEST_LOADED: Final = 8 * 1024**2
+"""The records of a second are read in the order in which they are due, one by one."""
+
 _SUFFIX: Final = ".slot"
 
 
@@ -62,6 +65,8 @@ class _Slot:
 
     written: int = 0
     buffer: bytearray | None = None
+    contents: bytes = b""
+    """The beginning of the file, if it was loaded."""
 
 
 class SlotFiles:
@@ -124,15 +129,31 @@ class SlotFiles:
         slot.buffer = None
         self._dirty.discard(second)
 
-    def places(self, second: int) -> Iterator[PlaceInFile]:
+    def checked(self, second: int) -> Iterator[PlaceInFile]:
         """Yield where the records of a slot are; raise DamagedError where they are not whole."""
+        return self._places(second, checked=True)
+
+    def load(self, second: int) -> Iterator[PlaceInFile]:
+        """Keep a slot in memory until it is deleted unless it is too long, and yield its places.
+
+        Raises DamagedError for a record that is cut off; others are not checked.
+        """
         self._write(second)
+        slot = self._slots[second]
+        if slot.written <= _LONGEST_LOADED:
+            slot.contents = self.read(second, 0, slot.written)
+        return self._places(second, checked=False)
+
+    def _places(self, second: int, *, checked: bool) -> Iterator[PlaceInFile]:
         size = self._slots[second].written
-        return places(lambda at, length: self.read(second, at, length), size)
+        return places(lambda at, length: self.read(second, at, length), size, checked=checked)
 
     def read(self, second: int, at: int, length: int) -> bytes:
         """Return bytes of a slot; raise DamagedError if some are missing."""
-        if at + length > self._slots[second].written:
+        slot = self._slots[second]
+        if at + length <= len(slot.contents):
+            return slot.contents[at : at + length]
+        if at + length > slot.written:
             self._write(second)
         data = os.pread(self._files.descriptor(self._path(second)), length, at)
         if len(data) != length:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from attrs import frozen
-
 from window_consumer.model.protocols import Copy
 
 _HEAD: Final = struct.Struct("<IIqqqqi")
@@ -36,8 +34,7 @@ class PlaceInFile(NamedTuple):
     offset: int
 
 
-@frozen
-class WaitingRecord:
+class WaitingRecord(NamedTuple):
     """A record to deliver, and where it comes from; times in milliseconds since 1970."""
 
     due_ms: int
@@ -103,15 +100,16 @@ def decode(data: bytes) -> WaitingRecord:
     return WaitingRecord(due_ms, offset, copy, first_partition, first_offset, timestamp)
 
 
-def places(read: Callable[[int, int], bytes], size: int) -> Iterator[PlaceInFile]:
+def places(read: Callable[[int, int], bytes], size: int, *, checked: bool) -> Iterator[PlaceInFile]:
     """Yield where the records of a file of ``size`` bytes are; ``read`` takes position and length.
 
-    Raises DamagedError at the first one that is incomplete or was changed.
+    Raises DamagedError at the first one that is incomplete, and if ``checked`` at one that was
+    changed. ``decode`` checks a record in any case.
     """
     at = begin = 0
     data = b""
     while at < size:
-        if len(data) - (at - begin) < HEAD_BYTES:
+        if at - begin + HEAD_BYTES > len(data):
             begin, data = at, read(at, min(_CHUNK, size - at))
         if len(data) < HEAD_BYTES:
             raise DamagedError
@@ -119,10 +117,11 @@ def places(read: Callable[[int, int], bytes], size: int) -> Iterator[PlaceInFile
         length = HEAD_BYTES + body
         if at + length > size:
             raise DamagedError
-        if at - begin + length > len(data):
-            begin, data = at, read(at, min(max(_CHUNK, length), size - at))
-        if not _is_whole(memoryview(data)[at - begin : at - begin + length]):
-            raise DamagedError
+        if checked:
+            if at - begin + length > len(data):
+                begin, data = at, read(at, min(max(_CHUNK, length), size - at))
+            if not _is_whole(memoryview(data)[at - begin : at - begin + length]):
+                raise DamagedError
         yield PlaceInFile(at, length, due_ms, offset)
         at += length
 

@@ -27,7 +27,8 @@ _STEP_MS: Final = 10
 _LENGTH_BITS: Final = 28
 """Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
 
-_MOST_DELIVERED: Final = 20_000
+_MOST_DELIVERED: Final = 2000
+"""Each is a range in the commit as a rule: more of them would not fit."""
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 
 
@@ -103,11 +104,6 @@ class Wheel:
         """The lowest offset that waits, or was taken and is not done."""
         return self._waiting.lowest()
 
-    @property
-    def in_flight(self) -> int:
-        """How many records were taken and are not done."""
-        return len(self._in_flight)
-
     def takes(self, due_ms: int, wall_ms: float) -> bool:
         """Return whether a record that is due then may be added; else its second is over."""
         second = due_ms // 1000
@@ -139,7 +135,7 @@ class Wheel:
                 self._files.delete(second)
                 continue
             count = 0
-            for place in self._files.places(second):
+            for place in self._files.checked(second):
                 count += 1
                 if is_waiting(place.offset):
                     self._waiting.add(place.offset)
@@ -178,10 +174,9 @@ class Wheel:
             second = heapq.heappop(self._seconds)
             self._loaded = _Loaded(second)
             count = 0
-            for place in self._files.places(second):
+            for place in self._files.load(second):
                 count += 1
-                if place.offset in self._waiting:
-                    self._loaded.add(place.due_ms, place.at, place.length)
+                self._loaded.add(place.due_ms, place.at, place.length)
             if count != self._counts.pop(second):
                 raise DamagedError
         return self._loaded
@@ -227,7 +222,7 @@ class Wheel:
     def delivered(self) -> Ranges:
         """Return the offsets that are done although their seconds have not fired, unless many."""
         if sum(len(taken.done) for taken in self._taken.values()) > _MOST_DELIVERED:
-            return ()  # a commit has no room for them
+            return ()
         done = (offset for taken in self._taken.values() for offset in taken.done)
         return united((offset, offset + 1) for offset in done)
 

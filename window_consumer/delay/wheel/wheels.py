@@ -6,9 +6,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from window_consumer.delay.cancel_layer import CancelCheck, Cancelled
 from window_consumer.delay.cancellations import mark_of
@@ -42,8 +42,7 @@ _AGAIN_S: Final = 1.0
 """How long after a failed write to the levels it is tried again."""
 
 
-@frozen(eq=False)
-class _Sent:
+class _Sent(NamedTuple):
     """A record that was sent, with the wheel that it is from."""
 
     folder: WheelFolder
