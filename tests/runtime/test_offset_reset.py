@@ -10,8 +10,9 @@ from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.partitions.assignments import LOGS_S, RETRY_S, Assignments
+from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
+from window_consumer.runtime.partitions.starts import LOGS_S, CommittedStarts
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource
@@ -49,7 +50,9 @@ class Scene:
         self.engine = Driven.make(EngineRules(slots=1))
         self.engine.on_assigned([Assigned(NAME, 3, committed=(3, ""))], 0.0)
         reports = WorkerLog("charge", logging.getLogger("tests.offset_reset"), lambda: 0.0)
-        self.assignments = Assignments(self.source, "earliest", lambda _event, _text: None)
+        self.assignments = Assignments(
+            self.source, CommittedStarts(self.source, "earliest", reports.warn), reports.warn
+        )
         self.resets = OffsetResets(self.source, self.engine, self.assignments, "earliest", reports)
 
 

@@ -7,11 +7,12 @@ from concurrent.futures import Future
 import pytest
 
 from tests.golden_texts import Golden
-from window_consumer.model.log_events import LogEvent
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.preparation import AGAIN_S, SLOW_S
+from window_consumer.runtime.partitions.preparation import AGAIN_S, SLOW_S, PartitionPreparation
+from window_consumer.runtime.partitions.starts import CommittedStarts
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"
@@ -51,6 +52,11 @@ class DonePreparation:
         """Nothing is kept."""
 
 
+def assignments_of(broker: FakeBroker, warn: Warn, *each: PartitionPreparation) -> Assignments:
+    source = broker.source(GROUP)
+    return Assignments(source, CommittedStarts(source, "earliest", warn), warn, each)
+
+
 class Scene:
     """Assignments of a member that has all partitions."""
 
@@ -62,11 +68,8 @@ class Scene:
                 self.broker.produce(*name)
         self.warnings: list[tuple[LogEvent, str]] = []
         self.index = HeldPreparation()
-        self.assignments = Assignments(
-            self.broker.source(GROUP),
-            "earliest",
-            lambda event, text: self.warnings.append((event, text)),
-            preparations=[self.index, *more],
+        self.assignments = assignments_of(
+            self.broker, lambda event, text: self.warnings.append((event, text)), self.index, *more
         )
 
     def starts(self, now: float) -> dict[int, int]:
@@ -106,11 +109,8 @@ def test_what_is_committed_is_read_after_that(scene: Scene) -> None:
 
 def test_where_nothing_is_needed_a_partition_starts_at_once() -> None:
     scene = Scene()
-    scene.assignments = Assignments(
-        scene.broker.source(GROUP),
-        "earliest",
-        lambda _event, text: pytest.fail(text),
-        preparations=[DonePreparation()],
+    scene.assignments = assignments_of(
+        scene.broker, lambda _event, text: pytest.fail(text), DonePreparation()
     )
     found = scene.assignments.resolve(NAMES, 0.0)
     assert [each.name for each in found] == NAMES
@@ -152,12 +152,7 @@ def test_a_failure_is_reported_once_and_tried_again(scene: Scene) -> None:
 
 def test_a_failure_cancels_the_other_preparations_of_its_partition() -> None:
     scene, other = Scene(), HeldPreparation()
-    scene.assignments = Assignments(
-        scene.broker.source(GROUP),
-        "earliest",
-        lambda _event, _text: None,
-        preparations=[scene.index, other],
-    )
+    scene.assignments = assignments_of(scene.broker, lambda _event, _text: None, scene.index, other)
     scene.assignments.resolve(NAMES, 0.0)
     scene.index.futures[NAMES[0]].set_exception(OSError("no answer"))
     scene.starts(0.1)

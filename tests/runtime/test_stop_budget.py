@@ -13,6 +13,7 @@ from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.starts import CommittedStarts
 from window_consumer.runtime.poll_loop import ENDING_S, LEAVING_S, LoopRules, Phase, PollLoop
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
@@ -79,7 +80,9 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     source = SlowSource(broker, clock)
     engine = Driven.make(EngineRules(slots=1))
     reports = Warnings()
-    assignments = Assignments(source, "earliest", reports.warn)
+    assignments = Assignments(
+        source, CommittedStarts(source, "earliest", reports.warn), reports.warn
+    )
     drained: list[float] = []
 
     def on_phase(phase: Phase) -> None:

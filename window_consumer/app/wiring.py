@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
 
-from window_consumer.engine.engine import Engine
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -52,7 +50,7 @@ def wire(
                 observers=features.observers_of(each),
                 pause_rules=features.pause_rules_of(each),
                 preparations=features.preparations_of(each),
-                make_engine=partial(Engine, make_guarantee=features.guarantee_of(each)),
+                make_guarantee=features.guarantee_of(each) or setup.make_guarantee,
             )
             child_spec = child_specs.get(name)
             if child_spec is not None:

@@ -103,7 +103,9 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
 from window_consumer.model.record import TopicPartition
 
-MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
+MakeEngine = Callable[
+    ["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy, MakeGuarantee | None], "Engine"
+]
 
 SUSPECTS = 20
 """How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""

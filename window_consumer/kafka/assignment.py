@@ -113,6 +113,19 @@ class Assignment:
             # assigned again, which librdkafka allows at any time.
             self._assign_anew(name, offset)
 
+    def unassign(self, names: Sequence[TopicPartition]) -> None:
+        """Stop reading partitions; a group does that itself."""
+        self._consumer.incremental_unassign([ClientPartition(*name) for name in names])
+
+    def continue_from(self, before: Assignment) -> None:
+        """Read what another client read, from where it was; what was paused stays paused."""
+        offsets: dict[TopicPartition, int | None] = {**before._begins}
+        offsets.update(before.positions(before.names))
+        offsets.update(dict.fromkeys(before._held))
+        self.take(before.names)
+        self.start(offsets)
+        self.pause(list(before._paused))
+
     def put_back(self, name: TopicPartition, offset: int) -> None:
         """Read a record again that was not delivered."""
         if name in self._begins and name not in self._paused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,14 +14,14 @@ from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
-from window_consumer.kafka.oauth import token_setting
+from window_consumer.kafka.subscription import Subscription
 from window_consumer.kafka.watchdogs.assignment import (
     DEFAULT_TIMES,
     AssignmentTimes,
     AssignmentWatchdog,
 )
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
-from window_consumer.model.errors import RunError, WrongProcessError
+from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import SourceListener
 from window_consumer.model.record import TopicPartition
@@ -37,7 +36,7 @@ _PROBE_S = 0.5
 """How long a healthy coordinator may take for a small answer."""
 
 
-class Membership:
+class Membership(Subscription):
     """One member of one group, across all its clients. Owner: poll thread."""
 
     def __init__(
@@ -49,44 +48,24 @@ class Membership:
         make_watchdog: MakeClientWatchdog = ClientWatchdog,
         assignment_times: AssignmentTimes = DEFAULT_TIMES,
     ):
-        self._user = user_settings
-        self._needs = needs
-        self._cluster = cluster
-        self._log = log
-        self._make_watchdog = make_watchdog
-        self._pid = os.getpid()
+        super().__init__(user_settings, needs, cluster, log, make_watchdog)
+        assert needs.group is not None
+        group = self._group_name = needs.group
         self._protocols = settings.group_protocols(user_settings)
-        self._connection: Connection | None = None
         self._joined = False
         self._join_again_at: float | None = None
         self._raised: BaseException | None = None
         self._watch = AssignmentWatchdog(
-            lambda: cluster.ask_for_group(needs.group),
+            lambda: cluster.ask_for_group(group),
             self._coordinator_answers,
             lambda: log.lines,
             times=assignment_times,
         )
-        self.listener: SourceListener | None = None
-        self.topics: list[str] = []
-        self.in_callback = False
-        """Whether the listener is answering a rebalance, for which the client waits."""
 
     @property
     def protocol(self) -> settings.Protocol:
         """The group protocol in use, or the one that is tried first."""
         return self._protocols[0]
-
-    @property
-    def connection(self) -> Connection:
-        """The client in use. RunError if there is none, WrongProcessError after a fork."""
-        if self._connection is None:
-            raise RunError("the source is closed, or has not subscribed yet")
-        if os.getpid() != self._pid:
-            raise WrongProcessError(
-                "this worker was started in another process: Kafka's client does not survive a"
-                " fork; start the worker after forking, or spawn processes"
-            )
-        return self._connection
 
     def current(self) -> Connection:
         """Return the client to poll; it is a new one when it is time to join again."""
@@ -143,9 +122,10 @@ class Membership:
 
     def _connect(self) -> Connection:
         self._watch.expect_share()
-        conf = settings.consumer_settings(self._user, self._needs, self.protocol)
-        conf = {**conf, **token_setting(conf, self._cluster.oauth_token)}
-        return Connection(conf, self._log, self._make_watchdog)
+        return super()._connect()
+
+    def widen(self, counts: Mapping[str, int]) -> None:
+        """Do nothing: the group assigns new partitions."""
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         connection = self._of(consumer)
@@ -215,7 +195,7 @@ class Membership:
 
     @property
     def _group(self) -> str:
-        return f"group {self._needs.group}"
+        return f"group {self._group_name}"
 
     def _lose_everything(self) -> None:
         connection = self.connection
@@ -271,12 +251,6 @@ class Membership:
         if self._raised is not None:
             raised, self._raised = self._raised, None
             raise raised
-
-    def close(self, timeout_s: float) -> bool:
-        """Leave the group. Return False if that did not end in time."""
-        connection, self._connection = self._connection, None
-        self.listener = None
-        return connection is None or connection.close(timeout_s)
 
 
 def _names_of(partitions: Sequence[ClientPartition]) -> list[TopicPartition]:

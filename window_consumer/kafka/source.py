@@ -1,4 +1,4 @@
-"""A Source on confluent-kafka's Consumer: one member of one group.
+"""A Source on confluent-kafka's Consumer: one member of one group, or a reader of all partitions.
 
 One thread owns the client's consumer object and makes one call at a time. The client's callbacks
 only record, except for rebalances, which must be answered before they return.
@@ -12,13 +12,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from window_consumer.kafka import errors, settings
+from window_consumer.kafka import errors, log_times, settings
 from window_consumer.kafka.batches import Names, drop, has_errors, read_headers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.log_ranges import LogQuestions
 from window_consumer.kafka.connection import Connection
+from window_consumer.kafka.manual_assignment import ManualAssignment
 from window_consumer.kafka.membership import Membership
+from window_consumer.kafka.subscription import Subscription
+from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.kafka.watchdogs.assignment import DEFAULT_TIMES, AssignmentTimes
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
@@ -34,7 +37,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class KafkaSource:
-    """Reads a worker's topics as a member of its group. Owner: poll thread."""
+    """Reads a worker's topics as a member of its group, or all of them. Owner: poll thread."""
 
     def __init__(
         self,
@@ -45,9 +48,13 @@ class KafkaSource:
         make_watchdog: MakeClientWatchdog = ClientWatchdog,
         assignment_times: AssignmentTimes = DEFAULT_TIMES,
     ):
-        self._member = Membership(
-            user_settings, needs, cluster, log, make_watchdog, assignment_times
+        self._subscription: Subscription = (
+            ManualAssignment(user_settings, needs, cluster, log, make_watchdog)
+            if needs.group is None
+            else Membership(user_settings, needs, cluster, log, make_watchdog, assignment_times)
         )
+        self._user_settings = user_settings
+        self._log = log
         self._cluster = cluster
         self._names = Names()
         committed = user_settings.get("isolation.level") != "read_uncommitted"
@@ -56,17 +63,21 @@ class KafkaSource:
     @property
     def protocol(self) -> settings.Protocol:
         """The group protocol in use, or the one that is tried first."""
-        return self._member.protocol
+        return self._subscription.protocol
 
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
-        """Join the group for these topics, or change what the group reads."""
-        self._member.subscribe(topics, listener)
+        """Join the group for these topics, or change what is read."""
+        self._subscription.subscribe(topics, listener)
+
+    def widen(self, counts: Mapping[str, int]) -> None:
+        """Learn how many partitions the topics have; a group assigns new ones itself."""
+        self._subscription.widen(counts)
 
     # ---- records
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records, a batch for each partition, and serve the listener."""
-        connection = self._member.current()
+        connection = self._subscription.current()
         moved = connection.assignment.moved
         gathered: dict[TopicPartition, Batch] = {}
         errors_between: list[Any] = []
@@ -106,19 +117,19 @@ class KafkaSource:
 
     def _report(self, connection: Connection) -> None:
         """Report to the listener what the client's callbacks recorded; raise pending exceptions."""
-        self._member.raise_raised()
+        self._subscription.raise_raised()
         answers = connection.commits.take()
-        if answers and self._member.listener is not None:
-            self._member.listener.on_committed(answers)
+        if answers and self._subscription.listener is not None:
+            self._subscription.listener.on_committed(answers)
         for name, error in connection.assignment.take_problems().items():
             self._report_error(error, name)
         while connection.troubles:
             self._report_error(connection.troubles.pop(0), None)
 
     def _report_error(self, error: KafkaError, name: TopicPartition | None) -> None:
-        listener = self._member.listener
+        listener = self._subscription.listener
         if errors.is_fatal(error):
-            self._member.on_fatal(errors.behind_fatal(error))
+            self._subscription.on_fatal(errors.behind_fatal(error))
         elif listener is None:
             return
         elif name is not None and errors.is_out_of_range(error):
@@ -130,28 +141,28 @@ class KafkaSource:
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Start reading assigned partitions at these offsets; those with None stay paused."""
-        self._member.connection.assignment.start(offsets)
+        self._subscription.connection.assignment.start(offsets)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Continue reading a partition at this offset, paused or not."""
-        self._member.connection.assignment.seek(name, offset)
+        self._subscription.connection.assignment.seek(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
         """Deliver nothing from these partitions; prefetched records are discarded."""
-        self._member.connection.assignment.pause(names)
+        self._subscription.connection.assignment.pause(names)
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return each partition's position; those never read are left out."""
-        return self._member.connection.assignment.positions(names)
+        return self._subscription.connection.assignment.positions(names)
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the ends (exclusive) of the logs, as reported by the last fetches."""
-        return self._member.connection.assignment.log_ends(names)
+        return self._subscription.connection.assignment.log_ends(names)
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Return a log's first offset and its end. Raises BrokerUnavailableError."""
         try:
-            found = self._member.connection.consumer.get_watermark_offsets(
+            found = self._subscription.connection.consumer.get_watermark_offsets(
                 ClientPartition(*name), timeout=timeout_s, cached=False
             )
         except KafkaException as exception:
@@ -167,6 +178,17 @@ class KafkaSource:
         """Return each log's first offset and end, or why not; a missing answer stays requested."""
         return self._logs.answers(names, timeout_s)
 
+    def offsets_at(
+        self, logs: Mapping[TopicPartition, tuple[int, int]], time_ms: int, timeout_s: float
+    ) -> Mapping[TopicPartition, int]:
+        """Return each log's first offset whose record is at least this recent, else its end."""
+        spans = {name: Span(*log) for name, log in logs.items()}
+        token = self._cluster.oauth_token
+        with TopicReader(
+            self._user_settings, self._log, oauth_token=token, deadline_s=timeout_s
+        ) as reader:
+            return log_times.offsets_at(reader, spans, time_ms)
+
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
         """Return what the cluster reports about topics; those that do not exist are left out."""
         found = self._cluster.topics(topics, timeout_s, deadline_s=timeout_s)
@@ -176,7 +198,7 @@ class KafkaSource:
 
     def commit(self, commits: Sequence[Commit]) -> None:
         """Send commits; the listener gets the answers in a later ``poll``."""
-        connection = self._member.connection
+        connection = self._subscription.connection
         connection.commits.send(connection.consumer, commits)
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
@@ -185,10 +207,10 @@ class KafkaSource:
         Within a rebalance callback only the client's own blocking call can wait. It takes no
         timeout; the broker connection's timeouts bound it.
         """
-        connection = self._member.connection
+        connection = self._subscription.connection
         if not commits:
             return {}
-        if self._member.in_callback:
+        if self._subscription.in_callback:
             return connection.commits.send_and_block(connection.consumer, commits)
         return connection.commit_and_wait(commits, timeout_s)
 
@@ -198,7 +220,7 @@ class KafkaSource:
         """Return what is committed. Raise a WindowConsumerError without an answer."""
         wanted = [ClientPartition(*name) for name in names]
         try:
-            found = self._member.connection.consumer.committed(wanted, timeout=timeout_s)
+            found = self._subscription.connection.consumer.committed(wanted, timeout=timeout_s)
         except KafkaException as exception:
             raise _in_words(exception, "committed offsets") from exception
         answers = {}
@@ -214,7 +236,7 @@ class KafkaSource:
 
     def close(self, timeout_s: float) -> bool:
         """Leave the group. Return False if that did not end in time."""
-        return self._member.close(timeout_s)
+        return self._subscription.close(timeout_s)
 
 
 def _in_words(exception: KafkaException, where: str) -> WindowConsumerError:

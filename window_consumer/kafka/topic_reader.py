@@ -21,7 +21,7 @@ from window_consumer.kafka import errors
 from window_consumer.kafka.batches import has_errors, read_headers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.kafka.settings import Settings
+from window_consumer.kafka.settings import OF_MEMBERS, Settings
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -39,18 +39,6 @@ _ANSWER_S: Final = 20.0
 
 _STILL_S: Final = 30.0
 """How long no record may arrive although more exist."""
-
-_OF_MEMBERS: Final = frozenset(
-    {
-        "group.protocol",
-        "group.remote.assignor",
-        "group.instance.id",
-        "heartbeat.interval.ms",
-        "partition.assignment.strategy",
-        "session.timeout.ms",
-    }
-)
-"""Errors that concern members of a group, which a reader is not."""
 
 
 @frozen
@@ -339,5 +327,5 @@ def _settings(user: Mapping[str, Any], group: str) -> Settings:
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
     }
-    own = {key: value for key, value in user.items() if key not in _OF_MEMBERS}
+    own = {key: value for key, value in user.items() if key not in OF_MEMBERS}
     return {**ours, **own, **fixed}

@@ -119,10 +119,21 @@ class SourceListener(Protocol):
 
 
 class Source(Protocol):
-    """A source of records: one member of one consumer group. Owner: poll thread."""
+    """A source of records. Owner: poll thread.
+
+    It is a member of a consumer group, or reads all partitions of its topics without one. The
+    latter commits nothing and never loses partitions to others.
+    """
 
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change the subscription."""
+
+    def widen(self, counts: Mapping[str, int]) -> None:
+        """Learn how many partitions the topics have now.
+
+        Without a group, the listener gets the new ones and loses those that are gone in a later
+        ``poll``. A member of a group ignores it: the group assigns partitions.
+        """
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records, a batch for each partition, and call the listener.
@@ -182,6 +193,15 @@ class Source(Protocol):
 
         Wait up to ``timeout_s`` for each answer. Unanswered requests stay in progress: a later call
         returns their results without another wait.
+        """
+
+    def offsets_at(
+        self, logs: Mapping[TopicPartition, tuple[int, int]], time_ms: int, timeout_s: float
+    ) -> Mapping[TopicPartition, int]:
+        """Return each log's first offset whose record is at least this recent, else its end.
+
+        ``logs`` has the range of each log, and ``time_ms`` counts from 1970. Raise a
+        WindowConsumerError on failure.
         """
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:

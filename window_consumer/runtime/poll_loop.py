@@ -24,6 +24,7 @@ from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
 from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.broadcast_starts import CatchUp
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.ownership import PartitionOwnership
 from window_consumer.runtime.pools.pool import Pool, ResizablePool
@@ -78,6 +79,8 @@ class PollLoopParts:
     worker_log: WorkerLog
     clock: Clock
     on_phase: Callable[[Phase], None]
+    catch_up: CatchUp | None = None
+    """Set where the worker is ready only once it has handled what was in the logs."""
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
     """Called periodically with the partitions that are not fetched."""
     inherited: Sequence[SimpleQueue[Any]] = ()
@@ -226,6 +229,12 @@ class PollLoop:
         """Seconds since the thread last reported activity. It waits for 0.1 s at most."""
         return max(0.0, self._clock.now() - self._freeze_detector.alive_at)
 
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the worker need not handle anything before it is ready."""
+        catch_up = self._parts.catch_up
+        return catch_up is None or catch_up.is_done
+
     # ---- the thread
 
     def _run(self) -> None:
@@ -360,6 +369,8 @@ class PollLoop:
         if idle:
             self._engine.on_positions(self._source.positions(idle))
         self.ownership.retry(now)
+        if self._parts.catch_up is not None:
+            self._parts.catch_up.advance(self._engine)
         partitions = self._engine.partitions
         self._parts.on_paused([name for name, each in partitions.items() if not each.is_fetched])
         self._freeze_detector.was_busy()

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
 from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
@@ -40,8 +41,14 @@ from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
+from window_consumer.runtime.partitions.broadcast_starts import (
+    BroadcastRules,
+    BroadcastStarts,
+    CatchUp,
+)
 from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
+from window_consumer.runtime.partitions.starts import CommittedStarts, PartitionStarts
 from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.pools.pool import (
     MakePool,
@@ -106,6 +113,10 @@ class WorkerSetup:
     """The handler is a coroutine function, so ``make_pool`` must return a pool that runs
     coroutines."""
     make_engine: MakeEngine = Engine
+    make_guarantee: MakeGuarantee | None = None
+    """Makes what decides when records may start and what is committed; None for at least once."""
+    broadcast: BroadcastRules | None = None
+    """Set for a worker that reads all partitions, without a group."""
     make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """Replaceable, like ``make_pool``: the test kit runs everything on one thread."""
@@ -121,8 +132,8 @@ class WorkerSetup:
 
 
 def is_ready(loop: PollLoop) -> bool:
-    """Return whether a worker is in its group and running, idle or not."""
-    return loop.phase is Phase.RUNNING and loop.ownership.in_group
+    """Return whether a worker has its partitions, perhaps none, and need not catch up first."""
+    return loop.phase is Phase.RUNNING and loop.ownership.in_group and loop.has_caught_up
 
 
 @frozen
@@ -159,6 +170,7 @@ class Worker:
             setup.jitter,
             setup.retry_levels,
             CopyMaker(setup.origin, setup.target_of).copy,
+            setup.make_guarantee,
         )
         self._engine.decide_turns(setup.turn_rules)
         self._engine.obey(setup.pause_rules)
@@ -176,13 +188,9 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
-        kept = KeptOutcomes(
-            ordered=setup.engine.ordering != "unordered",
-            keeps_finished=self._engine.guarantee.keeps_finished,
-        )
-        warn = self._worker_log.warn
+        catch_up = None if setup.broadcast is None else CatchUp()
         assignments = Assignments(
-            source, setup.on_no_offset, warn, setup.retry_levels, kept, setup.preparations
+            source, self._starts(source, catch_up), self._worker_log.warn, setup.preparations
         )
         parts = PollLoopParts(
             source=source,
@@ -200,6 +208,7 @@ class Worker:
                 setup.retry_levels,
             ),
             worker_log=self._worker_log,
+            catch_up=catch_up,
             clock=self._clock,
             on_phase=lambda phase: on_phase(self, phase),
             on_paused=self._watch.set_paused,
@@ -207,6 +216,18 @@ class Worker:
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
         self.inspect = Inspection(self.loop.mailbox)
+
+    def _starts(self, source: Source, catch_up: CatchUp | None) -> PartitionStarts:
+        """Return what decides where partitions begin."""
+        setup = self.setup
+        if setup.broadcast is not None and catch_up is not None:
+            return BroadcastStarts(source, setup.broadcast, catch_up, self._clock)
+        kept = KeptOutcomes(
+            ordered=setup.engine.ordering != "unordered",
+            keeps_finished=self._engine.guarantee.keeps_finished,
+        )
+        warn = self._worker_log.warn
+        return CommittedStarts(source, setup.on_no_offset, warn, setup.retry_levels, kept)
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.partitions.starts import CommittedStarts
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
@@ -256,7 +257,9 @@ class SteppedWorker:
 
     def lose_all(self) -> None:
         """Time out its session, as if others had had its partitions meanwhile."""
-        self.loop._parts.assignments.kept.remembers = False  # noqa: SLF001 - the worst case
+        starts = self.loop._parts.assignments.starts  # noqa: SLF001 - the worst case
+        if isinstance(starts, CommittedStarts):
+            starts.kept.remembers = False
         self._setting.broker.evict(self.source)
 
     def die(self) -> None:

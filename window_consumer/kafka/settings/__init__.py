@@ -103,6 +103,18 @@ _ONLY_WITH_VALUE: dict[str, tuple[frozenset[str], str]] = {
     ),
 }
 
+OF_MEMBERS = frozenset(
+    {
+        "group.protocol",
+        "group.remote.assignor",
+        "group.instance.id",
+        "heartbeat.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+"""Properties that concern members of a group only."""
+
 _CLASSIC_ONLY = frozenset(
     {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
 )
@@ -142,7 +154,8 @@ def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str
 class ConsumerNeeds:
     """What a worker's consumer depends on beside the user's settings."""
 
-    group: str
+    group: str | None
+    """None for a consumer that joins no group and reads all partitions."""
     worker: str
     ordered: bool
     memory: int
@@ -192,6 +205,10 @@ def consumer_settings(
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
     }
+    if needs.group is None:
+        user = {key: value for key, value in user.items() if key not in OF_MEMBERS}
+        assignment = {"group.protocol": "classic"}
+        fixed["group.id"] = f"wc-{needs.worker}"  # the client requires a name
     return {**ours, **assignment, **user, **fixed}
 
 

@@ -15,7 +15,8 @@ from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.partitions.assignments import ASK_S, LOGS_S, RETRY_S, Assignments
+from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
+from window_consumer.runtime.partitions.starts import ASK_S, LOGS_S
 from window_consumer.runtime.worker_log import WorkerLog
 
 OnOutOfRange = Literal["fail", "earliest", "latest"]
@@ -52,7 +53,7 @@ class OffsetResets:
 
     def reset_recreated(self, facts: Mapping[str, TopicFacts], now: float) -> None:
         """Restart recreated topics at their beginning; commit nothing old to them."""
-        self._assignments.record_ids(facts)
+        self._assignments.starts.record_ids(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
             self._worker_log.warn(
@@ -111,6 +112,7 @@ class OffsetResets:
         # a part of the log that is gone.
         topic_id = self._assignments.topic_ids.get(name)
         known_partitions = partition.commit.known_partitions
+        self._assignments.starts.remove([name])
         self._worker_log.calls.outlived(self._engine.on_lost([name], now))
         partitions = facts[name.topic].partitions if name.topic in facts else 0
         self._begin(name, offset, topic_id, known_partitions, partitions, now)

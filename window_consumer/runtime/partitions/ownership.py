@@ -104,7 +104,7 @@ class PartitionOwnership:
         held = [name for name in names if name in self._engine.partitions]
         suspects = self._freeze_detector.suspects(held)
         for name in held:
-            self._assignments.kept.keep(self._engine.partitions[name], now)
+            self._assignments.starts.lost(self._engine.partitions[name], now)
         running = self._engine.running(held)
         outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
         self._remove(names)
@@ -156,7 +156,8 @@ class PartitionOwnership:
         """Pass the facts about topics on, and subscribe to those that are new."""
         now = self._clock.now()
         self._offset_resets.reset_recreated(facts, now)
-        self._engine.on_topics({topic: each.partitions for topic, each in facts.items()}, now)
+        counts = {topic: each.partitions for topic, each in facts.items()}
+        self._engine.on_topics(counts, now)
         self._freeze_detector.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self.topics):
@@ -164,9 +165,10 @@ class PartitionOwnership:
             self._worker_log.info(
                 LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(removed)} gone"
             )
-            self._assignments.appeared(added)
+            self._assignments.starts.appeared(added)
             self.topics = topics
             self._source.subscribe(topics, self)
+        self._source.widen(counts)
 
     # ---- giving up
 

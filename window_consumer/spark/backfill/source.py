@@ -65,6 +65,9 @@ class BacklogSource:
         """Set the listener."""
         self._listener = listener
 
+    def widen(self, counts: Mapping[str, int]) -> None:
+        """Do nothing: the driver decides which partitions a task reads."""
+
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records of one partition; assign a new partition first."""
         listener = self._listener
@@ -148,6 +151,15 @@ class BacklogSource:
     ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
         """Return the first and next offset of each partition here, where known."""
         return {name: self.log_range(name, timeout_s) for name in names}
+
+    def offsets_at(
+        self,
+        logs: Mapping[TopicPartition, tuple[int, int]],
+        time_ms: int,  # noqa: ARG002 - the driver knows times
+        timeout_s: float,  # noqa: ARG002 - answers at once
+    ) -> Mapping[TopicPartition, int]:
+        """Return the first offset of each partition here."""
+        return {name: first for name, (first, _) in logs.items()}
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
         """Return the driver's facts about these topics."""

@@ -72,6 +72,9 @@ class FakeSource:
             if self._group.has(self) or not self._fetcher.assigned:
                 self._group.join(self)
 
+    def widen(self, counts: Mapping[str, int]) -> None:
+        """Do nothing: the group notices new partitions by itself."""
+
     def _rebalance(self, listener: SourceListener) -> None:
         """Call the listener at most once, as Kafka needs a round trip between two events."""
         if not self._group.has(self):
@@ -180,6 +183,22 @@ class FakeSource:
                 found[name] = self.log_range(name, timeout_s)
             except RunError as error:
                 found[name] = error
+        return found
+
+    def offsets_at(
+        self,
+        logs: Mapping[TopicPartition, tuple[int, int]],
+        time_ms: int,
+        timeout_s: float,  # noqa: ARG002 - answers at once
+    ) -> Mapping[TopicPartition, int]:
+        """Return each log's first offset whose record is at least this recent, else its end."""
+        self._cluster.ask("offsets by time")
+        found = {name: end for name, (_, end) in logs.items()}
+        for name in logs:
+            log = self._cluster.log(name)
+            for message in reversed([] if log is None else log.messages):
+                if message.timestamp()[1] >= time_ms:
+                    found[name] = message.offset()
         return found
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
