@@ -100,8 +100,14 @@ class Stage(ABC):
         self._sources.append(source)
         return source
 
+    def source_of_all(self, **settings: Any) -> Source:
+        """Return a reader of all partitions, without a group; closed at the end of the test."""
+        source = self._make_source(None, settings)
+        self._sources.append(source)
+        return source
+
     @abstractmethod
-    def _make_source(self, group: str, settings: Mapping[str, Any]) -> Source: ...
+    def _make_source(self, group: str | None, settings: Mapping[str, Any]) -> Source: ...
 
     @abstractmethod
     def sink(self, **settings: Any) -> Sink:
@@ -181,8 +187,10 @@ class FakeStage(Stage):
         yield
         self.broker.topics.answering = True
 
-    def _make_source(self, group: str, settings: Mapping[str, Any]) -> Source:
+    def _make_source(self, group: str | None, settings: Mapping[str, Any]) -> Source:
         del settings
+        if group is None:
+            return self.broker.source_of_all()
         return self.broker.source(group, incremental=self.incremental)
 
     def evict(self, source: Source, turn_others: Callable[[], object]) -> None:
@@ -235,7 +243,7 @@ class ClientStage(Stage):
     def read(self, topic: str) -> list[Message]:
         return reading.read_all(self.bare, topic)
 
-    def _make_source(self, group: str, settings: Mapping[str, Any]) -> Source:
+    def _make_source(self, group: str | None, settings: Mapping[str, Any]) -> Source:
         needs = ConsumerNeeds(group, "conformance", ordered=True, memory=2**26)
         return KafkaSource({**self.client, **settings}, needs, self._cluster, _LOG)
 

@@ -207,7 +207,9 @@ def consumer_settings(
     }
     if needs.group is None:
         user = {key: value for key, value in user.items() if key not in OF_MEMBERS}
-        assignment = {"group.protocol": "classic"}
+        # Partitions come and go one by one, as in a cooperative group.
+        strategy = "cooperative-sticky"
+        assignment = {"group.protocol": "classic", "partition.assignment.strategy": strategy}
         fixed["group.id"] = f"wc-{needs.worker}"  # the client requires a name
     return {**ours, **assignment, **user, **fixed}
 

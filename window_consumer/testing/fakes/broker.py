@@ -109,6 +109,10 @@ class FakeBroker:
 
     # ---- clients
 
+    def source_of_all(self) -> FakeSource:
+        """Return a consumer that reads all partitions: the one member of a group of its own."""
+        return self.source(f"all {len(self.groups)}")
+
     def source(self, group: str, *, incremental: bool = True) -> FakeSource:
         """Return a consumer; it joins the group when it subscribes."""
         return FakeSource(self.topics, self.group(group, incremental=incremental))
