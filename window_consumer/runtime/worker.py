@@ -13,6 +13,7 @@ from attrs import evolve, field, frozen
 
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
+from window_consumer.engine.commits.no_commits import HandledPosition, NoCommits
 from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import EngineRules
@@ -42,7 +43,7 @@ from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.broadcast_starts import (
-    BroadcastRules,
+    BroadcastBegin,
     BroadcastStarts,
     CatchUp,
 )
@@ -114,9 +115,10 @@ class WorkerSetup:
     coroutines."""
     make_engine: MakeEngine = Engine
     make_guarantee: MakeGuarantee | None = None
-    """Makes what decides when records may start and what is committed; None for at least once."""
-    broadcast: BroadcastRules | None = None
-    """Set for a worker that reads all partitions, without a group."""
+    """Makes what decides when records may start and what is committed; None lets the rules decide.
+    """
+    broadcast_begin: BroadcastBegin = "latest"
+    """Where a worker begins that reads all partitions, without a group."""
     make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """Replaceable, like ``make_pool``: the test kit runs everything on one thread."""
@@ -144,6 +146,8 @@ class LeftBehind:
     """Those that keep lanes busy."""
     completions: Sequence[SimpleQueue[Any]] = ()
     """Where their slots report them when they have ended."""
+    handled: Mapping[TopicPartition, HandledPosition] = field(factory=dict)
+    """How far partitions were handled of which nothing is committed."""
 
 
 class Worker:
@@ -188,7 +192,7 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
-        catch_up = None if setup.broadcast is None else CatchUp()
+        catch_up = CatchUp() if isinstance(self._engine.guarantee, NoCommits) else None
         assignments = Assignments(
             source, self._starts(source, catch_up), self._worker_log.warn, setup.preparations
         )
@@ -219,12 +223,13 @@ class Worker:
 
     def _starts(self, source: Source, catch_up: CatchUp | None) -> PartitionStarts:
         """Return what decides where partitions begin."""
-        setup = self.setup
-        if setup.broadcast is not None and catch_up is not None:
-            return BroadcastStarts(source, setup.broadcast, catch_up, self._clock)
+        setup, guarantee = self.setup, self._engine.guarantee
+        if isinstance(guarantee, NoCommits) and catch_up is not None:
+            guarantee.handled.update(self._inherits.handled)
+            begin, handled = setup.broadcast_begin, guarantee.handled
+            return BroadcastStarts(source, begin, handled, catch_up, self._clock)
         kept = KeptOutcomes(
-            ordered=setup.engine.ordering != "unordered",
-            keeps_finished=self._engine.guarantee.keeps_finished,
+            ordered=setup.engine.ordering != "unordered", keeps_finished=guarantee.keeps_finished
         )
         warn = self._worker_log.warn
         return CommittedStarts(source, setup.on_no_offset, warn, setup.retry_levels, kept)
@@ -265,11 +270,13 @@ class Worker:
 
     def left_behind(self) -> LeftBehind:
         """Return the calls that still run; the poll thread must have ended."""
+        guarantee = self._engine.guarantee
+        handled = guarantee.handled if isinstance(guarantee, NoCommits) else {}
         # Children were killed at the end, and their calls with them.
         if isinstance(self._pool, PoolWithChildren):
-            return LeftBehind()
+            return LeftBehind(handled=handled)
         queues = (*self._inherits.completions, self._completions)
-        return LeftBehind(self._engine.outlived.calls, queues)
+        return LeftBehind(self._engine.outlived.calls, queues, handled)
 
     def start(self) -> None:
         """Start all threads; the poll thread joins the group."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -26,22 +26,18 @@ class HandledPosition:
     """What was finished at or beyond that offset."""
 
 
-HandledPositions = MutableMapping[TopicPartition, HandledPosition]
-
-
 class NoCommits(AtLeastOnce):
     """Records start at once, and what is finished is remembered in this process alone."""
 
     def __init__(
         self,
-        handled: HandledPositions,
         partitions: Mapping[TopicPartition, Partition],
         counters: Counters,
         wake: Callable[[Partition], None],
     ):
         super().__init__(partitions, counters, wake)
-        self._handled = handled
-        """Gets the positions of released partitions."""
+        self.handled: dict[TopicPartition, HandledPosition] = {}
+        """The positions of released partitions, and of those that a predecessor released."""
 
     def commits(self, now: float) -> list[Commit]:
         """Commit nothing."""
@@ -54,5 +50,5 @@ class NoCommits(AtLeastOnce):
         for each in released:
             next_offset, finished = self.progress(each)
             position = HandledPosition(each.topic_id, next_offset, tuple(finished))
-            self._handled[each.name] = position
+            self.handled[each.name] = position
         return []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from window_consumer.engine.commits.commit_metadata import topic_hash
-from window_consumer.engine.commits.no_commits import HandledPositions
+from window_consumer.engine.commits.no_commits import HandledPosition
 from window_consumer.engine.commits.start_offset import Start
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
@@ -19,15 +19,6 @@ from window_consumer.runtime.partitions.starts import ASK_S, LOGS_S, PartitionSt
 
 BroadcastBegin = Literal["earliest", "latest"] | float
 """Where reading begins; a number is an age in seconds."""
-
-
-@frozen
-class BroadcastRules:
-    """What is special about a worker that reads all partitions."""
-
-    begin: BroadcastBegin = "latest"
-    handled: HandledPositions = field(factory=dict)
-    """How far its process has got. A worker that is started anew in the process continues there."""
 
 
 class CatchUp:
@@ -72,11 +63,22 @@ class CatchUp:
 
 
 class BroadcastStarts(PartitionStarts):
-    """Begins by ``broadcast.from``; partitions that come later begin at their earliest record."""
+    """Begins by ``broadcast.from``; partitions that come later begin at their earliest record.
 
-    def __init__(self, source: Source, rules: BroadcastRules, catch_up: CatchUp, clock: Clock):
+    A partition that was released, and comes again, continues where it was.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        begin: BroadcastBegin,
+        handled: Mapping[TopicPartition, HandledPosition],
+        catch_up: CatchUp,
+        clock: Clock,
+    ):
         self._source = source
-        self._rules = rules
+        self._rule = begin
+        self._handled = handled
         self._catch_up = catch_up
         self._clock = clock
         self._first: set[TopicPartition] | None = None
@@ -114,7 +116,7 @@ class BroadcastStarts(PartitionStarts):
                 known_partitions=topic.partitions,
                 partitions=topic.partitions,
             )
-            handled = self._rules.handled.get(name)
+            handled = self._handled.get(name)
             if handled is not None and handled.topic_id == topic.topic_id:
                 assigned = evolve(
                     assigned, next_offset=handled.next_offset, finished=handled.finished
@@ -128,7 +130,7 @@ class BroadcastStarts(PartitionStarts):
         self, logs: Mapping[TopicPartition, tuple[int, int]]
     ) -> Mapping[TopicPartition, int]:
         """Return where partitions begin that this process has not read yet."""
-        begin = self._rules.begin
+        begin = self._rule
         offsets = {name: low for name, (low, _) in logs.items()}
         first = {name: log for name, log in logs.items() if name in (self._first or ())}
         if begin == "latest":
