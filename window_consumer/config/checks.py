@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import evolve
 
-from window_consumer.config import names, units
+from window_consumer.config import kinds, names, units
 from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Sections
 from window_consumer.config.problems import Problem, did_you_mean
@@ -68,7 +68,7 @@ _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
 
-_BUILT: Final = frozenset({DeliveryMode.AT_LEAST_ONCE})
+_BUILT: Final = frozenset({DeliveryMode.AT_LEAST_ONCE, DeliveryMode.BROADCAST})
 
 _NOT_BUILT: Final = """\
 is {delivery}, which this version does not have yet; write at_least_once, or take delivery out"""
@@ -155,9 +155,23 @@ def _same_address(config: Config, sections: Sections) -> Iterator[Problem]:
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:
     """Fill in what follows from other keys: failed records are overtaken unless somebody chose."""
+    if worker.is_broadcast:
+        worker = _with_broadcast(worker)
     if worker.retry.on_failure is not None or _must_choose(worker):
         return worker
     return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
+
+
+def _with_broadcast(worker: WorkerConfig) -> WorkerConfig:
+    """Fill in what follows from there being no group: no ladder, no commits."""
+    when_spent = worker.broadcast.when_spent
+    return evolve(
+        worker,
+        retry=evolve(worker.retry, when_spent=when_spent),
+        otherwise="stop" if when_spent == "stop" else "skip",
+        on_expired="drop",
+        on_out_of_range="earliest",
+    )
 
 
 def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem]:
@@ -167,6 +181,8 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     elif not worker.topics and not worker.patterns and not without_handlers:
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
+    if not worker.group and not worker.is_broadcast:
+        yield Problem((*path, "group"), f"is missing: {kinds.kafka_name('group').expected}")
     if worker.delivery not in _BUILT:
         yield Problem((*path, "delivery"), _NOT_BUILT.format(delivery=worker.delivery))
     if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
@@ -189,7 +205,8 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
 
 
 def _must_choose(worker: WorkerConfig) -> bool:
-    return worker.ordering != "unordered" and worker.delivery != DeliveryMode.AT_MOST_ONCE
+    ladderless = (DeliveryMode.AT_MOST_ONCE, DeliveryMode.BROADCAST)
+    return worker.ordering != "unordered" and worker.delivery not in ladderless
 
 
 def _batch(worker: WorkerConfig) -> Iterator[Problem]:

@@ -95,6 +95,7 @@ class Conflict:
 _DEFAULTS: Final = WorkerConfig(group="")
 
 _AT_MOST_ONCE: Final = Setting("delivery", (DeliveryMode.AT_MOST_ONCE,))
+_BROADCAST: Final = Setting("delivery", (DeliveryMode.BROADCAST,))
 
 CONFLICTS: Final = (
     Conflict(
@@ -203,6 +204,62 @@ CONFLICTS: Final = (
         HandlerTrait.ONCE,
         "once= makes one effect of several calls, and a record gets one call: take one of the two "
         "out",
+    ),
+    Conflict(
+        Setting("group", is_given=True),
+        _BROADCAST,
+        "every process reads all partitions, without a group: take group out",
+    ),
+    Conflict(
+        Setting("broadcast"),
+        Setting("delivery", tuple({*DeliveryMode} - {DeliveryMode.BROADCAST})),
+        "the members of a group share the records: write delivery: broadcast, or take broadcast "
+        "out",
+    ),
+    *(
+        Conflict(Setting(key, is_given=True), _BROADCAST, f"{why}: take {key} out")
+        for key, why in {
+            "retry.levels": "a copy in a retry topic would reach one process",
+            "retry.attempts_per_level": "a copy in a retry topic would reach one process",
+            "retry.on_oversize": "no copies are written",
+            "retry.park": "no copies are written",
+            "retry.crash_attempts": "nothing is committed that could tell of a crash",
+            "commit_interval": "nothing is committed",
+            "on_no_offset": "nothing is committed; broadcast.from says where to begin",
+            "on_out_of_range": "reading continues at the earliest record",
+        }.items()
+    ),
+    Conflict(
+        Setting("retry.when_spent", is_given=True),
+        _BROADCAST,
+        "there is no dead-letter topic: write broadcast.when_spent: stop or drop",
+    ),
+    Conflict(
+        Setting("retry.on_failure", ("park",)),
+        _BROADCAST,
+        "no copies are written: write block or overtake",
+    ),
+    Conflict(
+        Setting("otherwise", is_given=True),
+        _BROADCAST,
+        "broadcast.when_spent decides about a record that no handler takes: take otherwise out",
+    ),
+    Conflict(
+        Setting("on_expired", ("dead_letter",), is_given=True),
+        _BROADCAST,
+        "there is no dead-letter topic: write drop, or take on_expired out, which then means drop",
+    ),
+    Conflict(
+        Setting("on_new_failure.action", ("pause", "alert")),
+        _BROADCAST,
+        "dead letters say how other versions failed, and nothing becomes one: take on_new_failure "
+        "out",
+    ),
+    Conflict(
+        _BROADCAST,
+        HandlerTrait.ONCE,
+        "each process handles each record, and once= would let one of them do it: take one of the "
+        "two out",
     ),
 )
 

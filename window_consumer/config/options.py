@@ -101,11 +101,14 @@ def feature_sections(section: type, sections: Sections) -> tuple[Section, ...]:
 def options(
     section: type, sections: Sections = NO_SECTIONS
 ) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
-    """Return the keys of a section with their fields, in the order of the class."""
+    """Return the keys of a section with their fields, in the order of the class.
+
+    A field whose key is a word of Python has an underscore at its end.
+    """
     found: dict[str, tuple[attrs.Attribute[Any], Option]] = {}
     for attribute in attrs.fields(attrs.resolve_types(section)):
         if "option" in attribute.metadata:
-            found[attribute.name] = attribute, attribute.metadata["option"]
+            found[attribute.name.rstrip("_")] = attribute, attribute.metadata["option"]
         elif "place" in attribute.metadata:
             for each in feature_sections(section, sections):
                 option = Option(each.meaning, decorators="never")

@@ -148,7 +148,8 @@ def _problems(error: BaseException, sections: Sections) -> Iterator[Problem]:
                 kind = options(error.cl)[note.name][1].kind
                 yield Problem((note.name,), "is missing" + (f": {kind.expected}" if kind else ""))
             else:
-                yield from (problem.below((note.name,)) for problem in _problems(inner, sections))
+                key = note.name.rstrip("_")
+                yield from (problem.below((key,)) for problem in _problems(inner, sections))
         for other in others:
             yield from _problems(other, sections)
     else:
@@ -211,10 +212,11 @@ def _field_override(field: attrs.Attribute[Any]) -> Any:
     option = field.metadata.get("option")
     if option is None:
         return override(omit=True)
+    key = field.name.rstrip("_")
     if option.kind is None:
-        return override()
+        return override(rename=key)
     read = option.kind.read
-    return override(struct_hook=lambda raw, _: read(raw))
+    return override(rename=key, struct_hook=lambda raw, _: read(raw))
 
 
 _CONVERTER: Final = cattrs.Converter()

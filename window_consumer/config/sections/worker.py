@@ -11,6 +11,7 @@ from attrs import field, frozen
 from window_consumer.config import kinds, names
 from window_consumer.config.options import about, declared_by_features
 from window_consumer.config.sections import BatchConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections.broadcast import BroadcastConfig
 from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import BreakerConfig, NewFailureConfig, StallConfig
@@ -93,11 +94,13 @@ class WorkerConfig:
         ),
     )
     group: str = field(
+        default="",
         metadata=about(
-            "The consumer group. The names of its retry and dead-letter topics begin with it.",
+            "The consumer group. The names of its retry and dead-letter topics begin with it. "
+            "With delivery: broadcast there is none.",
             kind=kinds.kafka_name("group"),
             default="none: required",
-        )
+        ),
     )
     delivery: DeliveryMode = field(
         default=DeliveryMode.AT_LEAST_ONCE,
@@ -109,6 +112,10 @@ class WorkerConfig:
             kind=kinds.member(DeliveryMode),
             reason="loses nothing; for effects that must not repeat, there is once= as well",
         ),
+    )
+    broadcast: BroadcastConfig = field(
+        factory=BroadcastConfig,
+        metadata=about("With delivery: broadcast: where to begin, and what failed records become."),
     )
     ordering: Literal["unordered", "key", "partition"] = field(
         default="unordered",
@@ -294,6 +301,11 @@ class WorkerConfig:
         levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
         park = [self.park_topic(topic, topics_config)] if self.parks else []
         return [self.dlq_topic(topic, topics_config), *levels, *park]
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether every process gets every record."""
+        return self.delivery is DeliveryMode.BROADCAST
 
     @property
     def parks(self) -> bool:
