@@ -72,11 +72,13 @@ MAY_ASK_FOR_IT = {
     "replay/job.py",
     "schedules/ownership.py",
     "delay/wheel/wheels.py",
+    "runtime/partitions/broadcast_offsets.py",
 }
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
 is due at a time of the wall; where a condition on records speaks of their age, and a run of a
 replay gets its name; where a result, or what is put back, gets the timestamp that it is counted
-by; where a schedule ticks; where delayed records are due."""
+by; where a schedule ticks; where delayed records are due; where
+a broadcast worker begins at an age."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -28,12 +28,21 @@ Refuse = Callable[..., Refusal]
 
 OTHER_THAN_DEFAULT = {
     "batch": {"max_records": 5},
+    "broadcast": {"from": "earliest"},
     "commit_interval": "500ms",
     "fair.by": "key",
     "fair.floor": "10%",
+    "group": "shop",
+    "on_no_offset": "latest",
+    "on_out_of_range": "latest",
+    "otherwise": "stop",
     "retry": {"attempts": 3},
+    "retry.attempts_per_level": 2,
+    "retry.crash_attempts": 2,
     "retry.levels": ["10s"],
+    "retry.on_oversize": "stop",
     "retry.park": {"max_keys": 5},
+    "retry.when_spent": "drop",
 }
 """A value for each setting that is about any but the default, or about all that are written."""
 
@@ -120,7 +129,9 @@ def test_a_decorator_is_the_place_of_what_it_gives(refused: Refuse) -> None:
     assert "retry.on_failure is block (workers.yaml:7)" in message
 
 
-@pytest.mark.parametrize("delivery", sorted({*DeliveryMode} - {DeliveryMode.AT_LEAST_ONCE}))
+@pytest.mark.parametrize(
+    "delivery", sorted({*DeliveryMode} - {DeliveryMode.AT_LEAST_ONCE, DeliveryMode.BROADCAST})
+)
 def test_a_delivery_that_is_not_built_is_refused(refused: Refuse, delivery: str) -> None:
     message = refused(text_of(("delivery", delivery)))
     assert message.wrong == (("workers.yaml:6", "workers.charge.delivery"),)

@@ -64,6 +64,7 @@ def test_the_example_loads(loaded: Load) -> None:
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
     left_out = {"enabled", "patterns", "kafka", "routes", "batch", "on_new_failure", "fair"}
+    left_out.add("broadcast")
     assert set(options(WorkerConfig)) - set(shown) == left_out
     for section in (BatchConfig, NewFailureConfig, FairConfig):
         assert all(f"{key}: " in example() for key in options(section)), "in a comment"

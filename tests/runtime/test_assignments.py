@@ -12,7 +12,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
-from window_consumer.runtime.partitions.starts import CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"
@@ -31,7 +31,7 @@ class Scene:
         self.warnings: list[LogEvent] = []
         self.source = self.broker.source(GROUP)
         self.assignments = Assignments(
-            self.source, CommittedStarts(self.source, on_no_offset, self.warn), self.warn
+            self.source, CommittedStartOffsets(self.source, on_no_offset, self.warn), self.warn
         )
 
     def warn(self, event: LogEvent, _text: str) -> None:

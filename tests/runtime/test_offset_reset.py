@@ -12,7 +12,7 @@ from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
-from window_consumer.runtime.partitions.starts import LOGS_S, CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import LOGS_S, CommittedStartOffsets
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource
@@ -51,7 +51,7 @@ class Scene:
         self.engine.on_assigned([Assigned(NAME, 3, committed=(3, ""))], 0.0)
         reports = WorkerLog("charge", logging.getLogger("tests.offset_reset"), lambda: 0.0)
         self.assignments = Assignments(
-            self.source, CommittedStarts(self.source, "earliest", reports.warn), reports.warn
+            self.source, CommittedStartOffsets(self.source, "earliest", reports.warn), reports.warn
         )
         self.resets = OffsetResets(self.source, self.engine, self.assignments, "earliest", reports)
 

@@ -12,7 +12,7 @@ from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.preparation import AGAIN_S, SLOW_S, PartitionPreparation
-from window_consumer.runtime.partitions.starts import CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"
@@ -54,7 +54,7 @@ class DonePreparation:
 
 def assignments_of(broker: FakeBroker, warn: Warn, *each: PartitionPreparation) -> Assignments:
     source = broker.source(GROUP)
-    return Assignments(source, CommittedStarts(source, "earliest", warn), warn, each)
+    return Assignments(source, CommittedStartOffsets(source, "earliest", warn), warn, each)
 
 
 class Scene:

@@ -13,7 +13,7 @@ from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.starts import CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.poll_loop import ENDING_S, LEAVING_S, LoopRules, Phase, PollLoop
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
@@ -81,7 +81,7 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     engine = Driven.make(EngineRules(slots=1))
     reports = Warnings()
     assignments = Assignments(
-        source, CommittedStarts(source, "earliest", reports.warn), reports.warn
+        source, CommittedStartOffsets(source, "earliest", reports.warn), reports.warn
     )
     drained: list[float] = []
 

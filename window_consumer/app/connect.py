@@ -91,12 +91,13 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
     config = cluster.broker_config()
     limits = {key: config[key] for key in _LIMITS if key in config}
     partitions = sum(facts.partitions for facts in worker.topics.values())
-    members = cluster.group(worker.plan.config.group).members
+    group = worker.plan.config.group
+    members = cluster.group(group).members if group else None
     times = group_times(
         worker.plan.consumer,
         has_consumer_protocol=cluster.has_consumer_protocol(),
         broker=config,
-        group=cluster.group_config(worker.plan.config.group),
+        group=cluster.group_config(group) if group else {},
     )
     return ClusterFindings(
         worker=worker.plan.name,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
+from window_consumer.engine.engine import Engine
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -50,7 +52,7 @@ def wire(
                 observers=features.observers_of(each),
                 pause_rules=features.pause_rules_of(each),
                 preparations=features.preparations_of(each),
-                make_guarantee=features.guarantee_of(each) or setup.make_guarantee,
+                make_engine=partial(Engine, make_guarantee=features.guarantee_of(each)),
             )
             child_spec = child_specs.get(name)
             if child_spec is not None:
@@ -73,7 +75,7 @@ def source_maker(prepared: Prepared) -> MakeSource:
 def _source(worker: PreparedWorker) -> KafkaSource:
     config = worker.plan.config
     needs = ConsumerNeeds(
-        group=config.group,
+        group=config.group or None,
         worker=config.name,
         ordered=config.ordering != "unordered",
         memory=config.memory,

@@ -91,7 +91,8 @@ def check(
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
-    problems = [
+    problems = list(_missing_groups(tree))
+    problems += [
         problem
         for worker in config.workers.values()
         if worker.own_topics is None  # else its section is checked
@@ -115,7 +116,8 @@ def check(
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
     if "topics" not in broken:
-        problems.extend(_ladder_topics(running, config.topics, tree))
+        with_ladders = [worker for worker in running if not worker.is_broadcast]
+        problems.extend(_ladder_topics(with_ladders, config.topics, tree))
     return problems
 
 
@@ -133,6 +135,17 @@ def _of_features(
             path = ("workers", name, each.name)
             found = each.check(worker.section(each.kind), tree.get(path) or ())
             yield from (problem.below(path) for problem in found)
+
+
+def _missing_groups(tree: Tree) -> Iterator[Problem]:
+    """Find workers without a group, those with other problems included."""
+    workers = tree.get(("workers",))
+    for name, worker in workers.items() if isinstance(workers, dict) else ():
+        if isinstance(worker, dict | None) and "group" not in (worker or {}):
+            if worker and worker.get("delivery") == DeliveryMode.BROADCAST:
+                continue
+            expected = kinds.kafka_name("group").expected
+            yield Problem(("workers", name, "group"), f"is missing: {expected}")
 
 
 def _mask(config: Config) -> Iterator[Problem]:
@@ -181,8 +194,6 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     elif not worker.topics and not worker.patterns and not without_handlers:
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
-    if not worker.group and not worker.is_broadcast:
-        yield Problem((*path, "group"), f"is missing: {kinds.kafka_name('group').expected}")
     if worker.delivery not in _BUILT:
         yield Problem((*path, "delivery"), _NOT_BUILT.format(delivery=worker.delivery))
     if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
@@ -281,7 +292,7 @@ def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Probl
 
     This applies without levels too: ``dlq redrive`` puts records into a retry topic.
     """
-    if worker.ordering == "unordered":
+    if worker.ordering == "unordered" or worker.is_broadcast:
         return
     properties = effective_kafka(config, worker, "consumer")
     for key in ("group.remote.assignor", "partition.assignment.strategy"):
@@ -300,7 +311,7 @@ def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:
 
 
 def _overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    if worker.group != other.group:
+    if worker.group != other.group or worker.is_broadcast:
         return
     for key, expression, shared in _shared(worker, other):
         index = getattr(worker, key).index(expression)

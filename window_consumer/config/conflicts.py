@@ -212,7 +212,7 @@ CONFLICTS: Final = (
     ),
     Conflict(
         Setting("broadcast"),
-        Setting("delivery", tuple({*DeliveryMode} - {DeliveryMode.BROADCAST})),
+        Setting("delivery", tuple(each for each in DeliveryMode if each != DeliveryMode.BROADCAST)),
         "the members of a group share the records: write delivery: broadcast, or take broadcast "
         "out",
     ),
@@ -222,7 +222,6 @@ CONFLICTS: Final = (
             "retry.levels": "a copy in a retry topic would reach one process",
             "retry.attempts_per_level": "a copy in a retry topic would reach one process",
             "retry.on_oversize": "no copies are written",
-            "retry.park": "no copies are written",
             "retry.crash_attempts": "nothing is committed that could tell of a crash",
             "commit_interval": "nothing is committed",
             "on_no_offset": "nothing is committed; broadcast.from says where to begin",

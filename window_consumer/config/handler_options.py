@@ -20,8 +20,9 @@ class HandlerOptions(TypedDict, total=False):
     """
 
     group: str | None
-    """The consumer group. The names of its retry and dead-letter topics begin with it. Expected: a
-    group name of letters, digits, dots, dashes and underscores. Default: none: required.
+    """The consumer group. The names of its retry and dead-letter topics begin with it. With
+    delivery: broadcast there is none. Expected: a group name of letters, digits, dots, dashes and
+    underscores. Default: none: required.
     """
 
     delivery: Literal["at_least_once", "exactly_once", "at_most_once", "broadcast"] | None
@@ -31,6 +32,9 @@ class HandlerOptions(TypedDict, total=False):
     process gets every record, without a group. Expected: one of at_least_once, exactly_once,
     at_most_once or broadcast. Default: at_least_once.
     """
+
+    broadcast: Mapping[str, Any] | None
+    """With delivery: broadcast: where to begin, and what failed records become."""
 
     ordering: Literal["unordered", "key", "partition"] | None
     """Which records wait for each other: none, those of one key, or all of a partition. Expected:

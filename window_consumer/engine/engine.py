@@ -36,8 +36,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from window_consumer.engine.commits.broadcast import Broadcast
 from window_consumer.engine.commits.commit_state import CommitState
-from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
+from window_consumer.engine.commits.delivery_guarantee import (
+    AtLeastOnce,
+    DeliveryGuarantee,
+    DeliveryMode,
+    MakeGuarantee,
+)
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.guards.backpressure import MemoryBudget
@@ -103,14 +109,15 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
 from window_consumer.model.record import TopicPartition
 
-MakeEngine = Callable[
-    ["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy, MakeGuarantee | None], "Engine"
-]
+MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
 
 SUSPECTS = 20
 """How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""
 
 REMEMBERED_CHANGES = 32
+
+_GUARANTEES: Mapping[DeliveryMode, MakeGuarantee] = {DeliveryMode.BROADCAST: Broadcast}
+"""Those that the configuration can choose; ``Engine.guarantee_type`` stands for all others."""
 
 _ORDERINGS: dict[str, type[Ordering]] = {
     "unordered": Unordered,
@@ -163,9 +170,7 @@ class Engine:
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
         )
-        self.guarantee = (make_guarantee or self.guarantee_type)(
-            self.partitions, self.counters, self.dispatcher.wake
-        )
+        self.guarantee = self._guarantee(make_guarantee)
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
         self.outcomes = RecordOutcomes(self.retry_queue, self.dispatcher, self.counters)
         self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
@@ -771,6 +776,10 @@ class Engine:
         for partition in self.partitions.values():
             if partition.home == call.home:
                 self.dispatcher.wake(partition)
+
+    def _guarantee(self, make: MakeGuarantee | None) -> DeliveryGuarantee:
+        make = make or _GUARANTEES.get(self.rules.delivery, self.guarantee_type)
+        return make(self.partitions, self.counters, self.dispatcher.wake)
 
     def _dispatcher(self) -> Dispatcher:
         """Return what makes slices, or batches."""

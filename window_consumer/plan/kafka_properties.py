@@ -28,7 +28,7 @@ def kafka_problems(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]
     if refused:
         return
     needs = settings.ConsumerNeeds(
-        group=worker.config.group,
+        group=worker.config.group or None,
         worker=worker.name,
         ordered=worker.config.ordering != "unordered",
         memory=worker.config.memory,

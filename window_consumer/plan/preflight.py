@@ -239,6 +239,8 @@ class Preparation:
         errors: Errors | None = None,
     ) -> None:
         """Find the topics with copies to read; without ``errors``, raise errors."""
+        if self._worker.config.is_broadcast:
+            return  # it has no ladder
         prepared.leftovers = leftovers(
             self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
         )
@@ -309,6 +311,8 @@ class Preparation:
 
     def _check_group(self) -> None:
         name = self._worker.config.group
+        if not name:
+            return
         try:
             group = self._cluster.group(name)
         except NotPermittedError as error:

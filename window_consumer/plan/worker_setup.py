@@ -74,6 +74,7 @@ def setup_of(
         ask_topics=lambda: preparation.refresh(worker),
         ask_ends=worker.cluster.log_ends,
         on_no_offset=config.on_no_offset,
+        broadcast_begin=config.broadcast.from_,
         on_out_of_range=config.on_out_of_range,
         faults=faults,
         loggable_key=lambda topic, key: plan.config.mask_rules.loggable_key(

@@ -24,7 +24,7 @@ from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
 from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.broadcast_starts import CatchUp
+from window_consumer.runtime.partitions.broadcast_offsets import CatchUp
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.ownership import PartitionOwnership
 from window_consumer.runtime.pools.pool import Pool, ResizablePool

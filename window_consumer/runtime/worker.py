@@ -11,9 +11,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
+from window_consumer.engine.commits.broadcast import Broadcast, HandledPosition
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
-from window_consumer.engine.commits.no_commits import HandledPosition, NoCommits
 from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import EngineRules
@@ -42,14 +41,14 @@ from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.broadcast_starts import (
+from window_consumer.runtime.partitions.broadcast_offsets import (
     BroadcastBegin,
-    BroadcastStarts,
+    BroadcastOffsets,
     CatchUp,
 )
 from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
-from window_consumer.runtime.partitions.starts import CommittedStarts, PartitionStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets, StartOffsets
 from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.pools.pool import (
     MakePool,
@@ -114,9 +113,6 @@ class WorkerSetup:
     """The handler is a coroutine function, so ``make_pool`` must return a pool that runs
     coroutines."""
     make_engine: MakeEngine = Engine
-    make_guarantee: MakeGuarantee | None = None
-    """Makes what decides when records may start and what is committed; None lets the rules decide.
-    """
     broadcast_begin: BroadcastBegin = "latest"
     """Where a worker begins that reads all partitions, without a group."""
     make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
@@ -174,7 +170,6 @@ class Worker:
             setup.jitter,
             setup.retry_levels,
             CopyMaker(setup.origin, setup.target_of).copy,
-            setup.make_guarantee,
         )
         self._engine.decide_turns(setup.turn_rules)
         self._engine.obey(setup.pause_rules)
@@ -192,7 +187,7 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
-        catch_up = CatchUp() if isinstance(self._engine.guarantee, NoCommits) else None
+        catch_up = CatchUp() if isinstance(self._engine.guarantee, Broadcast) else None
         assignments = Assignments(
             source, self._starts(source, catch_up), self._worker_log.warn, setup.preparations
         )
@@ -221,18 +216,18 @@ class Worker:
         self.loop = PollLoop(setup.name, parts, setup.loop)
         self.inspect = Inspection(self.loop.mailbox)
 
-    def _starts(self, source: Source, catch_up: CatchUp | None) -> PartitionStarts:
+    def _starts(self, source: Source, catch_up: CatchUp | None) -> StartOffsets:
         """Return what decides where partitions begin."""
         setup, guarantee = self.setup, self._engine.guarantee
-        if isinstance(guarantee, NoCommits) and catch_up is not None:
+        if isinstance(guarantee, Broadcast) and catch_up is not None:
             guarantee.handled.update(self._inherits.handled)
             begin, handled = setup.broadcast_begin, guarantee.handled
-            return BroadcastStarts(source, begin, handled, catch_up, self._clock)
+            return BroadcastOffsets(source, begin, handled, catch_up, self._clock)
         kept = KeptOutcomes(
             ordered=setup.engine.ordering != "unordered", keeps_finished=guarantee.keeps_finished
         )
         warn = self._worker_log.warn
-        return CommittedStarts(source, setup.on_no_offset, warn, setup.retry_levels, kept)
+        return CommittedStartOffsets(source, setup.on_no_offset, warn, setup.retry_levels, kept)
 
     @property
     def name(self) -> str:
@@ -271,7 +266,7 @@ class Worker:
     def left_behind(self) -> LeftBehind:
         """Return the calls that still run; the poll thread must have ended."""
         guarantee = self._engine.guarantee
-        handled = guarantee.handled if isinstance(guarantee, NoCommits) else {}
+        handled = guarantee.handled if isinstance(guarantee, Broadcast) else {}
         # Children were killed at the end, and their calls with them.
         if isinstance(self._pool, PoolWithChildren):
             return LeftBehind(handled=handled)

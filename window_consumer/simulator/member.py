@@ -32,7 +32,7 @@ from window_consumer.runtime.limited_log import LimitedLog
 from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
-from window_consumer.runtime.partitions.starts import CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.poll_loop import Phase, PollLoop, PollLoopParts
 from window_consumer.runtime.publisher import Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
@@ -155,7 +155,7 @@ class SimulatedMember:
         self.retry_levels: dict[str, RetryTopicLevel] = {}
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(
-            self.rules, scene.rng.random, self.retry_levels, self._copy_of, None
+            self.rules, scene.rng.random, self.retry_levels, self._copy_of
         )
         listeners: list[Observer] = []
         if scene.subject.make_audit is not None:
@@ -194,7 +194,9 @@ class SimulatedMember:
         kept = scene.subject.make_kept(rules.ordering != "unordered")
         assignments = Assignments(
             self.source,
-            CommittedStarts(self.source, plan.on_no_offset, reports.warn, self.retry_levels, kept),
+            CommittedStartOffsets(
+                self.source, plan.on_no_offset, reports.warn, self.retry_levels, kept
+            ),
             reports.warn,
             [] if self.scans is None else [self.scans],
         )

@@ -84,7 +84,8 @@ class TestApp(GuaranteeFindings):
         )
         sources = topics_seen.sources
         journal = Journal(sources, topics_seen.copy_of)
-        super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})
+        groups = {each.config.group for each in self.plan.workers} - {""}
+        super().__init__(journal, topics_seen, groups)
         self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
         with_once = {
             worker.name

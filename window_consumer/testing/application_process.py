@@ -126,11 +126,13 @@ class ApplicationProcess:
         """Take all partitions away and give them back."""
         if lost:
             for worker in self.workers:
-                worker.lose_all()
+                if worker.group:
+                    worker.lose_all()
             return
         topics: dict[str, set[str]] = {}
         for worker in self.workers:
-            topics.setdefault(worker.group, set()).update(worker.source.topics)
+            if worker.group:
+                topics.setdefault(worker.group, set()).update(worker.source.topics)
         for group, names in topics.items():
             self._take_turns(group, sorted(names))
 

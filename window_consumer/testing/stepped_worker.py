@@ -17,7 +17,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.partitions.starts import CommittedStarts
+from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
@@ -78,8 +78,8 @@ class SteppedWorker:
         self._slots: InlineSlots | None = None
         self._turning = False
         self._setup = setup
-        group = setup.origin.group
-        self.source = setting.broker.source(group)
+        group, broker = setup.origin.group, setting.broker
+        self.source = broker.source(group) if group else broker.source_of_all()
         self._sink = ResultTopics(setting.broker, setting.clock)
         own = attrs.evolve(
             setup,
@@ -95,7 +95,7 @@ class SteppedWorker:
 
     @property
     def group(self) -> str:
-        """The worker's consumer group."""
+        """The worker's consumer group; empty if it reads all partitions."""
         return self._setup.origin.group
 
     @property
@@ -258,8 +258,8 @@ class SteppedWorker:
     def lose_all(self) -> None:
         """Time out its session, as if others had had its partitions meanwhile."""
         starts = self.loop._parts.assignments.starts  # noqa: SLF001 - the worst case
-        if isinstance(starts, CommittedStarts):
-            starts.kept.remembers = False
+        assert isinstance(starts, CommittedStartOffsets)
+        starts.kept.remembers = False
         self._setting.broker.evict(self.source)
 
     def die(self) -> None:

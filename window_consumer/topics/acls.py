@@ -24,6 +24,8 @@ def rights_of(
     prefix = f"{worker.group}."
     for source in sources:
         yield AclRule("topic", source, reads, f"{worker.name} reads it")
+    if worker.is_broadcast:
+        return
     yield AclRule("group", worker.group, ("READ",), f"the group of {worker.name}")
     yield AclRule(
         "topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True

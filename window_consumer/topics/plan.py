@@ -171,7 +171,7 @@ class Planner:
             safest = max((model.replication for model in sources.values()), default=1)
             replication[bootstrap] = max(safest, replication.get(bootstrap, 1))
             plan.workers.append(name)
-            if worker.group not in plan.groups:
+            if worker.group and worker.group not in plan.groups:
                 plan.groups.append(worker.group)
             topics = [
                 topic
@@ -180,7 +180,8 @@ class Planner:
             ]
             plan.topics += topics if cluster is None else _compared(topics, cluster)
             plan.rights += self._rights(worker, sources)
-            plan.notes += _covered(worker, sources)
+            if worker.group:
+                plan.notes += _covered(worker, sources)
             if self.workers[name]:
                 groups = models.setdefault(bootstrap, {})
                 groups.setdefault(worker.group, []).extend(sources.values())

@@ -297,6 +297,8 @@ class WorkerConfig:
 
     def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
         """Return the names of the topics for copies of a topic's records: DLQ, levels, park."""
+        if self.is_broadcast:
+            return []
         delays = map(format_duration, self.retry.levels)
         levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
         park = [self.park_topic(topic, topics_config)] if self.parks else []
@@ -336,6 +338,8 @@ class WorkerConfig:
 
     def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
         """Return whether this is one of the worker's own topics for copies that it reads."""
+        if self.is_broadcast:
+            return False
         mark = "\0"  # not part of any name
         examples = (
             self.retry_topic(mark, mark, topics_config),

@@ -17,9 +17,10 @@ _WILD = {
 
 def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) -> list[str]:
     """Return the cluster's topics that match a worker's patterns."""
+    with_ladders = [each for each in config.workers.values() if not each.is_broadcast]
     copies = {
         copy
-        for each in config.workers.values()
+        for each in with_ladders
         for name in names
         for copy in (
             *each.ladder_topics(name, config.topics),
@@ -27,7 +28,7 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
             each.park_topic(name, config.topics),
         )
     }
-    for each in config.workers.values():
+    for each in with_ladders:
         copies.update(_own_of_topics_that_are_gone(config, each, names))
     return matching(worker.patterns, names, copies)
 

@@ -1,7 +1,7 @@
 """Start assigned partitions, once what they need is ready and it is known where they begin.
 
-What must be ready comes first, see ``preparation``; where they begin is up to ``starts``. Where the
-cluster does not answer, the partition stays paused and is retried while the others begin.
+What must be ready comes first, see ``preparation``; ``start_offsets`` says where they begin. Where
+the cluster does not answer, the partition stays paused and is retried while the others begin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from window_consumer.runtime.partitions.preparation import (
     PartitionPreparation,
     PartitionPreparations,
 )
-from window_consumer.runtime.partitions.starts import ASK_S, PartitionStarts
+from window_consumer.runtime.partitions.start_offsets import ASK_S, StartOffsets
 
 RETRY_S = 1.0
 
@@ -29,7 +29,7 @@ class Assignments:
     def __init__(
         self,
         source: Source,
-        starts: PartitionStarts,
+        starts: StartOffsets,
         warn: Warn,
         preparations: Sequence[PartitionPreparation] = (),
     ):

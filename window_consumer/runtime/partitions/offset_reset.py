@@ -16,7 +16,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Source, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
-from window_consumer.runtime.partitions.starts import ASK_S, LOGS_S
+from window_consumer.runtime.partitions.start_offsets import ASK_S, LOGS_S
 from window_consumer.runtime.worker_log import WorkerLog
 
 OnOutOfRange = Literal["fail", "earliest", "latest"]

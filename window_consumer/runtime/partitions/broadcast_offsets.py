@@ -7,15 +7,15 @@ from typing import Literal
 
 from attrs import evolve
 
+from window_consumer.engine.commits.broadcast import HandledPosition
 from window_consumer.engine.commits.commit_metadata import topic_hash
-from window_consumer.engine.commits.no_commits import HandledPosition
 from window_consumer.engine.commits.start_offset import Start
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.protocols import Clock, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.partitions.starts import ASK_S, LOGS_S, PartitionStarts
+from window_consumer.runtime.partitions.start_offsets import ASK_S, LOGS_S, StartOffsets
 
 BroadcastBegin = Literal["earliest", "latest"] | float
 """Where reading begins; a number is an age in seconds."""
@@ -62,7 +62,7 @@ class CatchUp:
         self.is_done = not self._behind
 
 
-class BroadcastStarts(PartitionStarts):
+class BroadcastOffsets(StartOffsets):
     """Begins by ``broadcast.from``; partitions that come later begin at their earliest record.
 
     A partition that was released, and comes again, continues where it was.
@@ -85,19 +85,19 @@ class BroadcastStarts(PartitionStarts):
         """Those of the first assignment that have not begun yet."""
 
     def assigned(self, names: Sequence[TopicPartition]) -> None:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         if self._first is None:
             self._first = set(names)
             self._catch_up.begin(names)
 
     def remove(self, names: Sequence[TopicPartition]) -> None:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         self._catch_up.remove(names)
 
     def find(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
     ) -> Mapping[TopicPartition, Start | WindowConsumerError]:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         found: dict[TopicPartition, Start | WindowConsumerError] = {}
         known: dict[TopicPartition, tuple[int, int]] = {}
         for name, log in self._source.log_ranges(names, LOGS_S).items():

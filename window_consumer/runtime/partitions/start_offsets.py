@@ -28,7 +28,7 @@ LOGS_S = 1.0
 """How long the first request for a log's range may take. Late ranges are fetched later."""
 
 
-class PartitionStarts(ABC):
+class StartOffsets(ABC):
     """Decides where partitions begin. Owner: poll thread."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class PartitionStarts(ABC):
         """Record topics that are new to the cluster; they are read from their beginning."""
 
 
-class CommittedStarts(PartitionStarts):
+class CommittedStartOffsets(StartOffsets):
     """Begins behind the group's commits, and by a rule where there is none.
 
     Each answer is read once: offset and finished ranges come from the same one.
@@ -91,23 +91,23 @@ class CommittedStarts(PartitionStarts):
         self.kept.keep(partition, now)
 
     def expire(self, now: float) -> None:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         self.kept.expire(now)
 
     def record_ids(self, facts: Mapping[str, TopicFacts]) -> None:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         for topic, each in facts.items():
             if each.topic_id:
                 self._first_ids.setdefault(topic, each.topic_id)
 
     def appeared(self, topics: Iterable[str]) -> None:
-        """See PartitionStarts."""
+        """See StartOffsets."""
         self._appeared.update(topics)
 
     def find(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
     ) -> Mapping[TopicPartition, Start | WindowConsumerError]:
-        """See PartitionStarts. Raises NoOffsetError where ``on_no_offset`` demands it."""
+        """See StartOffsets. Raises NoOffsetError where ``on_no_offset`` demands it."""
         committed = self._committed(names, facts) if names else {}
         logs = self._logs(names, committed, facts)
         found: dict[TopicPartition, Start | WindowConsumerError] = {}

@@ -26,7 +26,7 @@ class HandledPosition:
     """What was finished at or beyond that offset."""
 
 
-class NoCommits(AtLeastOnce):
+class Broadcast(AtLeastOnce):
     """Records start at once, and what is finished is remembered in this process alone."""
 
     def __init__(
